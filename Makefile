@@ -1,0 +1,55 @@
+# gpusched: `make demo` and `make test` do all set-up on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types imports unit bench check format lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with everything pinned; .venv/bin/gpusched is then the command
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gpusched needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned packages into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@mkdir -p build/types && ln -sfn ../../plugins build/types/gpusched_plugins
+	@touch $@
+
+demo: setup ## an embedded cluster, the real daemon, three queues, gangs that start and gangs that wait
+	@$(BIN)/gpusched demo
+
+test: setup lint types imports unit ## lint, types, import rules and every test
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## mypy --strict
+	$(BIN)/mypy gpusched plugins
+
+imports: setup ## who may import whom
+	$(BIN)/lint-imports
+
+unit: setup ## the tests alone
+	$(BIN)/pytest -q -n $(WORKERS) tests
+
+check: lint types imports ## everything but the tests
+
+bench: setup ## speed and memory, as ratios to this machine's raw limits
+	$(BIN)/python -m benchmarks
+
+format: setup ## let ruff format and fix
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: ## pin again after editing dependencies (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+clean: ## forget everything that was installed or built
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,76 @@
+"""The one source of time. Decisions never read it: they are given ``now``.
+
+Everything that waits or stamps takes a ``Clock``, so that the whole program can run in
+virtual time without a second code path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for display, monotonic time for timeouts, and sleep. Seconds, floats."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch; may jump, so never subtract two of them for a timeout."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back and stand still while the machine sleeps."""
+
+    def boottime(self) -> float:
+        """Like ``monotonic`` but counting suspended time: shows that the process was paused."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait so many seconds of this clock."""
+
+
+class SystemClock:
+    """Real time."""
+
+    def now(self) -> float:
+        """See ``Clock.now``."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """See ``Clock.monotonic``."""
+        return time.monotonic()
+
+    def boottime(self) -> float:
+        """See ``Clock.boottime``; equals ``monotonic`` where the platform has no such clock."""
+        if hasattr(time, "CLOCK_BOOTTIME"):
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """See ``Clock.sleep``."""
+        await asyncio.sleep(seconds)
+
+
+class LoopClock:
+    """Time as the running event loop tells it; virtual when the loop's own time is.
+
+    Args:
+        epoch: wall time, in seconds since the Unix epoch, at which the loop's time was 0.
+    """
+
+    def __init__(self, epoch: float) -> None:
+        self._epoch = epoch
+
+    def now(self) -> float:
+        """Wall time: the epoch plus the loop's time."""
+        return self._epoch + asyncio.get_running_loop().time()
+
+    def monotonic(self) -> float:
+        """The loop's time."""
+        return asyncio.get_running_loop().time()
+
+    def boottime(self) -> float:
+        """The loop's time: a virtual machine of ours never sleeps."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """See ``Clock.sleep``."""
+        await asyncio.sleep(seconds)

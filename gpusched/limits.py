@@ -1,0 +1,72 @@
+"""Every bound of the program with its reason. No bare limit stands anywhere else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- objects --------------------------------------------------------------------------------
+QUANTITY_MAX: Final = 2**53
+"""Base units of one quantity: sums of 512 such fit int64, and CP-SAT stays exact."""
+COLUMN_MAX: Final = 2**62
+"""A node column saturates here, far from int64 overflow, which numpy does not report."""
+LABELS_MAX: Final = 256
+"""Labels or annotations we read of one object; beyond, someone is storing data in them."""
+TEXT_MAX: Final = 1024
+"""Characters of a condition or event message: the API server's own cap for events."""
+FOREIGN_TEXT_MAX: Final = 256
+"""Characters quoted from a user's object inside our own sentences."""
+GANG_PODS_MAX: Final = 10_000
+"""Pods of one gang, the CRD's cap for minMember."""
+OBJECTS_PER_KIND_MAX: Final = 200_000
+"""Objects of one kind that the cache holds."""
+QUEUE_DEPTH_MAX: Final = 8
+QUEUES_MAX: Final = 10_000
+DOMAIN_DEPTH_MAX: Final = 8
+DOMAINS_PER_LEVEL_MAX: Final = 100_000
+SLOTS_PER_NODE_MAX: Final = 1024
+"""GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
+JSON_DEPTH_MAX: Final = 64
+"""Nesting we follow in an object; deeper input only serves to exhaust the stack."""
+
+# -- watch ----------------------------------------------------------------------------------
+LIST_PAGE: Final = 500
+"""Objects a list page, as client-go asks: large enough for speed, small enough for memory."""
+WATCH_LINE_MAX: Final = 4 * 2**20
+"""Bytes of one watch event: etcd refuses objects above 1.5 MiB."""
+WATCH_WINDOW_MIN_S: Final = 60.0
+WATCH_WINDOW_MAX_S: Final = 120.0
+"""A server ends a watch after this long, jittered so that kinds do not reconnect together."""
+WATCH_GRACE_S: Final = 15.0
+"""How much longer than its window a silent stream is believed."""
+WATCH_SHORT_S: Final = 5.0
+"""A stream shorter than this counts as a failure for the back-off."""
+BACKOFF_MIN_S: Final = 0.8
+BACKOFF_MAX_S: Final = 30.0
+STALENESS_MAX_S: Final = 30.0
+"""After a stream broke, decisions go on so long on the cache, then stop."""
+
+# -- sessions and commits -------------------------------------------------------------------
+SESSION_MAX_S: Final = 10.0
+PLAN_BINDS_MAX: Final = 5_000
+"""Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
+BINDS_IN_FLIGHT_MAX: Final = 64
+CONNECTIONS_MAX: Final = 96
+BIND_TIMEOUT_SERVER_S: Final = 4.0
+BIND_TIMEOUT_CLIENT_S: Final = 5.0
+"""The client waits longer than the server works: an answer tells what happened."""
+REQUEST_TIMEOUT_S: Final = 15.0
+GANG_RECOVERY_MAX_S: Final = 120.0
+"""A gang bound in part is complete or undone after so long, counted from the API's own times."""
+BIND_TRIES_MAX: Final = 3
+API_RATE_MAX: Final = 4_000.0
+"""Requests a second; halved on 429 and grown back slowly."""
+EVENT_PERIOD_S: Final = 60.0
+"""One event an object and reason in this time."""
+STATUS_PERIOD_S: Final = 1.0
+"""One status write an object in this time."""
+SHUTDOWN_S: Final = 10.0
+"""After SIGTERM: bindings in flight are awaited so long."""
+
+# -- telemetry ------------------------------------------------------------------------------
+QUEUE_NAMES_IN_METRICS_MAX: Final = 500
+CONFIG_BYTES_MAX: Final = 2**20
