@@ -1,0 +1,1 @@
+"""Running the whole daemon in virtual time."""

@@ -1,0 +1,181 @@
+"""An event loop whose time jumps: ten minutes of a quiet cluster pass in a moment.
+
+While bytes are under way or a job runs in an executor, time stands still. When everything
+waits, it jumps to the next timer. When everything waits and there is no timer, nothing can
+ever happen again: that is a deadlock, raised with the list of waiting tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import selectors
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any, Final, TypeVar
+
+from gpusched.clock import LoopClock
+from gpusched.errors import GpuschedError
+
+T = TypeVar("T")
+
+SETTLE_S: Final = 200e-6
+"""Real seconds given to bytes on the loopback interface before time may jump."""
+EXECUTOR_POLL_S: Final = 0.05
+"""Real seconds of one wait while an executor job runs."""
+EPOCH: Final = 1_767_225_600.0
+"""Wall time at which virtual time begins unless told: 2026-01-01T00:00:00Z."""
+VIRTUAL_MAX_S: Final = 86_400.0
+"""Virtual seconds after which a run counts as one that never ends."""
+
+
+class Deadlock(GpuschedError):
+    """Every task waits and no timer will wake any of them."""
+
+
+class Endless(GpuschedError):
+    """The run went beyond the virtual time that it was given."""
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that keeps its place among equals: the heap alone is not first-in-first-out."""
+
+    __slots__ = ("_number",)
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], *, args: Any, number: int, loop: Any,
+        context: Context | None,
+    ) -> None:  # fmt: skip
+        super().__init__(when, callback, args, loop, context)
+        self._number = number
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Timer):
+            return NotImplemented
+        return (self._when, self._number) < (other._when, other._number)  # type: ignore[attr-defined]
+
+
+class _Selector(selectors.DefaultSelector):
+    """Polls; when nothing is ready it asks the loop to move time instead of waiting."""
+
+    idle: Callable[[float | None], None] | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Ready files; may return none after moving virtual time forward."""
+        events = super().select(0)
+        if events or timeout == 0 or self.idle is None:
+            return events
+        # A plain sleep: epoll rounds its own timeouts up to a millisecond.
+        time.sleep(SETTLE_S)
+        events = super().select(0)
+        if not events:
+            self.idle(timeout)
+        return events
+
+    def wait(self, seconds: float) -> None:
+        """Wait in real time until a file is ready or so many seconds have passed."""
+        super().select(seconds)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """See the module. Equal deadlines fire in the order in which they were scheduled.
+
+    Args:
+        limit_s: virtual seconds after which ``Endless`` is raised.
+    """
+
+    def __init__(self, *, limit_s: float = VIRTUAL_MAX_S) -> None:
+        self._virtual_s = 0.0
+        self._limit_s = limit_s
+        self._timers = 0
+        self._jobs = 0
+        self._pulse = _Selector()
+        super().__init__(self._pulse)
+        self._pulse.idle = self._idle
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._virtual_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:  # fmt: skip
+        """As the base class does, with a tie-breaking number."""
+        self._check_closed()  # type: ignore[attr-defined]
+        self._timers += 1
+        timer = _Timer(when, callback, args=args, number=self._timers, loop=self, context=context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001
+        return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """As the base class does; time stands still until the job is done."""
+        future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
+        self._jobs += 1
+        future.add_done_callback(self._job_done)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """As the base class does; joining the threads counts as a job."""
+        self._jobs += 1
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._jobs -= 1
+
+    def _job_done(self, _future: asyncio.Future[Any]) -> None:
+        self._jobs -= 1
+
+    def _idle(self, timeout: float | None) -> None:
+        """Nothing is ready: wait for a job, or jump to the next timer, or give up."""
+        if self._jobs:
+            self._pulse.wait(EXECUTOR_POLL_S)
+            return
+        if timeout is None:
+            raise Deadlock(f"every task waits and no timer is set: {_waiting(self)}")
+        target = self._virtual_s + timeout
+        first: float = self._scheduled[0].when()  # type: ignore[attr-defined]
+        # asyncio clamps one wait to a day: then the first timer lies beyond the target.
+        self._virtual_s = first if abs(first - target) < 1e-6 else max(target, self._virtual_s)
+        if self._virtual_s > self._limit_s:
+            self._limit_s = float("inf")
+            raise Endless(f"not done after {self._virtual_s:.0f} virtual seconds: {_waiting(self)}")
+
+
+def _waiting(loop: asyncio.AbstractEventLoop) -> str:
+    names = []
+    for task in asyncio.all_tasks(loop):
+        frames = task.get_stack(limit=1)
+        where = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "not started"
+        names.append(f"{task.get_name()} at {where}")
+    return "; ".join(sorted(names)) or "no tasks"
+
+
+def run_virtual(
+    coro_fn: Callable[[LoopClock], Awaitable[T]],
+    *,
+    epoch: float = EPOCH,
+    limit_s: float = VIRTUAL_MAX_S,
+) -> T:
+    """Run ``coro_fn(clock)`` to its end in virtual time and return its result.
+
+    Args:
+        coro_fn: gets the clock of the run; tasks it leaves behind are cancelled.
+        epoch: wall time, seconds since the Unix epoch, at virtual time 0.
+        limit_s: virtual seconds after which the run counts as endless.
+
+    Raises:
+        Deadlock: every task waits and no timer is set.
+        Endless: virtual time went beyond ``limit_s``.
+    """
+
+    async def main() -> T:
+        return await coro_fn(LoopClock(epoch))
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit_s=limit_s)) as runner:
+        return runner.run(main())
