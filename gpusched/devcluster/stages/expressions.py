@@ -1,0 +1,88 @@
+"""jq and CEL over one object, with the quirks that decide which Stage KWOK picks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import cel
+import purejq
+
+from gpusched.devcluster.stages.model import Expression
+
+
+@functools.cache
+def compile_jq(text: str) -> purejq.Program:
+    """A jq program, once for each text. Raises purejq.JqError."""
+    return purejq.compile(text)
+
+
+@functools.cache
+def compile_cel(text: str) -> cel.Program:
+    """A CEL program, once for each text. Raises ValueError."""
+    return cel.compile(text)
+
+
+def plain(value: Any) -> Any:
+    """The object as KWOK hands it to jq: keys with null dropped, every number a float."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+class Subject:
+    """One object with the forms that expressions need, each made at most once.
+
+    Args:
+        obj: the decoded object, never changed here.
+        now: seconds since the Unix epoch, for CEL's ``Now()``.
+        rand: gives a number in [0, 1), for CEL's ``Rand()``.
+    """
+
+    def __init__(
+        self, obj: dict[str, Any], *, now: float, rand: Callable[[], float] | None = None
+    ) -> None:
+        self.obj = obj
+        self.now = now
+        self._rand = rand
+        self._plain: Any = None
+        self._context: cel.Context | None = None
+
+    def jq(self, text: str) -> list[Any]:
+        """The outputs that are not null; none at all when jq fails on this object."""
+        if self._plain is None:
+            self._plain = plain(self.obj)
+        try:
+            return [item for item in compile_jq(text).all(self._plain) if item is not None]
+        except purejq.JqError:
+            return []
+
+    def cel(self, text: str) -> tuple[Any, bool]:
+        """Value and True, or None and False when CEL fails on this object."""
+        if self._context is None:
+            self._context = cel.Context(
+                variables={"self": self.obj},
+                functions={
+                    "Now": lambda: datetime.fromtimestamp(self.now, UTC),
+                    "UnixSecond": lambda moment: moment.timestamp(),
+                    "SinceSecond": lambda moment: self.now - moment.timestamp(),
+                    **({"Rand": self._rand} if self._rand else {}),
+                },
+            )
+        try:
+            return compile_cel(text).execute(self._context), True
+        except (KeyError, ValueError, TypeError, RuntimeError, IndexError):
+            return None, False
+
+    def first(self, expression: Expression) -> Any:
+        """The first output of an expression, None when it has none."""
+        if expression.language == "cel":
+            return self.cel(expression.text)[0]
+        outputs = self.jq(expression.text)
+        return outputs[0] if outputs else None

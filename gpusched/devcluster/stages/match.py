@@ -1,0 +1,175 @@
+"""Which Stage an object enters and after how long: pure, given the object, now and randomness."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+
+from gpusched.devcluster.stages.expressions import Subject
+from gpusched.devcluster.stages.model import CelTest, Delay, EqualTest, JqTest, Stage, Test
+
+_UNITS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+@attrs.frozen
+class Choice:
+    """A Stage that was picked, and the seconds until it is played (may be negative: at once)."""
+
+    stage: Stage
+    delay_s: float
+
+
+def go_duration(text: str) -> float | None:
+    """Seconds of a Go duration such as ``1h30m`` or ``-1.5s``; None when it is none."""
+    sign = -1.0 if text.startswith("-") else 1.0
+    body = text[1:] if text[:1] in {"-", "+"} else text
+    if body == "0":
+        return 0.0
+    parts = list(_PART.finditer(body))
+    if not parts or "".join(part[0] for part in parts) != body:
+        return None
+    return sign * sum(float(part[1]) * _UNITS[part[2]] for part in parts)
+
+
+def moment(text: str) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time; None when it is none."""
+    if not re.match(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d", text):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else found.timestamp()
+
+
+def passes(test: Test, subject: Subject) -> bool:
+    """Whether one test of a selector holds."""
+    if isinstance(test, EqualTest):
+        texts = (subject.obj.get("metadata") or {}).get(test.field) or {}
+        return bool(texts.get(test.key) == test.value)
+    if isinstance(test, CelTest):
+        value, _ = subject.cel(test.expression)
+        return value is True
+    return _jq_passes(test, subject)
+
+
+def _jq_passes(test: JqTest, subject: Subject) -> bool:
+    outputs = subject.jq(test.key)
+    if test.operator == "Exists":
+        return bool(outputs)
+    if test.operator == "DoesNotExist":
+        return not outputs
+    inside = any(_text(output) in test.values for output in outputs)
+    return inside == (test.operator == "In")
+
+
+def _text(output: Any) -> str | None:
+    """What selector values are compared with. Object numbers are floats and equal nothing."""
+    if isinstance(output, bool):
+        return "true" if output else "false"
+    if isinstance(output, str):
+        return output
+    return str(output) if isinstance(output, int) else None
+
+
+def candidates(stages: Sequence[Stage], subject: Subject) -> list[Stage]:
+    """The Stages whose selector matches; ``stages`` are those of the object's kind, by name."""
+    return [stage for stage in stages if all(passes(test, subject) for test in stage.tests)]
+
+
+def weight(stage: Stage, subject: Subject) -> int | None:
+    """The Stage's weight for this object; None when ``weightFrom`` gives something unreadable."""
+    if stage.weight_from is None:
+        return stage.weight
+    value = subject.first(stage.weight_from)
+    if isinstance(value, str):
+        try:
+            return int(value, 0)
+        except ValueError:
+            return None
+    return int(value) if isinstance(value, float) else stage.weight
+
+
+def pick(found: Sequence[Stage], subject: Subject, rng: random.Random) -> Stage | None:
+    """One of the candidates: by weight, or uniformly where the weights say nothing."""
+    if len(found) <= 1:
+        return found[0] if found else None
+    weights = [weight(stage, subject) for stage in found]
+    readable = [stage for stage, value in zip(found, weights, strict=True) if value is not None]
+    total = [max(value or 0, 0) for value in weights]
+    if sum(total) > 0:
+        return rng.choices(found, total)[0]
+    return rng.choice(readable or list(found))
+
+
+def base_delay(delay: Delay, subject: Subject) -> float:
+    """Seconds before jitter; negative when an absolute time has passed."""
+    return (
+        _seconds(
+            delay.duration_ms,
+            None if delay.duration_from is None else subject.first(delay.duration_from),
+            subject.now,
+        )
+        or 0.0
+    )
+
+
+def _seconds(fixed_ms: int | None, found: Any, now: float) -> float | None:
+    if isinstance(found, datetime):
+        return found.timestamp() - now
+    if isinstance(found, str):
+        if not found:
+            return 0.0
+        at = moment(found)
+        if at is not None:
+            return at - now
+        duration = go_duration(found)
+        if duration is not None:
+            return duration
+    return None if fixed_ms is None else fixed_ms / 1000
+
+
+def delay_range(stage: Stage, subject: Subject) -> tuple[float, float] | None:
+    """Earliest and latest delay in seconds; None when the Stage has none at all.
+
+    Jitter is the upper end, not an addition, and alone decides when it is below the base.
+    A CEL expression for jitter is ignored, as KWOK does.
+    """
+    delay = stage.delay
+    if delay is None:
+        return None
+    base = base_delay(delay, subject)
+    found = None
+    if delay.jitter_from is not None and delay.jitter_from.language == "jq":
+        found = subject.first(delay.jitter_from)
+    jitter = _seconds(delay.jitter_ms, found, subject.now)
+    if jitter is None:
+        return base, base
+    return (jitter, jitter) if jitter <= base else (base, jitter)
+
+
+def choose(stages: Sequence[Stage], subject: Subject, rng: random.Random) -> Choice | None:
+    """The Stage the object enters next with its delay, None when none matches."""
+    stage = pick(candidates(stages, subject), subject, rng)
+    if stage is None:
+        return None
+    bounds = delay_range(stage, subject)
+    if bounds is None:
+        return Choice(stage, 0.0)
+    low, high = bounds
+    return Choice(stage, low if low == high else rng.uniform(low, high))

@@ -1,0 +1,123 @@
+"""A Stage of ``kwok.x-k8s.io/v1alpha1``, read and checked.
+
+A Stage says: an object of this kind that looks so (selector) is, after a while (delay), changed
+so (steps). ``next``, the older form, is turned into steps in the order in which it is played.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from gpusched.errors import ConfigError
+
+PatchType = Literal["json", "merge", "strategic", "apply"]
+
+
+class StageError(ConfigError):
+    """A Stage that cannot be used; the sentence names it, the field and what would be right."""
+
+
+@attrs.frozen
+class JqTest:
+    """``key`` yields texts; ``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+
+@attrs.frozen
+class CelTest:
+    """A CEL expression over ``self`` that has to be true."""
+
+    expression: str
+
+
+@attrs.frozen
+class EqualTest:
+    """A label or annotation that must have exactly this value."""
+
+    field: Literal["labels", "annotations"]
+    key: str
+    value: str
+
+
+@attrs.frozen
+class Expression:
+    """Where a number or a time comes from: a jq or a CEL expression over the object."""
+
+    language: Literal["jq", "cel"]
+    text: str
+
+
+@attrs.frozen
+class Delay:
+    """Milliseconds, each with an expression that overrules it."""
+
+    duration_ms: int | None = None
+    duration_from: Expression | None = None
+    jitter_ms: int | None = None
+    jitter_from: Expression | None = None
+
+
+@attrs.frozen
+class EventStep:
+    """Record an event about the object."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@attrs.frozen
+class FinalizersStep:
+    """Add and remove finalizers, or empty the list first."""
+
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
+    empty: bool
+
+
+@attrs.frozen
+class PatchStep:
+    """Patch the object with a rendered template under ``root``; type None is the kind's default."""
+
+    template: str
+    root: str = ""
+    subresource: str = ""
+    type: PatchType | None = None
+
+
+@attrs.frozen
+class ApplyStep:
+    """Create or patch another object: the rendered template names it."""
+
+    template: str
+    subresource: str = ""
+    type: PatchType = "apply"
+
+
+@attrs.frozen
+class DeleteStep:
+    """Delete the object with no grace."""
+
+
+Step = EventStep | FinalizersStep | PatchStep | ApplyStep | DeleteStep
+Test = JqTest | CelTest | EqualTest
+
+
+@attrs.frozen
+class Stage:
+    """One checked Stage."""
+
+    name: str
+    group_version: str
+    kind: str
+    tests: tuple[Test, ...]
+    steps: tuple[Step, ...]
+    weight: int = 0
+    weight_from: Expression | None = None
+    delay: Delay | None = None
+    immediate_next: bool = False
