@@ -1,0 +1,39 @@
+# Built from the repository root: docker build -t gpusched:0.1.0 .
+# Give BASE by digest when the image must be reproducible.
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+COPY requirements-run.lock requirements.lock ./
+# Only what runs, every archive checked against its hash. The build backend, which does not reach
+# the final image, is installed beside it from its own entry of the development lock.
+RUN python -m venv /opt/gpusched \
+    && /opt/gpusched/bin/pip install --require-hashes --only-binary :all: -r requirements-run.lock \
+    && awk '/^[A-Za-z]/ {take = /^setuptools==/} take' requirements.lock > /tmp/backend.lock \
+    && python -m venv /opt/backend \
+    && /opt/backend/bin/pip install --require-hashes --only-binary :all: -r /tmp/backend.lock
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY gpusched gpusched
+COPY plugins plugins
+COPY manifests manifests
+COPY conf conf
+COPY kwok-scenarios kwok-scenarios
+RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel . \
+    && /opt/gpusched/bin/pip install --no-deps --no-index /tmp/wheel/*.whl \
+    && /opt/gpusched/bin/pip uninstall --yes --quiet pip
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="gpusched" \
+      org.opencontainers.image.description="A gang scheduler for AI jobs that runs beside kube-scheduler" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/gpusched /opt/gpusched
+# Byte code is there since pip made it, so nothing is written next to it; /tmp is the only place the
+# daemon writes to, and the Deployment mounts an emptyDir there.
+ENV PATH=/opt/gpusched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
+USER 65532:65532
+WORKDIR /tmp
+EXPOSE 8080
+ENTRYPOINT ["gpusched"]
+CMD ["run"]
