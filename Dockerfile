@@ -13,7 +13,7 @@ RUN python -m venv /opt/gpusched \
     && awk '/^[A-Za-z]/ {take = /^setuptools==/} take' requirements.lock > /tmp/backend.lock \
     && python -m venv /opt/backend \
     && /opt/backend/bin/pip install --require-hashes --only-binary :all: -r /tmp/backend.lock
-COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY gpusched gpusched
 COPY plugins plugins
 COPY manifests manifests

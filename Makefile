@@ -12,7 +12,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv with everything pinned; .venv/bin/gpusched is then the command
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gpusched needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned packages into $(VENV) ..."
