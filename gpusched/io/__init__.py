@@ -1,0 +1,1 @@
+"""The imperative shell: API traffic, lease, endpoints, telemetry and logs."""

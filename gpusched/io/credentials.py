@@ -1,0 +1,274 @@
+"""Where the API server is and how we prove who we are.
+
+Parsing kubeconfig files, running exec plugins and reading service account tokens is left to
+``kubernetes_asyncio``; this module decides which source counts, when to read it again, and
+refuses what would switch TLS verification off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import os
+import ssl
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies_environment,
+    proxy_bypass_environment,
+)
+
+import attrs
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import load_kube_config
+from kubernetes_asyncio.config.incluster_config import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_TOKEN_FILENAME,
+    InClusterConfigLoader,
+)
+
+from gpusched.clock import Clock
+from gpusched.errors import ClusterUnreachable, ConfigError
+from gpusched.io.logs import Log
+from gpusched.io.text import one_line
+
+TOKEN_AGE_MAX_S: Final = 60.0
+"""A token file is read again after so long: the kubelet renews it at 80 % of its life."""
+EXPIRY_MARGIN_S: Final = 60.0
+"""An exec plugin runs again so long before its credential expires."""
+LOAD_MAX_S: Final = 10.0
+"""Longest wait for an exec plugin."""
+REREAD_MIN_S: Final = 10.0
+"""Least time between two reads that age or expiry ask for."""
+_PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+_log = Log(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """One reading of the credentials.
+
+    Attributes:
+        host: ``scheme://host:port``, perhaps with a path, without a slash at the end.
+        authorization: value of the header, empty for none. Never logged.
+        reread_after_s: seconds after which the source is to be read again, None for never.
+        tls_id: changes when any certificate or key does.
+    """
+
+    host: str
+    authorization: str = attrs.field(default="", repr=False)
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    proxy: str | None = attrs.field(default=None, repr=False)
+    reread_after_s: float | None = None
+    tls_id: bytes = b""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The context to connect with; None for plain HTTP.
+
+        Raises:
+            ConfigError: a certificate or key cannot be used.
+        """
+        if not self.host.startswith("https:"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, keyfile=self.key_file)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(
+                f"the certificates for {self.host} cannot be used: {one_line(str(error))}"
+            ) from error
+        return context
+
+
+class Source(Protocol):
+    """Something that knows the way to the API server; asked again when a token ages."""
+
+    in_cluster: bool
+
+    async def load(self) -> Access:
+        """Read the credentials now.
+
+        Raises:
+            ClusterUnreachable: there is nothing to read.
+            ConfigError: what is there cannot or must not be used.
+        """
+
+
+class InCluster:
+    """The service account of the pod we run in."""
+
+    in_cluster = True
+
+    def __init__(
+        self,
+        *,
+        token_file: str = SERVICE_TOKEN_FILENAME,
+        ca_file: str = SERVICE_CERT_FILENAME,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._token_file = token_file
+        self._ca_file = ca_file
+        self._environ = dict(os.environ if environ is None else environ)
+
+    async def load(self) -> Access:
+        """See ``Source.load``."""
+        configuration = Configuration()
+        try:
+            InClusterConfigLoader(
+                token_filename=self._token_file,
+                cert_filename=self._ca_file,
+                try_refresh_token=False,
+                environ=self._environ,
+            ).load_and_set(configuration)
+        except Exception as error:
+            raise ConfigError(f"the pod's service account is no use: {_why(error)}") from error
+        return _access(configuration, environ=self._environ, reread_after_s=TOKEN_AGE_MAX_S)
+
+
+class Kubeconfig:
+    """A kubeconfig file, or several joined by colons as KUBECONFIG allows."""
+
+    in_cluster = False
+
+    def __init__(self, path: str, *, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+
+    async def load(self) -> Access:
+        """See ``Source.load``; runs the exec plugin if the file names one."""
+        if not self._exists():
+            raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
+        configuration = Configuration()
+        try:
+            async with asyncio.timeout(LOAD_MAX_S):
+                loader = await load_kube_config(
+                    config_file=self._path, client_configuration=configuration, persist_config=False
+                )
+            user = loader._user  # noqa: SLF001 - the library's own refresh_token reads it too
+            token_file = user.safe_get("tokenFile") if user is not None else None
+        except Exception as error:
+            raise ConfigError(
+                f"the kubeconfig {self._path} cannot be used: {_why(error)}"
+            ) from error
+        if not configuration.verify_ssl:
+            raise ConfigError(
+                f"the kubeconfig {self._path} sets insecure-skip-tls-verify, which gpusched"
+                " refuses: give certificate-authority instead"
+            )
+        return _access(
+            configuration,
+            environ=dict(os.environ),
+            reread_after_s=self._reread_after(loader, token_file),
+        )
+
+    def _exists(self) -> bool:
+        return any(Path(part).expanduser().is_file() for part in self._path.split(os.pathsep))
+
+    def _reread_after(self, loader: Any, token_file: object) -> float | None:
+        expiry = getattr(loader, "exec_plugin_expiry", None)
+        if isinstance(expiry, datetime):
+            # A difference of wall times, taken once: the waiting is done on monotonic time.
+            return max(REREAD_MIN_S, expiry.timestamp() - self._clock.now() - EXPIRY_MARGIN_S)
+        return TOKEN_AGE_MAX_S if token_file else None
+
+
+def choose(kubeconfig: str | None, *, clock: Clock) -> Source:
+    """The source to use: a named kubeconfig, else the pod's account, else the default file.
+
+    Raises:
+        ClusterUnreachable: there is none of them.
+    """
+    if kubeconfig is not None:
+        return Kubeconfig(kubeconfig, clock=clock)
+    if os.environ.get(SERVICE_HOST_ENV_NAME):
+        return InCluster()
+    named = os.environ.get("KUBECONFIG")
+    if named:
+        return Kubeconfig(named, clock=clock)
+    default = Path.home() / ".kube" / "config"
+    if default.is_file():
+        return Kubeconfig(str(default), clock=clock)
+    raise ClusterUnreachable(
+        f"no cluster to talk to: not in a pod, KUBECONFIG is not set and {default} does not"
+        " exist; give --kubeconfig FILE or start one with gpusched devcluster"
+    )
+
+
+def report_proxy(access: Access, environ: Mapping[str, str]) -> None:
+    """Say once at start which proxy variables are set and whether they matter."""
+    names = sorted(name for name in environ if name.lower() in _PROXY_VARIABLES and environ[name])
+    if names or access.proxy:
+        _log.info(
+            "requests to the API server go through a proxy"
+            if access.proxy
+            else "proxy variables are set but do not apply to the API server",
+            variables=",".join(names) or "none",
+            server=access.host,
+        )
+
+
+def _access(
+    configuration: Configuration, *, environ: Mapping[str, str], reread_after_s: float | None
+) -> Access:
+    host = str(configuration.host).rstrip("/")
+    parts = urlsplit(host)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(f'the server address "{one_line(host)}" is not an http or https URL')
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    token = str(configuration.api_key.get("BearerToken", ""))
+    return Access(
+        host=host,
+        # A token file usually ends in a newline, which would end the header.
+        authorization=token.strip(),
+        ca_file=files[0],
+        cert_file=files[1],
+        key_file=files[2],
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy or _proxy_of(parts.scheme, parts.hostname, environ),
+        reread_after_s=reread_after_s,
+        tls_id=_digest(files) if parts.scheme == "https" else b"",
+    )
+
+
+def _proxy_of(scheme: str, host: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy that the environment asks for; as in Go, never for the machine itself."""
+    if host == "localhost" or _is_loopback(host):
+        return None
+    if not any(name.lower() in _PROXY_VARIABLES for name in environ):
+        return None
+    proxies = getproxies_environment()
+    if proxy_bypass_environment(host, proxies):
+        return None
+    return proxies.get(scheme) or proxies.get("all")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _digest(files: tuple[str | None, ...]) -> bytes:
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            content = Path(file).read_bytes() if file else b""
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.digest()
+
+
+def _why(error: Exception) -> str:
+    return one_line(str(error)) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Leadership as pure logic: who may write, and until when."""

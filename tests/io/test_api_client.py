@@ -1,0 +1,432 @@
+"""The HTTP client: every answer is a value, every missing answer a named fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+
+import pytest
+from aiohttp import web
+
+from gpusched import errors, limits
+from gpusched.clock import SystemClock
+from gpusched.io.answers import Response, api_error
+from gpusched.io.api import Api
+from gpusched.io.lines import LineSplitter, WatchLineTooLong
+from gpusched.simulate.loop import run_virtual
+
+
+def status(code: int, **more) -> bytes:
+    return json.dumps({"kind": "Status", "code": code, **more}).encode()
+
+
+def test_a_read_returns_body_headers_and_status(fake_server):
+    """Whatever the status, the answer comes back whole."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            assert request.rel_url.raw_query_string == "labelSelector=a%3Db%20c&limit=500"
+            return web.Response(status=404, body=b'{"x":1}', headers={"X-Id": "7"})
+
+        server.handler = handler
+        api = await server.api()
+        answer = await api.request(
+            "GET", "/api/v1/pods", query={"labelSelector": "a=b c", "limit": "500"}, timeout_s=5
+        )
+        await api.close()
+        await server.stop()
+        return answer
+
+    answer = run_virtual(given)
+    assert answer.status == 404
+    assert answer.body == b'{"x":1}'
+    assert answer.headers["x-id"] == "7"
+    assert not answer.ok
+
+
+def test_the_servers_date_is_read():
+    """The Date header gives the server's clock; nonsense gives None."""
+    assert Response(200, {"Date": "Thu, 01 Jan 1970 00:01:00 GMT"}, b"").server_time() == 60.0
+    assert Response(200, {"Date": "yesterday"}, b"").server_time() is None
+    assert Response(200, {}, b"").server_time() is None
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT"])
+def test_a_silent_server_is_given_up_in_time(fake_server, method):
+    """A timeout of a read is unreachable; of a write, an unknown outcome."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            await clock.sleep(1000)
+            raise AssertionError
+
+        server.handler = handler
+        api = await server.api()
+        expected = errors.ClusterUnreachable if method == "GET" else errors.OutcomeUnknown
+        with pytest.raises(expected, match=r"no answer within 5\.5 s"):
+            await api.request(method, "/x", timeout_s=5.5)
+        at = clock.monotonic()
+        await api.close()
+        await server.stop()
+        return at
+
+    assert run_virtual(given) == pytest.approx(5.5)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_reset_connection(fake_server, method):
+    """A connection cut before the answer: a read may be repeated, a write is unknown."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            request.transport.abort()
+            await clock.sleep(1000)
+            raise AssertionError
+
+        server.handler = handler
+        api = await server.api()
+        expected = errors.ClusterUnreachable if method == "GET" else errors.OutcomeUnknown
+        with pytest.raises(expected):
+            await api.request(method, "/x", body=b"{}", timeout_s=5)
+        await api.close()
+        await server.stop()
+
+    run_virtual(given)
+
+
+def test_nobody_listening_is_unreachable_for_writes_too(fake_server):
+    """A connection that was never made changed nothing."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+        await server.stop()
+        api = await server.api()
+        with pytest.raises(errors.ClusterUnreachable, match="cannot connect to the API server"):
+            await api.request("POST", "/x", body=b"{}", timeout_s=5)
+        await api.close()
+
+    run_virtual(given)
+
+
+def test_401_reads_the_token_again_and_retries_once(fake_server, tmp_path):
+    """A rotated token file is read at once; a hundred requests share one reading."""
+    token = tmp_path / "token"
+
+    async def given(clock):
+        token.write_text("old\n")
+        server = await fake_server(clock).start()
+        accepted = {"old"}
+
+        async def handler(request):
+            if request.headers["Authorization"].removeprefix("Bearer ") not in accepted:
+                return web.Response(status=401, body=status(401))
+            return web.Response(text="fine")
+
+        server.handler = handler
+        server.kubeconfig.write_text(
+            json.dumps(
+                json.loads(server.kubeconfig.read_text())
+                | {"users": [{"name": "u", "user": {"tokenFile": str(token)}}]}
+            )
+        )
+        api = await server.api()
+        first = await api.request("GET", "/a", timeout_s=5)
+        token.write_text("new\n")
+        accepted.clear()
+        accepted.add("new")
+        several = await asyncio.gather(
+            *(api.request("POST", "/b", body=b"{}", timeout_s=5) for _ in range(20))
+        )
+        accepted.clear()
+        refused = await api.request("GET", "/c", timeout_s=5)
+        await api.close()
+        await server.stop()
+        return first.status, [a.status for a in several], refused.status, server.count("/c")
+
+    first, several, refused, tries = run_virtual(given)
+    assert first == 200
+    assert several == [200] * 20
+    assert (refused, tries) == (401, 2)
+
+
+def test_a_token_file_is_read_again_by_monotonic_age(fake_server, tmp_path):
+    """After a minute the new token is used, before any 401."""
+    token = tmp_path / "token"
+
+    async def given(clock):
+        token.write_text("one")
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            return web.Response(text="fine")
+
+        server.handler = handler
+        server.kubeconfig.write_text(
+            json.dumps(
+                json.loads(server.kubeconfig.read_text())
+                | {"users": [{"name": "u", "user": {"tokenFile": str(token)}}]}
+            )
+        )
+        api = await server.api()
+        token.write_text("two")
+        for _ in range(2):
+            await api.request("GET", "/a", timeout_s=5)
+            await clock.sleep(61)
+        await api.request("GET", "/a", timeout_s=5)
+        await api.close()
+        await server.stop()
+        return [headers["Authorization"] for headers in server.headers]
+
+    assert run_virtual(given) == ["Bearer one", "Bearer two", "Bearer two"]
+
+
+def test_an_exec_plugin_gives_the_token(fake_server, tmp_path):
+    """A kubeconfig with an exec plugin works, and 401 runs it again."""
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        "#!/bin/sh\necho run >> " + str(tmp_path / "runs") + "\n"
+        'echo \'{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
+        '"status":{"token":"t-\'$(wc -l < ' + str(tmp_path / "runs") + ")'\"}}'\n"
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+
+    async def given():
+        server = await fake_server(SystemClock()).start()
+
+        async def handler(request):
+            good = request.headers["Authorization"] == "Bearer t-2"
+            return web.Response(status=200 if good else 401)
+
+        server.handler = handler
+        user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+        server.kubeconfig.write_text(
+            json.dumps(
+                json.loads(server.kubeconfig.read_text()) | {"users": [{"name": "u", "user": user}]}
+            )
+        )
+        api = await server.api()
+        answer = await api.request("GET", "/a", timeout_s=5)
+        await api.close()
+        await server.stop()
+        return answer.status
+
+    assert asyncio.run(given()) == 200
+
+
+def test_streams_give_lines_and_name_their_end(fake_server):
+    """Lines arrive whole however they were cut; silence and breakage are named."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            for piece in (b'{"a":', b"1}\n\n{", b'"b":2}\n', b"x" * 100_000 + b"\nlast"):
+                await answer.write(piece)
+                await clock.sleep(1)
+            if request.path == "/stall":
+                await clock.sleep(1000)
+            if request.path == "/reset":
+                request.transport.abort()
+            return answer
+
+        server.handler = handler
+        api = await server.api()
+        out = {}
+        for path in ("/end", "/stall", "/reset"):
+            got = []
+            try:
+                async with api.stream(path, query={"watch": "1"}, read_timeout_s=20) as (_, lines):
+                    while (line := await anext(lines, None)) is not None:
+                        got.append(line)
+                end = "end"
+            except errors.ClusterUnreachable as error:
+                end = str(error)
+            out[path] = (got, end)
+        await api.close()
+        await server.stop()
+        return out
+
+    out = run_virtual(given)
+    whole = [b'{"a":1}', b'{"b":2}', b"x" * 100_000]
+    assert out["/end"] == ([*whole, b"last"], "end")
+    assert out["/stall"] == (whole, "/stall: nothing came for too long")
+    assert out["/reset"][0] == whole
+    assert "the stream broke" in out["/reset"][1]
+
+
+def test_a_stream_can_be_ended_from_outside(fake_server):
+    """Closing the lines wakes a pending read with a named fault, at once."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            await clock.sleep(1000)
+            return answer
+
+        server.handler = handler
+        api = await server.api()
+        async with api.stream("/w", query={}, read_timeout_s=100) as (code, lines):
+            asyncio.get_running_loop().call_later(3, lines.close)
+            with pytest.raises(errors.ClusterUnreachable):
+                await anext(lines)
+        at = clock.monotonic()
+        await api.close()
+        await server.stop()
+        return code, at
+
+    code, at = run_virtual(given)
+    assert code == 200
+    assert at == pytest.approx(3)
+
+
+def test_line_cap():
+    """A line over the cap is refused whether it arrives whole or in pieces, ended or not."""
+    assert LineSplitter(10).feed(b"0123456789\n") == [b"0123456789"]
+    with pytest.raises(WatchLineTooLong):
+        LineSplitter(10).feed(b"0123456789a\n")
+    splitter = LineSplitter(10)
+    assert splitter.feed(b"012345") == []
+    with pytest.raises(WatchLineTooLong):
+        splitter.feed(b"678901")
+    assert limits.WATCH_LINE_MAX > 1.5 * 2**20
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_lines_do_not_depend_on_how_they_are_cut(size):
+    """Any chunking gives the same lines."""
+    text = b"alpha\nbeta\n\ngamma delta\n" * 5 + b"rest"
+    splitter = LineSplitter()
+    got = [
+        line
+        for start in range(0, len(text), size)
+        for line in splitter.feed(text[start : start + size])
+    ]
+    assert got == [b"alpha", b"beta", b"gamma delta"] * 5
+    assert splitter.rest() == b"rest"
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "write", "kind"),
+    [
+        (400, {"reason": "BadRequest"}, True, errors.ApiError),
+        (401, {"reason": "Unauthorized"}, True, errors.Denied),
+        (403, {"reason": "Forbidden"}, True, errors.Denied),
+        (404, {"reason": "NotFound"}, True, errors.NotFound),
+        (409, {"reason": "Conflict"}, True, errors.Conflict),
+        (409, {"reason": "AlreadyExists"}, True, errors.Conflict),
+        (410, {"reason": "Expired"}, False, errors.Gone),
+        (422, {"reason": "Invalid"}, True, errors.ApiError),
+        (429, {"reason": "TooManyRequests"}, True, errors.Throttled),
+        (
+            429,
+            {"details": {"causes": [{"reason": "DisruptionBudget"}]}},
+            True,
+            errors.BudgetRefused,
+        ),
+        (500, {}, True, errors.OutcomeUnknown),
+        (500, {}, False, errors.ApiError),
+        (503, {}, True, errors.OutcomeUnknown),
+        (504, {"reason": "Timeout"}, False, errors.ApiError),
+    ],
+)
+def test_each_refusal_is_its_own_fault(code, body, write, kind):
+    """Status, reason and causes decide the fault; the sentence names what was tried."""
+    answer = Response(code, {}, status(code, message="no\nway", **body))
+    error = api_error(answer, doing="bind pod a/b", write=write)
+    assert type(error) is kind
+    assert error.status == code
+    assert str(error) == "could not bind pod a/b: no\\nway"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"Retry-After": "7"}, {}, 7.0),
+        ({}, {"retryAfterSeconds": 3}, 3.0),
+        ({"Retry-After": "99999999"}, {}, 3600.0),
+        ({"Retry-After": "soon"}, {"retryAfterSeconds": "x"}, 0.0),
+        ({}, [], 0.0),
+    ],
+)
+def test_retry_after(headers, details, seconds):
+    """The header counts, else the body; nonsense is no time."""
+    error = api_error(Response(429, headers, status(429, details=details)), doing="x")
+    assert isinstance(error, errors.Throttled)
+    assert error.retry_after_s == seconds
+
+
+@pytest.mark.parametrize("body", [b"", b"404 page not found\n", b"[" * 100_000, b"[1]", b"\xff"])
+def test_any_body_makes_a_sentence(body):
+    """Plain text, nothing, or hostile JSON: still one line and the right fault."""
+    error = api_error(Response(404, {}, body), doing="get x")
+    assert isinstance(error, errors.NotFound)
+    assert "\n" not in str(error)
+    assert str(error).startswith("could not get x: ")
+
+
+def test_insecure_tls_is_refused(write_kubeconfig):
+    """A kubeconfig that turns verification off gives one sentence and no client."""
+    path = write_kubeconfig(cluster={"insecure-skip-tls-verify": True})
+    with pytest.raises(
+        errors.ConfigError, match="insecure-skip-tls-verify, which gpusched refuses"
+    ):
+        run_virtual(lambda clock: Api.connect(path, clock=clock))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "says"),
+    [
+        (None, errors.ClusterUnreachable, "there is no kubeconfig file"),
+        ("{", errors.ConfigError, "cannot be used"),
+        ("{}", errors.ConfigError, "cannot be used"),
+        ("current-context: nope\ncontexts: []\nclusters: []\n", errors.ConfigError, "nope"),
+    ],
+)
+def test_useless_kubeconfigs(tmp_path, content, kind, says):
+    """Missing, unreadable or incomplete files each give one sentence."""
+    path = tmp_path / "k"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(kind, match=says) as caught:
+        run_virtual(lambda clock: Api.connect(str(path), clock=clock))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_cluster_at_all():
+    """Without pod, KUBECONFIG or default file the sentence says what to do."""
+    with pytest.raises(errors.ClusterUnreachable, match="gpusched devcluster"):
+        run_virtual(lambda clock: Api.connect(None, clock=clock))
+
+
+def test_not_an_api_server(fake_server):
+    """Something else on the port is named as such; a version is a version."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+        answers = [web.Response(text="<html>"), web.json_response({"gitVersion": "v1.36.2"})]
+
+        async def handler(request):
+            return answers.pop(0)
+
+        server.handler = handler
+        api = await server.api()
+        with pytest.raises(errors.ClusterUnreachable, match="does not answer as an API server"):
+            await api.server_version()
+        version = await api.server_version()
+        await api.close()
+        await server.stop()
+        return version
+
+    assert run_virtual(given) == "v1.36.2"
