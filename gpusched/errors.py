@@ -102,3 +102,7 @@ class BudgetRefused(ApiError):
 
 class OutcomeUnknown(ApiError):
     """A write whose effect is not known (5xx, timeout, reset): read back before anything else."""
+
+
+class Undecodable(GpuschedError):
+    """Bytes from the API server that are not the JSON document that was asked for."""
