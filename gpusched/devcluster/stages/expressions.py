@@ -16,7 +16,8 @@ from gpusched.devcluster.stages.model import Expression
 @functools.cache
 def compile_jq(text: str) -> purejq.Program:
     """A jq program, once for each text. Raises purejq.JqError."""
-    return purejq.compile(text)
+    program: purejq.Program = purejq.compile(text)  # type: ignore[no-untyped-call]
+    return program
 
 
 @functools.cache
@@ -59,9 +60,10 @@ class Subject:
         if self._plain is None:
             self._plain = plain(self.obj)
         try:
-            return [item for item in compile_jq(text).all(self._plain) if item is not None]
+            found: list[Any] = compile_jq(text).all(self._plain)  # type: ignore[no-untyped-call]
         except purejq.JqError:
             return []
+        return [item for item in found if item is not None]
 
     def cel(self, text: str) -> tuple[Any, bool]:
         """Value and True, or None and False when CEL fails on this object."""

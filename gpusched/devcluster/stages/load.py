@@ -12,6 +12,7 @@ import yaml
 from gpusched.devcluster.stages import gotmpl
 from gpusched.devcluster.stages.expressions import compile_cel, compile_jq
 from gpusched.devcluster.stages.funcs import known_functions
+from gpusched.devcluster.stages.gotmpl_parse import TemplateError
 from gpusched.devcluster.stages.model import (
     ApplyStep,
     CelTest,
@@ -136,7 +137,7 @@ def _template(text: Any, kind: str, where: str) -> str:
         raise StageError(f"{where} must be the text of a template")
     try:
         parsed = gotmpl.compiled(text)
-    except gotmpl.TemplateError as fault:
+    except TemplateError as fault:
         raise StageError(f"{where}: {fault}") from fault
     unknown = parsed.functions - known_functions(kind) - gotmpl.LANGUAGE_FUNCTIONS
     if unknown:

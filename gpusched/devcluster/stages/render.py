@@ -9,6 +9,7 @@ import attrs
 import yaml
 
 from gpusched.devcluster.stages import gotmpl
+from gpusched.devcluster.stages.gotmpl_parse import TemplateError
 from gpusched.devcluster.stages.model import (
     ApplyStep,
     DeleteStep,
@@ -71,7 +72,7 @@ def _parsed(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, see above
     except yaml.YAMLError as fault:
-        raise gotmpl.TemplateError(f"the rendered template is not YAML: {fault}") from fault
+        raise TemplateError(f"the rendered template is not YAML: {fault}") from fault
 
 
 def effect(step: Step, obj: dict[str, Any], functions: gotmpl.Functions) -> Effect | None:
@@ -91,7 +92,7 @@ def effect(step: Step, obj: dict[str, Any], functions: gotmpl.Functions) -> Effe
     body = _parsed(gotmpl.render(step.template, obj, functions).strip())
     if isinstance(step, ApplyStep):
         if not isinstance(body, dict):
-            raise gotmpl.TemplateError("the rendered template is no object to apply")
+            raise TemplateError("the rendered template is no object to apply")
         return Apply(body, step.subresource, step.type)
     return _patch(step, body)
 

@@ -1,0 +1,1 @@
+"""The controllers a batch scheduler lives with: jobs, garbage collection, budgets, nodes, quotas."""

@@ -1,0 +1,174 @@
+"""What the Job controller knows about single pods: making them, telling their state, ranking them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gpusched.devcluster.controllers.timestamps import moment
+
+Obj = dict[str, Any]
+
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""Finalizer of pods that are not counted in their Job's status yet."""
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_GENERATED_NAME_MAX: Final = 58
+"""63 characters of a name less the 5 that the server appends."""
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The owner reference of the controlling owner, if any."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Obj = reference
+            return found
+    return None
+
+
+def tracked(pod: Obj) -> bool:
+    """Whether the pod still has to be counted."""
+    return TRACKING in (pod["metadata"].get("finalizers") or ())
+
+
+def phase(pod: Obj) -> str:
+    """The pod's phase."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def terminal(pod: Obj) -> bool:
+    """Whether the pod has ended by itself."""
+    return phase(pod) in {"Succeeded", "Failed"}
+
+
+def deleting(pod: Obj) -> bool:
+    """Whether somebody deleted the pod."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def active(pod: Obj) -> bool:
+    """Whether the pod does or will do work."""
+    return not terminal(pod) and not deleting(pod)
+
+
+def ready(pod: Obj) -> bool:
+    """Whether the pod's Ready condition is True."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def completion_index(pod: Obj) -> int:
+    """The pod's completion index, -1 when it has none that can be read."""
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def ended_at(pod: Obj, now: float) -> float:
+    """When the pod's last container ended; else when it was deleted; else now. Epoch seconds."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    ends = [(s.get("state") or {}).get("terminated", {}).get("finishedAt") for s in statuses]
+    known = [moment(end) for end in ends if end]
+    if known:
+        return max(known)
+    text = pod["metadata"].get("deletionTimestamp")
+    return min(moment(text), now) if text else now
+
+
+def dispensable_first(pods: Iterable[Obj]) -> list[Obj]:
+    """Pods in the order in which a shrinking Job gives them up: idle, unready, young ones first."""
+
+    def worth(pod: Obj) -> tuple[bool, bool, bool, int]:
+        bound = bool(pod["spec"].get("nodeName"))
+        return bound, phase(pod) == "Running", ready(pod), -int(pod["metadata"]["resourceVersion"])
+
+    return sorted(pods, key=worth)
+
+
+def restarts(pods: Iterable[Obj]) -> int:
+    """Container restarts of pods, which count as failures where pods are restarted in place."""
+    total = 0
+    for pod in pods:
+        status = pod.get("status") or {}
+        for key in ("initContainerStatuses", "containerStatuses"):
+            total += sum(container.get("restartCount", 0) for container in status.get(key) or ())
+    return total
+
+
+def new_pod(job: Obj, index: int | None) -> Obj:
+    """The pod a Job makes; ``index`` is its completion index, None for a NonIndexed Job."""
+    metadata, template = job["metadata"], job["spec"]["template"]
+    name = metadata["name"]
+    given: Obj = template.get("metadata") or {}
+    pod: Obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": _prefix(name if index is None else f"{name}-{index}"),
+            "namespace": metadata["namespace"],
+            "labels": dict(given.get("labels") or {}),
+            "annotations": dict(given.get("annotations") or {}),
+            "finalizers": [*(given.get("finalizers") or ()), TRACKING],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": name,
+                    "uid": metadata["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": dict(template.get("spec") or {}),
+    }
+    if index is not None:
+        _give_index(pod, name, index)
+    if not pod["metadata"]["annotations"]:
+        del pod["metadata"]["annotations"]
+    return pod
+
+
+def _prefix(name: str) -> str:
+    return f"{name[: _GENERATED_NAME_MAX - 1]}-"
+
+
+def _give_index(pod: Obj, job_name: str, index: int) -> None:
+    pod["metadata"]["labels"][INDEX] = str(index)
+    pod["metadata"]["annotations"][INDEX] = str(index)
+    spec = pod["spec"]
+    spec.setdefault("hostname", f"{job_name}-{index}")
+    variable = {
+        "name": "JOB_COMPLETION_INDEX",
+        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}},
+    }
+    for key in ("initContainers", "containers"):
+        if key in spec:
+            spec[key] = [_with_variable(container, variable) for container in spec[key]]
+
+
+def _with_variable(container: Obj, variable: Obj) -> Obj:
+    have = container.get("env") or []
+    if any(item["name"] == variable["name"] for item in have):
+        return container
+    return {**container, "env": [*have, variable]}
+
+
+def read_indexes(text: str, below: int) -> set[int]:
+    """The numbers of a text such as ``0,2-5`` that are smaller than ``below``."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), min(int(last or first) + 1, below)))
+    return {index for index in found if index < below}
+
+
+def write_indexes(indexes: Iterable[int]) -> str:
+    """The shortest text for numbers: ``0,1``, ``0-2``, ``1,3-5``."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
+    )

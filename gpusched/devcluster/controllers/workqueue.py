@@ -1,0 +1,125 @@
+"""A queue of keys that come due: coalescing, ordered by time then by arrival, no polling.
+
+Controllers put the key of what has to be looked at; the stage engine puts the moment at which a
+stage is to be played. Equal moments come out in the order they were put, so that virtual time
+gives the same history in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from gpusched.clock import Clock
+from gpusched.devcluster.status import StatusError
+
+_log = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
+_BURST: Final = 16
+"""Keys handed out in a row before other tasks get the loop: a storm must not starve HTTP."""
+_RETRY_FIRST_S: Final = 0.5
+_RETRY_MAX_S: Final = 60.0
+
+
+class WorkQueue(Generic[K]):
+    """Keys with the moment at which each is due.
+
+    Args:
+        clock: its ``monotonic`` measures, its ``sleep`` waits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[K, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._sequence = 0
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._due
+
+    def soon(self, key: K) -> None:
+        """Make a key due now, unless it is already."""
+        self.by(key, 0.0)
+
+    def by(self, key: K, seconds: float) -> None:
+        """Make a key due in so many seconds at the latest; an earlier moment stands."""
+        have = self._due.get(key)
+        if have is None or have[0] > self._clock.monotonic() + seconds:
+            self.at(key, seconds)
+
+    def at(self, key: K, seconds: float) -> None:
+        """Make a key due in so many seconds, whatever was set for it before."""
+        self._sequence += 1
+        due = self._clock.monotonic() + max(seconds, 0.0)
+        self._due[key] = (due, self._sequence)
+        heapq.heappush(self._heap, (due, self._sequence, key))
+        self._changed.set()
+
+    def drop(self, key: K) -> None:
+        """Forget a key."""
+        self._due.pop(key, None)
+
+    async def keys(self) -> AsyncIterator[K]:
+        """Yield each key when it is due; never ends."""
+        burst = 0
+        while True:
+            wait = self._head()
+            if wait is None or wait > 0:
+                await self._pause(wait)
+                burst = 0
+                continue
+            _, _, key = heapq.heappop(self._heap)
+            del self._due[key]
+            yield key
+            burst += 1
+            if burst >= _BURST:
+                burst = 0
+                await asyncio.sleep(0)
+
+    def _head(self) -> float | None:
+        """Seconds until the first key is due, None when there is none."""
+        while self._heap:
+            due, sequence, key = self._heap[0]
+            if self._due.get(key) == (due, sequence):
+                return due - self._clock.monotonic()
+            heapq.heappop(self._heap)
+        return None
+
+    async def _pause(self, seconds: float | None) -> None:
+        self._changed.clear()
+        if seconds is None:
+            await self._changed.wait()
+            return
+        waits: list[Awaitable[object]] = [self._clock.sleep(seconds), self._changed.wait()]
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve(queue: WorkQueue[K], sync: Callable[[K], None], *, name: str) -> None:
+    """Call ``sync`` for each key that comes due; a refused write is tried again later.
+
+    Never ends. Other exceptions are faults of the controller and come through.
+    """
+    tries: dict[K, int] = {}
+    async for key in queue.keys():
+        try:
+            sync(key)
+        except StatusError as refusal:
+            tries[key] = tries.get(key, 0) + 1
+            wait = min(_RETRY_FIRST_S * 2 ** (tries[key] - 1), _RETRY_MAX_S)
+            _log.warning("%s: %r is tried again in %.1f s: %s", name, key, wait, refusal.message)
+            queue.by(key, wait)
+        else:
+            tries.pop(key, None)

@@ -1,0 +1,257 @@
+"""Plays stages on the objects of a cluster, as KWOK's controller does.
+
+    event of an object --> choose a stage --> wait its delay --> play its steps --> events ...
+
+One job is pending for an object. An event of the version already pending changes nothing, any
+other chooses anew and restarts the delay; matching nothing leaves the pending job as it is; a
+deleted object loses its job. Templates see the object as it was when its stage was chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.clock import Clock
+from gpusched.devcluster.controllers.timestamps import stamp
+from gpusched.devcluster.controllers.workqueue import WorkQueue
+from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
+from gpusched.devcluster.stages import funcs, match, render
+from gpusched.devcluster.stages.addresses import AddressBook
+from gpusched.devcluster.stages.expressions import Subject
+from gpusched.devcluster.stages.gotmpl_parse import TemplateError
+from gpusched.devcluster.stages.model import Stage
+from gpusched.devcluster.status import StatusError
+
+_log = logging.getLogger(__name__)
+FAKE: Final = ("kwok.x-k8s.io/node", "fake")
+"""The annotation of nodes that stages drive, together with the pods bound to them."""
+_RETRIED: Final = frozenset({429, 503, 504})
+_RETRY_FIRST_S: Final = 1.0
+_RETRY_MAX_S: Final = 32 * 60.0
+_RETRY_JITTER: Final = 0.2
+_MANAGER: Final = "kwok"
+
+
+@attrs.define
+class _Job:
+    """A chosen stage waiting for its moment, and where to go on after a refused step."""
+
+    stage: Stage
+    snapshot: Obj
+    version: int
+    step: int = 0
+    tries: int = 0
+
+
+def _version(obj: Obj) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class StageEngine:
+    """Drives fake nodes, the pods bound to them, and other kinds for which stages are given.
+
+    Args:
+        client: the cluster.
+        stages: checked stages; their order does not matter.
+        clock: time of delays, of ``Now`` and of absolute moments.
+        rng: draws among weighted stages and jitter.
+        all_nodes: drive every node, annotated or not.
+    """
+
+    def __init__(
+        self,
+        client: LocalClient,
+        stages: Sequence[Stage],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        all_nodes: bool = False,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._all_nodes = all_nodes
+        self._started = stamp(clock.now())
+        self._stages: dict[str, list[Stage]] = {}
+        for stage in sorted(stages, key=lambda stage: stage.name):
+            resource = resource_of(client, stage.group_version, stage.kind)
+            self._stages.setdefault(resource, []).append(stage)
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._jobs: dict[str, _Job] = {}
+        self._strays: dict[str, dict[str, tuple[str, str]]] = {}
+        self._addresses = AddressBook(self._pod_network)
+
+    async def run(self) -> None:
+        """Watch and play until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for resource in sorted({*self._stages, "nodes"}):
+                group.create_task(self._watch(resource))
+            group.create_task(self._play_due())
+
+    async def _watch(self, resource: str) -> None:
+        async for item in self._client.watch(resource):
+            self._see(resource, item)
+
+    def _see(self, resource: str, item: WatchItem) -> None:
+        uid: str = item.object["metadata"]["uid"]
+        if item.type == "DELETED":
+            self._jobs.pop(uid, None)
+            self._queue.drop(uid)
+            if resource == "pods":
+                self._addresses.release(uid)
+                node = (item.object.get("spec") or {}).get("nodeName", "")
+                self._strays.get(node, {}).pop(uid, None)
+            return
+        if resource == "nodes" and self._drives(item.object):
+            self._claim(item.object["metadata"]["name"])
+        if resource in self._stages and self._managed(resource, item.object):
+            self._consider(resource, item.object)
+
+    def _claim(self, node: str) -> None:
+        """Take up the pods that were bound to a node before it was known as a fake one."""
+        for namespace, name in self._strays.pop(node, {}).values():
+            pod = self._client.get("pods", namespace, name)
+            if pod is not None and (pod.get("spec") or {}).get("nodeName") == node:
+                self._consider("pods", pod)
+
+    def _drives(self, node: Obj) -> bool:
+        key, value = FAKE
+        annotations = node["metadata"].get("annotations") or {}
+        return self._all_nodes or annotations.get(key) == value
+
+    def _managed(self, resource: str, obj: Obj) -> bool:
+        if resource == "nodes":
+            return self._drives(obj)
+        if resource != "pods":
+            return True
+        name = (obj.get("spec") or {}).get("nodeName")
+        if not name:
+            return False
+        node = self._client.get("nodes", None, name)
+        if node is not None and self._drives(node):
+            return True
+        metadata = obj["metadata"]
+        strays = self._strays.setdefault(name, {})
+        strays[metadata["uid"]] = (metadata["namespace"], metadata["name"])
+        return False
+
+    def _consider(self, resource: str, obj: Obj) -> None:
+        uid, version = obj["metadata"]["uid"], _version(obj)
+        pending = self._jobs.get(uid)
+        if pending is not None and version <= pending.version:
+            return
+        subject = Subject(obj, now=self._clock.now(), rand=self._rng.random)
+        choice = match.choose(self._stages[resource], subject, self._rng)
+        if choice is None:
+            return
+        self._jobs[uid] = _Job(choice.stage, obj, version)
+        self._queue.at(uid, choice.delay_s)
+
+    async def _play_due(self) -> None:
+        async for uid in self._queue.keys():
+            self._play(uid, self._jobs.pop(uid))
+
+    def _play(self, uid: str, job: _Job) -> None:
+        snapshot = job.snapshot
+        functions = funcs.functions(
+            snapshot,
+            now=stamp(self._clock.now()),
+            start_time=self._started,
+            addresses=self._addresses,
+        )
+        last: Obj | None = None
+        deleted = False
+        try:
+            while job.step < len(job.stage.steps):
+                effect = render.effect(job.stage.steps[job.step], snapshot, functions)
+                if not deleted or isinstance(effect, render.Event):
+                    last = self._carry_out(effect, snapshot, job.stage) or last
+                    deleted = deleted or isinstance(effect, render.Delete)
+                job.step += 1
+        except StatusError as refusal:
+            self._refused(uid, job, refusal)
+        except TemplateError as fault:
+            self._give_up(job, str(fault))
+        else:
+            if job.stage.immediate_next and last is not None:
+                self._consider(self._resource(job.stage), last)
+
+    def _refused(self, uid: str, job: _Job, refusal: StatusError) -> None:
+        if refusal.code not in _RETRIED:
+            self._give_up(job, refusal.message)
+            return
+        wait = min(_RETRY_FIRST_S * 2**job.tries, _RETRY_MAX_S)
+        job.tries += 1
+        self._jobs[uid] = job
+        self._queue.at(uid, wait * (1 + _RETRY_JITTER * self._rng.random()))
+
+    def _give_up(self, job: _Job, why: str) -> None:
+        metadata = job.snapshot["metadata"]
+        _log.warning("stage %s on %s is dropped: %s", job.stage.name, metadata.get("name"), why)
+
+    def _resource(self, stage: Stage) -> str:
+        return resource_of(self._client, stage.group_version, stage.kind)
+
+    def _carry_out(self, effect: render.Effect | None, obj: Obj, stage: Stage) -> Obj | None:
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace"), metadata["name"]
+        if effect is None:
+            return None
+        if isinstance(effect, render.Event):
+            self._client.event(obj, effect.reason, effect.message, effect.type)
+            return None
+        if isinstance(effect, render.Delete):
+            self._client.delete(
+                self._resource(stage), namespace, name, grace_s=0, uid=metadata["uid"]
+            )
+            return None
+        if isinstance(effect, render.Apply):
+            self._apply(effect)
+            return None
+        default = "strategic" if stage.kind in {"Pod", "Node"} else "merge"
+        return self._client.patch(
+            self._resource(stage),
+            namespace,
+            name,
+            effect.body,
+            patch_type=effect.type or default,  # type: ignore[arg-type]
+            subresource=effect.subresource or None,
+            field_manager=_MANAGER,
+        )
+
+    def _apply(self, effect: render.Apply) -> None:
+        body = effect.body
+        metadata: dict[str, Any] = body.get("metadata") or {}
+        self._client.patch(
+            resource_of(self._client, body.get("apiVersion", "v1"), body.get("kind", "")),
+            metadata.get("namespace"),
+            metadata.get("name", ""),
+            body,
+            patch_type=effect.type,
+            subresource=effect.subresource or None,
+            field_manager=_MANAGER,
+        )
+
+    def _pod_network(self, node: str) -> str:
+        found = self._client.get("nodes", None, node) or {}
+        return str((found.get("spec") or {}).get("podCIDR") or "")
+
+
+def resource_of(client: LocalClient, group_version: str, kind: str) -> str:
+    """The plural of a kind, with its group: ``pods``, ``jobs.batch``; CRDs tell their own."""
+    group, slash, _ = group_version.partition("/")
+    group = group if slash else ""
+    if group and "." in group and not group.endswith(".k8s.io"):
+        for crd in client.list("customresourcedefinitions.apiextensions.k8s.io"):
+            spec = crd["spec"]
+            if spec["group"] == group and spec["names"]["kind"] == kind:
+                return f"{spec['names']['plural']}.{group}"
+    plural = kind.lower()
+    plural = f"{plural}es" if plural.endswith(("s", "x", "ch")) else f"{plural}s"
+    return f"{plural}.{group}" if group else plural
