@@ -1,0 +1,226 @@
+"""The CRDs say exactly what the published contract says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusched.assets import path
+
+QUANTITIES = "quantities"
+DURATION = "duration"
+MAX_ITEMS = 10_000
+
+# field: type, default (None = none), allowed values
+QUEUE = {
+    "spec.parent": ("string", "root", None),
+    "spec.weight": ("integer", 1, None),
+    "spec.priority": ("integer", 0, None),
+    "spec.guarantee.resource": (QUANTITIES, None, None),
+    "spec.deserved": (QUANTITIES, None, None),
+    "spec.capability": (QUANTITIES, None, None),
+    "spec.reclaimable": ("boolean", True, None),
+    "spec.ordering": ("string", "Priority", ["Priority", "Fifo", "StrictFifo", "FairShare"]),
+    "spec.stopPolicy": ("string", "None", ["None", "Hold", "HoldAndDrain"]),
+    "spec.minRuntime": (DURATION, "0s", None),
+    "spec.maxRuntime": (DURATION, None, None),
+    "spec.maxWait": (DURATION, None, None),
+    "spec.namespaceSelector.matchLabels.*": ("string", None, None),
+    "spec.namespaceSelector.matchExpressions[].key": ("string", None, None),
+    "spec.namespaceSelector.matchExpressions[].operator": (
+        "string",
+        None,
+        ["In", "NotIn", "Exists", "DoesNotExist"],
+    ),
+    "spec.namespaceSelector.matchExpressions[].values[]": ("string", None, None),
+    "spec.nodePools[].name": ("string", None, None),
+    "spec.nodePools[].nodeSelector.*": ("string", None, None),
+    "spec.nodePools[].deserved": (QUANTITIES, None, None),
+    "spec.nodePools[].capability": (QUANTITIES, None, None),
+    "status.state": ("string", None, ["Open", "Closed", "Draining"]),
+    "status.allocated": (QUANTITIES, None, None),
+    "status.requested": (QUANTITIES, None, None),
+    "status.borrowed": (QUANTITIES, None, None),
+    "status.fairShare": (QUANTITIES, None, None),
+    "status.pending": ("integer", None, None),
+    "status.inqueue": ("integer", None, None),
+    "status.running": ("integer", None, None),
+}
+# minMember has no default in the schema although absent means 1: with one, a gang that only
+# sets minTaskMember could not be told from one whose sum is too large.
+PODGROUP = {
+    "spec.queue": ("string", "default", None),
+    "spec.minMember": ("integer", None, None),
+    "spec.minTaskMember.*": ("integer", None, None),
+    "spec.minResources": (QUANTITIES, None, None),
+    "spec.priorityClassName": ("string", None, None),
+    "spec.preemptible": ("boolean", None, None),
+    "spec.subGroups[].name": ("string", None, None),
+    "spec.subGroups[].minMember": ("integer", 1, None),
+    "spec.subGroups[].topology.required": ("string", None, None),
+    "spec.subGroups[].topology.preferred": ("string", None, None),
+    "spec.subGroups[].topology.maxWait": (DURATION, None, None),
+    "spec.minSubGroups": ("integer", None, None),
+    "spec.topology.required": ("string", None, None),
+    "spec.topology.preferred": ("string", None, None),
+    "spec.topology.maxWait": (DURATION, None, None),
+    "spec.expectedDuration": (DURATION, None, None),
+    "spec.minRuntime": (DURATION, None, None),
+    "spec.disruption.mode": ("string", None, ["Group", "Pod"]),
+    "spec.disruption.checkpointInterval": (DURATION, None, None),
+    "spec.scheduleTimeout": (DURATION, None, None),
+    "status.phase": ("string", None, ["Pending", "Inqueue", "Running", "Completed", "Unknown"]),
+    "status.scheduled": ("integer", None, None),
+    "status.running": ("integer", None, None),
+    "status.succeeded": ("integer", None, None),
+    "status.failed": ("integer", None, None),
+    "status.queuePosition": ("integer", None, None),
+    "status.estimatedStartTime": ("string", None, None),
+    "status.placement.*": ("string", None, None),
+}
+TOPOLOGY = {
+    "spec.levels[].name": ("string", None, None),
+    "spec.levels[].nodeLabel": ("string", None, None),
+}
+CONDITIONS = {
+    "status.conditions[].type": ("string", None, None),
+    "status.conditions[].status": ("string", None, ["True", "False", "Unknown"]),
+    "status.conditions[].observedGeneration": ("integer", None, None),
+    "status.conditions[].lastTransitionTime": ("string", None, None),
+    "status.conditions[].reason": ("string", None, None),
+    "status.conditions[].message": ("string", None, None),
+}
+FIELDS = {
+    "queues": QUEUE | CONDITIONS,
+    "podgroups": PODGROUP | CONDITIONS,
+    "topologies": TOPOLOGY,
+}
+NAMES = {
+    "queues": ("Queue", "queue", "gq", "Cluster", True),
+    "podgroups": ("PodGroup", "podgroup", "gpg", "Namespaced", True),
+    "topologies": ("Topology", "topology", "gtopo", "Cluster", False),
+}
+PLURALS = pytest.mark.parametrize("plural", sorted(FIELDS))
+
+
+def crd(plural: str) -> dict[str, Any]:
+    return yaml.safe_load((path("manifests/crds") / f"{plural}.yaml").read_text())
+
+
+def version(plural: str) -> dict[str, Any]:
+    (only,) = crd(plural)["spec"]["versions"]
+    return only
+
+
+def schema(plural: str) -> dict[str, Any]:
+    return version(plural)["schema"]["openAPIV3Schema"]
+
+
+def nodes(node: dict[str, Any], at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema node with its path, in the notation of the tables above."""
+    yield at, node
+    for name, child in node.get("properties", {}).items():
+        yield from nodes(child, f"{at}.{name}" if at else name)
+    if "additionalProperties" in node:
+        yield from nodes(node["additionalProperties"], f"{at}.*")
+    if "items" in node:
+        yield from nodes(node["items"], f"{at}[]")
+
+
+def kind_of(node: dict[str, Any]) -> str:
+    """The type as the tables above name it."""
+    if node.get("additionalProperties", {}).get("x-kubernetes-int-or-string"):
+        return QUANTITIES
+    rules = node.get("x-kubernetes-validations", ())
+    if any("duration(self)" in rule["rule"] for rule in rules):
+        return DURATION
+    return str(node["type"])
+
+
+@PLURALS
+def test_names_are_the_published_ones(plural):
+    """Group, version, kind, scope, short name and status subresource are those of the contract."""
+    kind, singular, short, scope, has_status = NAMES[plural]
+    found = crd(plural)
+    names = found["spec"]["names"]
+    assert found["metadata"]["name"] == f"{plural}.scheduling.gpusched.io"
+    assert (found["spec"]["group"], found["spec"]["scope"]) == ("scheduling.gpusched.io", scope)
+    assert (names["kind"], names["singular"], names["plural"]) == (kind, singular, plural)
+    assert names["shortNames"] == [short]
+    assert version(plural)["name"] == "v1alpha1"
+    assert ("status" in version(plural).get("subresources", {})) is has_status
+
+
+@PLURALS
+def test_fields_are_the_published_ones(plural):
+    """Every field of the contract is there with type, default and values, and no other is."""
+    skipped = ("", "apiVersion", "kind", "metadata")
+    found = {
+        at: (kind_of(node), node.get("default"), node.get("enum"))
+        for at, node in nodes(schema(plural))
+        if at not in skipped and not node.get("x-kubernetes-int-or-string")
+    }
+    inner = {at for at, (kind, *_) in found.items() if kind in {"object", "array"}}
+    assert {at: facts for at, facts in found.items() if at not in inner} == FIELDS[plural]
+
+
+@PLURALS
+def test_schema_is_structural_and_explained(plural):
+    """Each node has a type; each field one sentence, for that is what `kubectl explain` shows."""
+    for at, node in nodes(schema(plural)):
+        assert "type" in node or node.get("x-kubernetes-int-or-string"), at
+        assert not {"$ref", "oneOf", "allOf", "not", "nullable"} & set(node), at
+        assert not ("properties" in node and "additionalProperties" in node), at
+        if at not in {"", "metadata"} and not at.endswith((".*", "[]")):
+            text = node["description"]
+            assert text[0].isupper(), at
+            assert text.endswith("."), at
+            assert len(text) < 160, at
+
+
+@PLURALS
+def test_everything_that_users_write_is_bounded(plural):
+    """Lists, maps and strings of a spec have an upper bound, so that rules stay cheap."""
+    for at, node in nodes(schema(plural)):
+        if not at.startswith("spec") or "enum" in node:
+            continue
+        if node.get("x-kubernetes-int-or-string") or node["type"] == "string":
+            assert node["maxLength"] <= 317, at
+        elif node["type"] == "array":
+            assert node["maxItems"] <= MAX_ITEMS, at
+        elif "additionalProperties" in node:
+            assert node["maxProperties"] <= MAX_ITEMS, at
+
+
+@PLURALS
+def test_printer_columns_show_fields_that_exist(plural):
+    """Each column's path leads to a field of the schema."""
+    known = {at for at, _ in nodes(schema(plural))} | {"metadata.creationTimestamp"}
+    columns = version(plural)["additionalPrinterColumns"]
+    assert len({column["name"] for column in columns}) == len(columns)
+    for column in columns:
+        plain = re.sub(r"\[[^]]*\]", "[]", column["jsonPath"].removeprefix("."))
+        plain = re.sub(r"[^.]*\\\..*$", "*", plain)  # a resource name is a key of a map
+        assert plain in known, column["jsonPath"]
+
+
+@PLURALS
+def test_selectable_fields_exist(plural):
+    """Field selectors name single fields of the schema."""
+    known = {at for at, node in nodes(schema(plural)) if node.get("type") == "string"}
+    for field in version(plural).get("selectableFields", ()):
+        assert field["jsonPath"].removeprefix(".") in known
+
+
+@PLURALS
+def test_every_rule_says_what_is_wrong(plural):
+    """A rule without its own message would show its code to the user."""
+    rules = [r for _, n in nodes(schema(plural)) for r in n.get("x-kubernetes-validations", ())]
+    assert rules
+    for rule in rules:
+        assert "\n" not in rule["message"]
+        assert 10 < len(rule["message"]) < 120
