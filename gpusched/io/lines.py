@@ -7,6 +7,7 @@ that depends on its buffer; here an oversized line is a named fault.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import aiohttp
 
@@ -71,6 +72,11 @@ class Lines:
         self._splitter = LineSplitter(cap)
         self._ready: deque[bytes] = deque()
         self._ended = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer, case-insensitive."""
+        return self._response.headers
 
     def __aiter__(self) -> Lines:
         return self

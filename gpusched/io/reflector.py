@@ -1,0 +1,360 @@
+"""One kind of object, listed and watched: the cluster's state as a stream of typed items.
+
+::
+
+    list ---> watch <-+            window over, stall, broken stream: from the last version
+      ^         |     |            410, ERROR event, bad line, disorder, silence behind a
+      |         +-----+            restored etcd: list again
+      +---------+
+
+Every failure, and every stream shorter than 5 s, is followed by a growing wait; only a long
+stream resets it. The sink is called in the event loop and must not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.io.answers import Response, api_error
+from gpusched.io.api import Api, Lines, WatchLineTooLong
+from gpusched.io.backoff import Backoff
+from gpusched.io.logs import Log
+from gpusched.io.text import one_line
+from gpusched.io.watched import Codec, KindSpec, Page, Sink, WatchTelemetry
+
+__all__ = ["KindSpec", "Reflector"]
+
+Item = TypeVar("Item")
+
+EVENTS_PER_TURN: Final = 200
+"""Events applied before other tasks get a turn of the loop: about 5 ms."""
+LIST_TIMEOUT_S: Final = 60.0
+"""One page: a server under load needs long for the first, which reads everything."""
+_CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+_log = Log(__name__)
+
+
+@attrs.frozen
+class _End:
+    """Why a list or a stream ended, and what follows."""
+
+    reason: str
+    says: str = ""
+    relist: bool = False
+    retry_after_s: float = 0.0
+    fault: bool = True
+
+
+class Reflector(Generic[Item]):
+    """Keeps ``sink`` equal to what the API server has of one kind; ``run`` never returns.
+
+    Args:
+        api: shared with everything but the lease.
+        kind: what to follow.
+        codec: bytes to items.
+        sink: gets them.
+        clock: monotonic time.
+        rng: jitter; a stream of its own.
+        telemetry: counts.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        kind: KindSpec,
+        *,
+        codec: Codec[Item],
+        sink: Sink[Item],
+        clock: Clock,
+        rng: random.Random,
+        telemetry: WatchTelemetry,
+    ) -> None:
+        self._api = api
+        self.kind = kind
+        self._codec = codec
+        self._sink = sink
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._backoff = Backoff(rng)
+        self._version = ""
+        self._lists_begun = 0
+        self._lists_done = 0
+        self._list_wanted = True
+        self._list_done = asyncio.Condition()
+        self._lines: Lines | None = None
+        self._open = False
+        self._opened_at = 0.0
+        self._broken_at = 0.0
+        self._cause = ""
+        self._settling: asyncio.TimerHandle | None = None
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was listed at least once."""
+        return self._lists_done > 0
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which the sink knows all changes; empty before the first list."""
+        return self._version
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no stream now, in one sentence; empty when all is well."""
+        return self._cause
+
+    def fresh(self, now: float) -> bool:
+        """Whether decisions may rest on what the sink knows.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if not self.synced:
+            return False
+        return self._open or now - self._broken_at < limits.STALENESS_MAX_S
+
+    async def relist(self) -> None:
+        """List again now; returns when a list begun after this call has reached the sink."""
+        wanted = self._lists_begun + 1
+        self._list_wanted = True
+        if self._lines is not None:
+            self._lines.close()
+        async with self._list_done:
+            await self._list_done.wait_for(lambda: self._lists_done >= wanted)
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        while True:
+            end = await self._list() if self._list_wanted else await self._watch()
+            if end is None:
+                continue
+            self._list_wanted = self._list_wanted or end.relist
+            if not end.fault:
+                continue
+            await self._clock.sleep(max(end.retry_after_s, self._backoff.failed()))
+
+    # -- list -------------------------------------------------------------------------------
+
+    async def _list(self) -> _End | None:
+        self._lists_begun += 1
+        number = self._lists_begun
+        self._list_wanted = False
+        if number > 1:
+            self._telemetry.relisted(self.kind.name)
+        items: list[Item] = []
+        token = ""
+        while True:
+            try:
+                page = await self._page(limits.LIST_PAGE, token)
+            except errors.GpuschedError as error:
+                # What broke off is not a list: the sink keeps what it has.
+                return self._list_failed(error)
+            items.extend(page.items)
+            if len(items) > limits.OBJECTS_PER_KIND_MAX:
+                return self._list_failed(
+                    errors.GpuschedError(
+                        f"there are more than {limits.OBJECTS_PER_KIND_MAX} {self.kind.name},"
+                        " which is as many as gpusched holds"
+                    )
+                )
+            token = page.continue_token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        self._sink.replace(items)
+        self._version = page.resource_version
+        self._lists_done = number
+        self._broken_at = self._clock.monotonic()
+        self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
+        async with self._list_done:
+            self._list_done.notify_all()
+        return None
+
+    async def _page(self, limit: int, token: str) -> Page[Item]:
+        query = {**self.kind.query, "limit": str(limit)}
+        if token:
+            query["continue"] = token
+        answer = await self._api.request(
+            "GET", self.kind.path, query=query, timeout_s=LIST_TIMEOUT_S
+        )
+        if not answer.ok:
+            raise api_error(answer, doing=f"list {self.kind.name}")
+        try:
+            return self._codec.decode_page(answer.body)
+        except (ValueError, RecursionError) as error:
+            raise errors.Undecodable(
+                f"the list of {self.kind.name} cannot be read: {one_line(str(error))}"
+            ) from error
+
+    def _list_failed(self, error: errors.GpuschedError) -> _End:
+        says = str(error)
+        if isinstance(error, errors.NotFound) and self.kind.from_our_manifests:
+            says = (
+                f"{self.kind.name} is not installed in this cluster:"
+                " run kubectl apply -k manifests/"
+            )
+        reason = {
+            errors.ClusterUnreachable: "unreachable",
+            errors.Gone: "expired",
+            errors.Denied: "denied",
+            errors.NotFound: "not-found",
+            errors.Throttled: "throttled",
+            errors.Undecodable: "bad-list",
+        }.get(type(error), "list-failed")
+        self._transition(reason, says)
+        wait = error.retry_after_s if isinstance(error, errors.Throttled) else 0.0
+        return _End(reason, says, relist=True, retry_after_s=wait)
+
+    # -- watch ------------------------------------------------------------------------------
+
+    async def _watch(self) -> _End:
+        window = self._rng.uniform(limits.WATCH_WINDOW_MIN_S, limits.WATCH_WINDOW_MAX_S)
+        query = {
+            **self.kind.query,
+            "watch": "1",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(window)),
+        }
+        events = 0
+        try:
+            async with self._api.stream(
+                self.kind.path, query=query, read_timeout_s=window + limits.WATCH_GRACE_S
+            ) as (status, lines):
+                if status != 200:
+                    end = await self._refused(status, lines)
+                else:
+                    self._opened(lines)
+                    events, end = await self._follow(lines)
+        except WatchLineTooLong as error:
+            end = _End("line-too-long", str(error), relist=True)
+        except errors.ClusterUnreachable as error:
+            end = _End("broken", str(error))
+        lasted_s = self._closed()
+        if self._list_wanted:
+            end = _End("relist-asked", relist=True, fault=False)
+        elif lasted_s >= limits.WATCH_SHORT_S:
+            end = attrs.evolve(end, fault=end.retry_after_s > 0)
+            if events == 0 and not end.relist:
+                end = await self._distrust(end)
+        self._transition(end.reason, end.says, quiet=not end.fault and not end.relist)
+        return end
+
+    async def _refused(self, status: int, lines: Lines) -> _End:
+        body = b"".join([line async for line in lines])
+        error = api_error(Response(status, lines.headers, body), doing=f"watch {self.kind.name}")
+        if isinstance(error, errors.Throttled):
+            return _End("throttled", str(error), retry_after_s=error.retry_after_s)
+        # 404: the kind was removed; 400: the version means nothing to this server.
+        relist = status in {400, 404, 410}
+        return _End("expired" if status == 410 else "refused", str(error), relist=relist)
+
+    async def _follow(self, lines: Lines) -> tuple[int, _End]:
+        """Apply events until the stream ends; how many there were, and why it ended."""
+        events = 0
+        try:
+            async for line in lines:
+                end = self._apply(line)
+                if end is not None:
+                    return events, end
+                events += 1
+                if events % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except errors.ClusterUnreachable as error:
+            return events, _End("broken", str(error))
+        return events, _End("window-over")
+
+    def _apply(self, line: bytes) -> _End | None:
+        """One event; None while the stream can be followed further."""
+        try:
+            event = self._codec.decode_event(line)
+        except (errors.Undecodable, ValueError, RecursionError) as error:
+            says = f"a watch event of {self.kind.name} cannot be read: {one_line(str(error))}"
+            return _End("bad-line", says, relist=True)
+        if event.type == "ERROR":
+            reason = "expired" if event.code == 410 else "error-event"
+            says = f"watch of {self.kind.name} ended with code {event.code}: "
+            return _End(reason, says + one_line(event.message), relist=True)
+        if event.type not in _CHANGES and event.type != "BOOKMARK":
+            self._telemetry.watch_transition(self.kind.name, "unknown-event")
+            return None
+        if not event.resource_version or _older(event.resource_version, self._version):
+            says = f"a {event.type} event of {self.kind.name} went back in version"
+            return _End("disorder", says, relist=True)
+        if event.type != "BOOKMARK":
+            if event.item is None:
+                return _End("bad-line", f"a {event.type} event holds no object", relist=True)
+            self._sink.apply(event.type, event.item)
+        self._version = event.resource_version
+        return None
+
+    async def _distrust(self, end: _End) -> _End:
+        """A whole window without a word: a restored etcd looks exactly like a quiet cluster."""
+        try:
+            page = await self._page(1, "")
+        except errors.GpuschedError as error:
+            return _End("broken", str(error))
+        if _older(page.resource_version, self._version):
+            says = f"the server's version of {self.kind.name} went back: it was restored"
+            return _End("restored", says, relist=True, fault=False)
+        return end
+
+    # -- state ------------------------------------------------------------------------------
+
+    def _opened(self, lines: Lines) -> None:
+        if self._list_wanted:  # asked for while we were connecting
+            lines.close()
+        self._lines = lines
+        self._open = True
+        self._opened_at = self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+        self._settling = loop.call_later(limits.WATCH_SHORT_S, self._settled)
+
+    def _settled(self) -> None:
+        """The stream has lasted: what went wrong before is over."""
+        self._backoff.succeeded()
+        if self._cause:
+            _log.info("watch works again", resource=self.kind.name)
+            self._cause = ""
+
+    def _closed(self) -> float:
+        """Seconds for which the stream was open; 0 if it never was."""
+        self._lines = None
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        if not self._open:
+            return 0.0
+        self._open = False
+        self._broken_at = self._clock.monotonic()
+        return self._broken_at - self._opened_at
+
+    def _transition(self, reason: str, says: str, *, quiet: bool = False) -> None:
+        """Count; log, but the same cause only once."""
+        self._telemetry.watch_transition(self.kind.name, reason)
+        if reason == "listed":
+            write = _log.debug if quiet else _log.info
+            write(says, resource=self.kind.name, version=self._version)
+            return
+        if quiet or reason == "relist-asked":
+            _log.debug("watch ended", resource=self.kind.name, reason=reason)
+            return
+        says = says or f"the watch of {self.kind.name} ended at once"
+        if says != self._cause:
+            _log.warning(says, resource=self.kind.name, reason=reason)
+            self._cause = says
+
+
+def _older(version: str, than: str) -> bool:
+    """Whether ``version`` is surely older; versions are opaque, so only to distrust."""
+    if not (version.isascii() and version.isdigit() and than.isascii() and than.isdigit()):
+        return False
+    return int(version) < int(than)
