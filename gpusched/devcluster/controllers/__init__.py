@@ -1,1 +1,50 @@
 """The controllers a batch scheduler lives with: jobs, garbage collection, budgets, nodes, quotas."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from gpusched.clock import Clock
+from gpusched.devcluster.controllers.gc import GarbageCollector
+from gpusched.devcluster.controllers.jobs import JobController
+from gpusched.devcluster.controllers.namespaces import NamespaceController
+from gpusched.devcluster.controllers.nodes import NodeController
+from gpusched.devcluster.controllers.pdb import DisruptionController
+from gpusched.devcluster.controllers.quota import QuotaController
+from gpusched.devcluster.local_client import LocalClient
+from gpusched.devcluster.stages.engine import StageEngine
+from gpusched.devcluster.stages.model import Stage
+
+
+def start_all(
+    group: asyncio.TaskGroup,
+    client: LocalClient,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    stages: Sequence[Stage] = (),
+) -> list[asyncio.Task[None]]:
+    """Start every controller, and the stage engine where stages are given, in a task group.
+
+    They run until cancelled; a fault of one ends the group with it.
+
+    Args:
+        group: owns the tasks.
+        client: the cluster they work on.
+        clock: their only source of time.
+        rng: draws of the stage engine.
+        stages: what drives fake nodes and pods; none leaves them as they are.
+    """
+    running = {
+        "jobs": JobController(client, clock).run(),
+        "garbage": GarbageCollector(client, clock).run(),
+        "namespaces": NamespaceController(client, clock).run(),
+        "nodes": NodeController(client, clock).run(),
+        "disruption": DisruptionController(client, clock).run(),
+        "quota": QuotaController(client, clock).run(),
+    }
+    if stages:
+        running["stages"] = StageEngine(client, stages, clock=clock, rng=rng).run()
+    return [group.create_task(work, name=f"devcluster {name}") for name, work in running.items()]

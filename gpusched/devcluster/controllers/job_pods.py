@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpusched.devcluster.controllers.timestamps import moment
+from gpusched.devcluster.core import parse_time
 
 Obj = dict[str, Any]
 
@@ -66,11 +66,11 @@ def ended_at(pod: Obj, now: float) -> float:
     """When the pod's last container ended; else when it was deleted; else now. Epoch seconds."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [(s.get("state") or {}).get("terminated", {}).get("finishedAt") for s in statuses]
-    known = [moment(end) for end in ends if end]
+    known = [parse_time(end) for end in ends if end]
     if known:
         return max(known)
     text = pod["metadata"].get("deletionTimestamp")
-    return min(moment(text), now) if text else now
+    return min(parse_time(text), now) if text else now
 
 
 def dispensable_first(pods: Iterable[Obj]) -> list[Obj]:

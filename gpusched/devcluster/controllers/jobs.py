@@ -6,7 +6,7 @@ import asyncio
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import job_pods
-from gpusched.devcluster.controllers.job_reconcile import (
+from gpusched.devcluster.controllers.job_actions import (
     BACKOFF_FIRST_S,
     Action,
     Backoff,
@@ -16,11 +16,11 @@ from gpusched.devcluster.controllers.job_reconcile import (
     Record,
     Untrack,
     WriteStatus,
-    reconcile,
 )
-from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
+from gpusched.devcluster.controllers.job_reconcile import reconcile
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _JOBS = "jobs.batch"
 

@@ -18,8 +18,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers.timestamps import stamp
-from gpusched.devcluster.controllers.workqueue import WorkQueue
+from gpusched.devcluster.core import rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.stages import funcs, match, render
 from gpusched.devcluster.stages.addresses import AddressBook
@@ -27,6 +26,7 @@ from gpusched.devcluster.stages.expressions import Subject
 from gpusched.devcluster.stages.gotmpl_parse import TemplateError
 from gpusched.devcluster.stages.model import Stage
 from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.workqueue import WorkQueue
 
 _log = logging.getLogger(__name__)
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
@@ -77,7 +77,7 @@ class StageEngine:
         self._clock = clock
         self._rng = rng
         self._all_nodes = all_nodes
-        self._started = stamp(clock.now())
+        self._started = rfc3339(clock.now())
         self._stages: dict[str, list[Stage]] = {}
         for stage in sorted(stages, key=lambda stage: stage.name):
             resource = resource_of(client, stage.group_version, stage.kind)
@@ -161,7 +161,7 @@ class StageEngine:
         snapshot = job.snapshot
         functions = funcs.functions(
             snapshot,
-            now=stamp(self._clock.now()),
+            now=rfc3339(self._clock.now()),
             start_time=self._started,
             addresses=self._addresses,
         )

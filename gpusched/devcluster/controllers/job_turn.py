@@ -1,0 +1,239 @@
+"""One look at one Job: counts its finished pods and finds the ones to make or delete. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers.job_actions import (
+    Action,
+    Backoff,
+    CreatePod,
+    DeletePod,
+    Record,
+    Untrack,
+)
+from gpusched.devcluster.controllers.job_pods import Obj
+from gpusched.devcluster.core import parse_time, rfc3339
+
+CREATE_BURST_MAX: Final = 500
+"""Pods one turn makes; the next turn goes on, so that one huge Job does not hold up the rest."""
+
+_BACKOFF_EXCEEDED: Final = (
+    "BackoffLimitExceeded",
+    "Job has reached the specified backoff limit",
+)
+_DEADLINE_EXCEEDED: Final = (
+    "DeadlineExceeded",
+    "Job was active longer than specified deadline",
+)
+
+
+def condition(status: Obj, kind: str) -> Obj | None:
+    """The condition of that type when it is True."""
+    for found in status.get("conditions") or ():
+        if found["type"] == kind and found["status"] == "True":
+            result: Obj = found
+            return result
+    return None
+
+
+@attrs.define
+class Turn:
+    """One look at one Job: collects what is to be done."""
+
+    job: Obj
+    pods: Sequence[Obj]
+    now: float
+    backoff: Backoff
+    backoff_first_s: float
+    actions: list[Action] = attrs.field(factory=list)
+    again: list[float] = attrs.field(factory=list)
+    status: Obj = attrs.field(factory=dict)
+    succeeded: int = 0
+    indexes: set[int] = attrs.field(factory=set)
+    failed: int = 0
+    newly_failed: int = 0
+
+    @property
+    def spec(self) -> Obj:
+        """The Job's spec."""
+        spec: Obj = self.job["spec"]
+        return spec
+
+    @property
+    def completions(self) -> int | None:
+        """How many pods have to succeed; None when one success ends the Job."""
+        found: int | None = self.spec.get("completions")
+        return found
+
+    @property
+    def indexed(self) -> bool:
+        """Whether each pod has its own completion index."""
+        return self.spec.get("completionMode") == "Indexed"
+
+    @property
+    def only_failed_replaced(self) -> bool:
+        """Whether a pod on its way out still keeps its place until it has failed."""
+        return self.spec.get("podReplacementPolicy") == "Failed"
+
+    def event(self, reason: str, message: str, type_: str = "Normal") -> None:
+        """Add an event about the Job."""
+        self.actions.append(Record(type_, reason, message))
+
+    # -- counting ----------------------------------------------------------------------------
+
+    def count(self) -> None:
+        """Take finished pods into the counts and their finalizers off."""
+        before = self.job.get("status") or {}
+        self.failed = before.get("failed", 0)
+        self.succeeded = before.get("succeeded", 0)
+        if self.indexed:
+            below = self.completions or 0
+            self.indexes = job_pods.read_indexes(before.get("completedIndexes", ""), below)
+        failing = condition(before, "FailureTarget") is not None
+        succeeding = condition(before, "SuccessCriteriaMet") is not None
+        for pod in self.pods:
+            if job_pods.tracked(pod) and (failing or succeeding or self._over(pod)):
+                self._count_one(pod, all_fail=not succeeding)
+                self.actions.append(Untrack(pod))
+        if self.indexed:
+            self.succeeded = len(self.indexes)
+
+    def _over(self, pod: Obj) -> bool:
+        if job_pods.terminal(pod):
+            return True
+        return job_pods.deleting(pod) and not self.only_failed_replaced
+
+    def _count_one(self, pod: Obj, *, all_fail: bool) -> None:
+        index = job_pods.completion_index(pod)
+        counts = not self.indexed or 0 <= index < (self.completions or 0)
+        if job_pods.phase(pod) == "Succeeded":
+            self.backoff = Backoff()
+            if self.indexed and counts:
+                self.indexes.add(index)
+            elif not self.indexed:
+                self.succeeded += 1
+        elif counts and (all_fail or job_pods.phase(pod) == "Failed"):
+            self.failed += 1
+            self.newly_failed += 1
+            ended = job_pods.ended_at(pod, self.now)
+            self.backoff = Backoff(self.backoff.failures + 1, max(self.backoff.last, ended))
+
+    # -- conditions --------------------------------------------------------------------------
+
+    def set_condition(self, kind: str, status: str, why: tuple[str, str]) -> None:
+        """Set a condition; one that already says so stays as it is."""
+        reason, message = why
+        conditions: list[Obj] = self.status.setdefault("conditions", [])
+        fresh: Obj = {
+            "type": kind,
+            "status": status,
+            "lastProbeTime": rfc3339(self.now),
+            "lastTransitionTime": rfc3339(self.now),
+            "reason": reason,
+            "message": message,
+        }
+        for at, found in enumerate(conditions):
+            if found["type"] == kind:
+                if found["status"] != status:
+                    conditions[at] = fresh
+                return
+        conditions.append(fresh)
+
+    def failure(self, active: Sequence[Obj]) -> tuple[str, str] | None:
+        """Why the Job has failed, None when it has not."""
+        before = self.job.get("status") or {}
+        target = condition(before, "FailureTarget")
+        if target is not None:
+            return target["reason"], target["message"]
+        limit = self.spec.get("backoffLimit", 6)
+        if self.newly_failed and self.failed > limit:
+            return _BACKOFF_EXCEEDED
+        if self.spec["template"]["spec"].get("restartPolicy") == "OnFailure":
+            restarted = job_pods.restarts(active)
+            if restarted and restarted >= limit:
+                return _BACKOFF_EXCEEDED
+        return _DEADLINE_EXCEEDED if self._deadline_over() else None
+
+    def _deadline_over(self) -> bool:
+        seconds = self.spec.get("activeDeadlineSeconds")
+        started = (self.job.get("status") or {}).get("startTime")
+        if seconds is None or self.spec.get("suspend"):
+            return False
+        left = seconds - (self.now - parse_time(started)) if started else seconds
+        if left > 0:
+            self.again.append(left)
+        return bool(left <= 0)
+
+    # -- pods --------------------------------------------------------------------------------
+
+    def wanted(self, active: int) -> int:
+        """How many pods should be alive."""
+        parallelism: int = self.spec.get("parallelism", 1)
+        if self.completions is None:
+            return min(active, parallelism) if self.succeeded else parallelism
+        return max(min(self.completions - self.succeeded, parallelism), 0)
+
+    def manage(self, active: list[Obj], terminating: int) -> int:
+        """Make or delete pods; returns how many will be alive."""
+        if self.spec.get("suspend"):
+            return len(active) - self._delete(active)
+        want = self.wanted(len(active))
+        surplus, kept = self._surplus(active)
+        if len(kept) > want:
+            surplus += job_pods.dispensable_first(kept)[: len(kept) - want]
+        alive = len(active) - self._delete(surplus)
+        missing = want - alive - (terminating if self.only_failed_replaced else 0)
+        if missing <= 0:
+            return alive
+        wait = self.backoff.remaining(self.now, self.backoff_first_s)
+        if wait > 0:
+            self.again.append(wait)
+            return alive
+        count = min(missing, CREATE_BURST_MAX)
+        if count < missing:
+            self.again.append(0.0)
+        return alive + self._create(count)
+
+    def _delete(self, pods: Sequence[Obj]) -> int:
+        for pod in pods:
+            self.actions.append(DeletePod(pod, uncounted=True))
+            self.event("SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+        return len(pods)
+
+    def _surplus(self, active: list[Obj]) -> tuple[list[Obj], list[Obj]]:
+        """Pods whose index is out of range, done or doubled, and the others."""
+        if not self.indexed:
+            return [], active
+        surplus: list[Obj] = []
+        kept: dict[int, Obj] = {}
+        for pod in reversed(job_pods.dispensable_first(active)):
+            index = job_pods.completion_index(pod)
+            inside = 0 <= index < (self.completions or 0) and index not in self.indexes
+            if inside and index not in kept:
+                kept[index] = pod
+            else:
+                surplus.append(pod)
+        return surplus, list(kept.values())
+
+    def _create(self, count: int) -> int:
+        if not self.indexed:
+            self.actions += [CreatePod(job_pods.new_pod(self.job, None)) for _ in range(count)]
+            return count
+        dead = job_pods.terminal if self.only_failed_replaced else _not_active
+        taken = {job_pods.completion_index(pod) for pod in self.pods if not dead(pod)}
+        free = [
+            index
+            for index in range(self.completions or 0)
+            if index not in taken and index not in self.indexes
+        ][:count]
+        self.actions += [CreatePod(job_pods.new_pod(self.job, index)) for index in free]
+        return len(free)
+
+
+def _not_active(pod: Obj) -> bool:
+    return not job_pods.active(pod)

@@ -1,0 +1,72 @@
+"""Empties a deleted namespace, then lets it go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from gpusched.clock import Clock
+from gpusched.devcluster.controllers.kinds_watch import AllKinds, namespaced_kinds
+from gpusched.devcluster.local_client import LocalClient, WatchItem
+from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.workqueue import WorkQueue, serve
+
+_FINALIZER: Final = "kubernetes"
+
+
+class NamespaceController:
+    """Deletes the content of terminating namespaces and takes their finalizer off when empty.
+
+    Args:
+        client: the cluster.
+        clock: time of retries.
+    """
+
+    def __init__(self, client: LocalClient, clock: Clock) -> None:
+        self._client = client
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._terminating: set[str] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(AllKinds(self._client, self._see).run())
+            group.create_task(serve(self._queue, self.sync, name="namespace controller"))
+
+    def _see(self, resource: str, item: WatchItem) -> None:
+        metadata = item.object["metadata"]
+        if resource == "namespaces":
+            name: str = metadata["name"]
+            if item.type == "DELETED":
+                self._terminating.discard(name)
+            elif "deletionTimestamp" in metadata:
+                self._terminating.add(name)
+                self._queue.soon(name)
+        elif item.type == "DELETED" and metadata.get("namespace") in self._terminating:
+            self._queue.soon(metadata["namespace"])
+
+    def sync(self, name: str) -> None:
+        """Delete what is left in one namespace; let the namespace go when nothing is."""
+        namespace = self._client.get("namespaces", None, name)
+        if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
+            return
+        left = sum(self._clear(resource, name) for resource in namespaced_kinds(self._client))
+        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+        if left or _FINALIZER not in finalizers:
+            return
+        kept = [finalizer for finalizer in finalizers if finalizer != _FINALIZER]
+        current = {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
+        self._client.update("namespaces", current, "finalize")
+
+    def _clear(self, resource: str, namespace: str) -> int:
+        """Delete all objects of a kind; returns how many are still there."""
+        for obj in self._client.list(resource, namespace):
+            metadata = obj["metadata"]
+            if "deletionTimestamp" in metadata:
+                continue
+            try:
+                self._client.delete(resource, namespace, metadata["name"], uid=metadata["uid"])
+            except StatusError as refusal:
+                if refusal.code not in {404, 409}:  # already gone
+                    raise
+        return len(self._client.list(resource, namespace))
