@@ -1,0 +1,214 @@
+"""Strategic merge patch: a merge patch that knows how the elements of lists are told apart.
+
+Where the result stands in a list follows the real server: elements the patch does not name keep
+their order; elements new to the list come before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+
+from gpusched.devcluster.patch_json import PatchError, equal
+from gpusched.devcluster.schema_types import Doc, Json, Node
+
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_DELETE_PREFIX = "$deleteFromPrimitiveList/"
+_ORDER_PREFIX = "$setElementOrder/"
+
+
+def strategic(doc: Doc, patch: Doc, node: Node | None) -> Doc:
+    """Merge ``patch`` into ``doc`` by the merge keys and strategies of ``node``.
+
+    Raises:
+        PatchError: a directive is malformed, or an element lacks its merge key.
+    """
+    directive = patch.get(_PATCH)
+    if directive == "delete":
+        return {}
+    if directive == "replace":
+        return dict(_without_directives({k: v for k, v in patch.items() if k != _PATCH}))
+    if directive not in (None, "merge"):
+        raise PatchError("malformed", f"unknown patch directive {_text(directive)} for a map")
+    merged = _retained(doc, patch)
+    for key, value in patch.items():
+        if key in (_PATCH, _RETAIN) or key.startswith(_ORDER_PREFIX):
+            continue
+        if key.startswith(_DELETE_PREFIX):
+            _delete_primitives(merged, key.removeprefix(_DELETE_PREFIX), value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            child = node.child(key) if node is not None else None
+            order = _order_of(patch, key)
+            merged[key] = _merge_value(merged, key, value, child=child, order=order)
+    _reorder_untouched(merged, patch, node)
+    return merged
+
+
+def _text(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _retained(doc: Doc, patch: Doc) -> Doc:
+    keys = patch.get(_RETAIN)
+    if keys is None:
+        return dict(doc)
+    if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys):
+        raise PatchError("malformed", "$retainKeys is a list of keys")
+    lost = [k for k in patch if not k.startswith("$") and patch[k] is not None and k not in keys]
+    if lost:
+        raise PatchError("malformed", f"$retainKeys does not list {lost[0]}, which the patch sets")
+    return {k: v for k, v in doc.items() if k in keys}
+
+
+def _order_of(patch: Doc, key: str) -> list[Json] | None:
+    order = patch.get(_ORDER_PREFIX + key)
+    if order is None:
+        return None
+    if not isinstance(order, list):
+        raise PatchError("malformed", f"$setElementOrder/{key} is a list")
+    return order
+
+
+def _delete_primitives(merged: Doc, key: str, values: Json) -> None:
+    if not isinstance(values, list):
+        raise PatchError("malformed", f"{_DELETE_PREFIX}{key} is a list")
+    old = merged.get(key)
+    if isinstance(old, list):
+        merged[key] = [v for v in old if not any(equal(v, gone) for gone in values)]
+
+
+def _merge_value(
+    doc: Doc, key: str, value: Json, *, child: Node | None, order: list[Json] | None
+) -> Json:
+    old = doc.get(key)
+    strategies = child.patch_strategy if child is not None else frozenset[str]()
+    if isinstance(value, dict) and isinstance(old, dict) and "replace" not in strategies:
+        return strategic(old, value, child)
+    if isinstance(value, list) and isinstance(old, list) and "merge" in strategies:
+        return _merge_list(old, value, child=child, order=order)
+    return _without_directives(value)
+
+
+def _without_directives(value: Json) -> Json:
+    """A value that is new to the document: no directives, no nulls, no deletions."""
+    if isinstance(value, dict):
+        return {
+            k: _without_directives(v)
+            for k, v in value.items()
+            if v is not None and not k.startswith(("$patch", "$retainKeys", "$setEl", "$deleteF"))
+        }
+    if isinstance(value, list):
+        kept = [v for v in value if not (isinstance(v, dict) and v.get(_PATCH))]
+        return [_without_directives(v) for v in kept]
+    return value
+
+
+Key = Callable[[Json], Hashable]
+
+
+def _identity(merge_key: str) -> Key:
+    def key(element: Json) -> Hashable:
+        if not isinstance(element, dict):
+            return _text(element)
+        if merge_key not in element:
+            raise PatchError(
+                "malformed",
+                f"map: {_text(element)} does not contain declared merge key: {merge_key}",
+            )
+        return _text(element[merge_key])
+
+    return key
+
+
+def _primitive_identity(element: Json) -> Hashable:
+    return _text(element)
+
+
+def _merge_list(
+    old: list[Json], patch: list[Json], *, child: Node | None, order: list[Json] | None
+) -> list[Json]:
+    if child is None or not child.merge_key:
+        return _arrange(
+            _unique([*old, *patch], _primitive_identity),
+            _primitive_identity,
+            patch_order=patch if order is None else order,
+            server_order=old,
+        )
+    if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
+        return [
+            _without_directives(e)
+            for e in patch
+            if not (isinstance(e, dict) and e.get(_PATCH) == "replace")
+        ]
+    key = _identity(child.merge_key)
+    merged = _merge_elements(old, patch, key=key, items=child.items)
+    written = [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "delete")]
+    return _arrange(merged, key, patch_order=written if order is None else order, server_order=old)
+
+
+def _merge_elements(
+    old: list[Json], patch: list[Json], *, key: Key, items: Node | None
+) -> list[Json]:
+    merged = list(old)
+    for element in patch:
+        if not isinstance(element, dict):
+            raise PatchError("malformed", "elements of a keyed list are maps")
+        directive = element.get(_PATCH)
+        wanted = key(element)
+        places = [i for i, e in enumerate(merged) if key(e) == wanted]
+        if directive == "delete":
+            merged = [e for e in merged if key(e) != wanted]
+        elif directive not in (None, "merge"):
+            raise PatchError("malformed", f"unknown patch directive {_text(directive)} in a list")
+        elif places:
+            # Two old elements may share a key in lists that validation leaves alone: the
+            # first one is meant, as the server does.
+            merged[places[0]] = strategic(merged[places[0]], element, items)
+        else:
+            merged.append(_without_directives(element))
+    return merged
+
+
+def _unique(values: Sequence[Json], key: Key) -> list[Json]:
+    first: dict[Hashable, Json] = {}
+    for value in values:
+        first.setdefault(key(value), value)
+    return list(first.values())
+
+
+def _arrange(
+    merged: list[Json], key: Key, *, patch_order: Sequence[Json], server_order: Sequence[Json]
+) -> list[Json]:
+    """Put the patch's elements in its order and the others in theirs, and zip both.
+
+    Whenever one of either side has no place in the old list, the patch's element goes first.
+    """
+    place_in_patch = {key(e): i for i, e in reversed(list(enumerate(patch_order)))}
+    place_before = {key(e): i for i, e in reversed(list(enumerate(server_order)))}
+    named = [e for e in merged if key(e) in place_in_patch]
+    named.sort(key=lambda e: place_in_patch[key(e)])
+    others = [e for e in merged if key(e) not in place_in_patch]
+    result: list[Json] = []
+    while named and others:
+        n, o = place_before.get(key(named[0])), place_before.get(key(others[0]))
+        other_first = n is not None and o is not None and o < n
+        result.append((others if other_first else named).pop(0))
+    return [*result, *named, *others]
+
+
+def _reorder_untouched(merged: Doc, patch: Doc, node: Node | None) -> None:
+    """Apply element orders that stand without a patch of their list."""
+    for directive in patch:
+        if not directive.startswith(_ORDER_PREFIX):
+            continue
+        name = directive.removeprefix(_ORDER_PREFIX)
+        old = merged.get(name)
+        if name in patch or not isinstance(old, list):
+            continue
+        child = node.child(name) if node is not None else None
+        order = _order_of(patch, name)
+        merged[name] = _merge_list(old, [], child=child, order=order)

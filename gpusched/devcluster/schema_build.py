@@ -1,0 +1,218 @@
+"""Compiling schemas: the shipped OpenAPI of built-in kinds, and the schema of a custom kind.
+
+The documents of built-in kinds are read when the first kind of their group and version is asked
+for, so starting costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import re
+from importlib import resources
+from typing import Any
+
+import attrs
+import msgspec
+
+from gpusched.devcluster.schema_types import ANY, PRIMITIVES, Doc, Node
+
+_REF = "#/components/schemas/"
+_SPECIAL = {"Quantity": "quantity", "IntOrString": "int-or-string", "Time": "time"}
+_SPECIAL["MicroTime"] = "micro-time"
+
+
+class NoSchema(LookupError):
+    """This group, version or kind is not among the shipped documents."""
+
+
+def shipped(name: str) -> Any:
+    """Decode one gzipped JSON document of the package, such as ``discovery.json.gz``."""
+    file = resources.files("gpusched.devcluster").joinpath("data", name)
+    return msgspec.json.decode(gzip.decompress(file.read_bytes()))
+
+
+@functools.cache
+def openapi_document(group: str, version: str) -> Doc:
+    """The OpenAPI v3 document of a group and version, as shipped; read-only.
+
+    Raises:
+        NoSchema: it is not shipped.
+    """
+    path = f"apis_{group}_{version}" if group else f"api_{version}"
+    try:
+        document: Doc = shipped(f"v3-{path}.json.gz")
+    except FileNotFoundError:
+        raise NoSchema(f"no OpenAPI document of {group or 'core'}/{version} is shipped") from None
+    return document
+
+
+@functools.cache
+def builtin_builder(group: str, version: str) -> Builder:
+    """The compiler of one shipped document; nodes are built once and shared."""
+    return Builder(openapi_document(group, version)["components"]["schemas"])
+
+
+class Builder:
+    """Compiles the schemas of one OpenAPI document, following its references."""
+
+    def __init__(self, schemas: dict[str, Doc]) -> None:
+        self._schemas = schemas
+        self._nodes: dict[str, Node] = {}
+        self._kinds = {
+            (gvk["group"], gvk["version"], gvk["kind"]): name
+            for name, raw in schemas.items()
+            for gvk in raw.get("x-kubernetes-group-version-kind", ())
+        }
+
+    def kind(self, group: str, version: str, kind: str) -> Node:
+        """Node of a kind's whole object.
+
+        Raises:
+            NoSchema: the document has no such kind.
+        """
+        name = self._kinds.get((group, version, kind))
+        if name is None:
+            raise NoSchema(f"no schema of {kind} in {group or 'core'}/{version} is shipped")
+        return self.named(name)
+
+    def named(self, name: str) -> Node:
+        """Node of a named schema, shared by everything that refers to it."""
+        if name in self._nodes:
+            return self._nodes[name]
+        raw = self._schemas[name]
+        short = name.rsplit(".", 1)[-1]
+        if short in _SPECIAL:
+            node = Node(type=_SPECIAL[short])
+        elif "type" not in raw:
+            node = ANY
+        else:
+            # Entered before it is filled: schemas of schemas refer to themselves.
+            node = Node(type=raw["type"], go_struct=short)
+            node.preserve_unknown = raw["type"] == "object" and "properties" not in raw
+            self._nodes[name] = node
+            self._fill(node, raw)
+        self._nodes[name] = node
+        return node
+
+    def _fill(self, node: Node, raw: Doc) -> None:
+        for key, value in raw.get("properties", {}).items():
+            node.props[key] = self._compile(value)
+        _structure(node, raw)
+        if "additionalProperties" in raw:
+            node.additional = self._compile(raw["additionalProperties"])
+        if "items" in raw:
+            node.items = self._compile(raw["items"])
+
+    def _compile(self, raw: Doc) -> Node:
+        ref = raw.get("$ref") or (raw["allOf"][0]["$ref"] if "allOf" in raw else None)
+        if ref is None:
+            node = Node(type=raw.get("type", ""))
+            self._fill(node, raw)
+            return node
+        base = self.named(ref.removeprefix(_REF))
+        own = Node()
+        _structure(own, raw)
+        if not (own.has_default or own.patch_strategy) and "x-kubernetes-map-type" not in raw:
+            return base
+        return attrs.evolve(
+            base,
+            has_default=own.has_default,
+            default=own.default,
+            patch_strategy=own.patch_strategy,
+            merge_key=own.merge_key,
+            map_type=own.map_type if "x-kubernetes-map-type" in raw else base.map_type,
+        )
+
+
+def _structure(node: Node, raw: Doc) -> None:
+    """Set what built-in and custom schemas spell alike, children excepted."""
+    node.format = raw.get("format", "")
+    node.required = tuple(raw.get("required", ()))
+    node.nullable = raw.get("nullable", False)
+    # Zero defaults of built-in kinds only describe how an absent field reads.
+    if raw.get("default") not in (None, {}, "", 0):
+        node.has_default, node.default = True, raw["default"]
+    if "enum" in raw:
+        node.enum = tuple(raw["enum"])
+    node.list_type = raw.get("x-kubernetes-list-type", "atomic")
+    node.map_keys = tuple(raw.get("x-kubernetes-list-map-keys", ()))
+    node.map_type = raw.get("x-kubernetes-map-type", "granular")
+    node.merge_key = raw.get("x-kubernetes-patch-merge-key", "")
+    node.patch_strategy = frozenset(
+        raw.get("x-kubernetes-patch-strategy", "").split(",")
+    ) - frozenset({""})
+
+
+_LIMITS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "exclusive_minimum",
+    "exclusiveMaximum": "exclusive_maximum",
+    "multipleOf": "multiple_of",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+    "uniqueItems": "unique_items",
+    "minProperties": "min_properties",
+    "maxProperties": "max_properties",
+}
+
+
+def custom(raw: Doc, *, root: bool = False) -> Node:
+    """Compile a structural schema, already found to be one; ``root`` for whole objects."""
+    node = Node(type=raw.get("type", ""))
+    _structure(node, raw)
+    node.has_default, node.default = "default" in raw, raw.get("default")
+    for key, attribute in _LIMITS.items():
+        if key in raw:
+            setattr(node, attribute, raw[key])
+    if raw.get("pattern"):
+        node.pattern_text = raw["pattern"]
+        node.pattern = re.compile(raw["pattern"])
+    node.preserve_unknown = raw.get("x-kubernetes-preserve-unknown-fields", False)
+    node.validations = tuple(raw.get("x-kubernetes-validations", ()))
+    if raw.get("x-kubernetes-int-or-string"):
+        node.type = "int-or-string"
+    node.props = {key: custom(value) for key, value in raw.get("properties", {}).items()}
+    if isinstance(raw.get("additionalProperties"), dict):
+        node.additional = custom(raw["additionalProperties"])
+    elif raw.get("additionalProperties") is True:
+        node.additional = ANY
+    if "items" in raw:
+        node.items = custom(raw["items"])
+    _junctors(node, raw)
+    if root or raw.get("x-kubernetes-embedded-resource"):
+        _embed(node, root=root)
+    return node
+
+
+def _junctors(node: Node, raw: Doc) -> None:
+    node.all_of = tuple(custom(part) for part in raw.get("allOf", ()))
+    node.any_of = tuple(custom(part) for part in raw.get("anyOf", ()))
+    node.one_of = tuple(custom(part) for part in raw.get("oneOf", ()))
+    if "not" in raw:
+        node.negated = custom(raw["not"])
+    if node.type == "int-or-string":
+        # The customary anyOf of integer and string says the same once more.
+        same = [p for p in node.any_of if p.type in {"integer", "string"}]
+        if len(same) == len(node.any_of):
+            node.any_of = ()
+
+
+def _embed(node: Node, *, root: bool) -> None:
+    """Give an object the three fields that every resource has."""
+    meta = builtin_builder("", "v1").named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    node.embedded = not root
+    own = node.props.get("metadata")
+    if own is not None and own.props:
+        meta = attrs.evolve(meta, props={**meta.props, **_narrowed(meta, own)})
+    node.props["apiVersion"] = node.props.get("apiVersion", Node(type="string"))
+    node.props["kind"] = node.props.get("kind", Node(type="string"))
+    node.props["metadata"] = meta
+
+
+def _narrowed(meta: Node, own: Node) -> dict[str, Node]:
+    """Limits a custom schema puts on metadata.name; the other fields cannot be limited."""
+    return {k: v for k, v in own.props.items() if k in meta.props and v.type in PRIMITIVES}

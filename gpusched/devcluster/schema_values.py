@@ -1,0 +1,111 @@
+"""Walks that change or question an object by its schema: unknown fields, pruning, defaults.
+
+All return new documents and leave their input alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.devcluster.quantities import QuantityError, canonical
+from gpusched.devcluster.schema_types import Doc, Json, Node, join
+
+
+def unknown_fields(value: Json, node: Node, path: str = "") -> list[str]:
+    """Paths of fields that the schema does not know, in the order of the object."""
+    if isinstance(value, list):
+        if node.items is None:
+            return []
+        found = [unknown_fields(v, node.items, f"{path}[{i}]") for i, v in enumerate(value)]
+        return [p for paths in found for p in paths]
+    if not isinstance(value, dict):
+        return []
+    unknown: list[str] = []
+    for key, inner in value.items():
+        child = node.child(key)
+        if child is not None:
+            unknown += unknown_fields(inner, child, join(path, key))
+        elif not node.preserve_unknown and _is_object(node):
+            unknown.append(join(path, key))
+    return unknown
+
+
+def _is_object(node: Node) -> bool:
+    return node.type == "object"
+
+
+def prune_custom(value: Json, node: Node) -> Json:
+    """Drop fields of a custom resource that its schema does not know."""
+    if isinstance(value, list):
+        return value if node.items is None else [prune_custom(v, node.items) for v in value]
+    if not isinstance(value, dict):
+        return value
+    kept: Doc = {}
+    for key, inner in value.items():
+        child = node.child(key)
+        if child is not None:
+            kept[key] = prune_custom(inner, child)
+        elif node.preserve_unknown or not _is_object(node):
+            kept[key] = inner
+    return kept
+
+
+def prune_builtin(value: Json, node: Node) -> Json:
+    """Bring a decoded built-in object into the form the server stores and prints.
+
+    Unknown fields and nulls go, empty lists and maps that are optional go, quantities become
+    canonical.
+    """
+    if isinstance(value, list):
+        return value if node.items is None else [prune_builtin(v, node.items) for v in value]
+    if not isinstance(value, dict):
+        return _scalar(value, node)
+    if node.preserve_unknown:
+        return value
+    kept: Doc = {}
+    for key, inner in value.items():
+        child = node.child(key)
+        if child is None or inner is None:
+            continue
+        clean = prune_builtin(inner, child)
+        if clean or not _vanishes(clean, child) or key in node.required:
+            kept[key] = clean
+    return kept
+
+
+def _vanishes(value: Json, node: Node) -> bool:
+    """Whether an empty value of this field is printed as if it were absent."""
+    return isinstance(value, list) or (isinstance(value, dict) and node.is_map)
+
+
+def _scalar(value: Json, node: Node) -> Json:
+    if node.type == "quantity" and isinstance(value, (str, int, float)):
+        try:
+            return canonical(value)
+        except QuantityError:
+            # Decode errors are told elsewhere; here the text stays what the client sent.
+            return value
+    return value
+
+
+def with_defaults(value: Json, node: Node) -> Json:
+    """Fill absent fields from the schema's defaults, deeply; present nulls count as absent
+    where null is not allowed.
+    """
+    if isinstance(value, list):
+        return value if node.items is None else [with_defaults(v, node.items) for v in value]
+    if not isinstance(value, dict):
+        return value
+    filled: dict[str, Any] = {}
+    for key, inner in value.items():
+        child = node.child(key)
+        if child is None:
+            filled[key] = inner
+        elif inner is None and child.has_default and not child.nullable:
+            continue
+        else:
+            filled[key] = with_defaults(inner, child)
+    for key, child in node.props.items():
+        if child.has_default and key not in filled:
+            filled[key] = with_defaults(child.default, child)
+    return filled
