@@ -15,7 +15,7 @@ from gpusched.devcluster.stages.model import Expression
 
 @functools.cache
 def compile_jq(text: str) -> purejq.Program:
-    """A jq program, once for each text. Raises purejq.JqError."""
+    """A jq program, once for each text. Raises purejq.JqParseError."""
     program: purejq.Program = purejq.compile(text)  # type: ignore[no-untyped-call]
     return program
 

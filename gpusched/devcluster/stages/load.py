@@ -76,7 +76,7 @@ def _expression(value: Any, where: str) -> Expression | None:
         inner = fields.get("jq")
         text = fields.get("expressionFrom") or _checked(inner, {"expression"}, where)["expression"]
         compile_jq(text)
-    except (ValueError, KeyError, purejq.JqError) as fault:
+    except (ValueError, KeyError, purejq.JqError, purejq.JqParseError) as fault:
         raise StageError(f"{where} holds no usable expression: {fault}") from fault
     return Expression("jq", text)
 
