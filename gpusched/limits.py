@@ -66,7 +66,36 @@ STATUS_PERIOD_S: Final = 1.0
 """One status write an object in this time."""
 SHUTDOWN_S: Final = 10.0
 """After SIGTERM: bindings in flight are awaited so long."""
+LEASE_MAX_S: Final = 300.0
+"""Longest leader lease: a successor never waits longer, whatever a broken record says."""
 
 # -- telemetry ------------------------------------------------------------------------------
 QUEUE_NAMES_IN_METRICS_MAX: Final = 500
 CONFIG_BYTES_MAX: Final = 2**20
+
+# -- embedded cluster -----------------------------------------------------------------------
+HISTORY_PER_KIND_MAX: Final = 20_000
+"""Changes of one kind that watches and past lists can still see: etcd's five minutes at 60/s."""
+WATCH_BATCH_MAX: Final = 512
+"""Changes written to one watcher in one go, so that a busy kind does not starve the loop."""
+BODY_BYTES_MAX: Final = 3 * 2**20
+"""Request body a real API server accepts."""
+BOOKMARK_PERIOD_S: Final = 60.0
+"""A quiet watch learns the current version this often."""
+LIST_CONTINUE_MAX: Final = 4096
+"""Characters of a continue token that we try to read."""
+
+# -- configuration and plugins --------------------------------------------------------------
+CONFIG_DEPTH_MAX: Final = 16
+"""Nesting of the configuration; its own needs five levels, the rest is for arguments."""
+CONFIG_PROBLEMS_MAX: Final = 20
+"""Problems reported of one file: more of them are the same mistake made again."""
+CONFIG_NAMES_MAX: Final = 64
+"""Scheduler names, actions, tiers, plugins of a tier."""
+DEBOUNCE_MAX_S: Final = 5
+"""Waiting longer for more events would be felt by a person who submits one job."""
+CYCLE_PERIOD_MAX_S: Final = 600
+LEASE_DURATION_MAX_S: Final = 3600
+SOLVER_WORKERS_MAX: Final = 64
+PLUGIN_FAULTS_MAX: Final = 10
+"""A hook that failed so often in a row is quarantined: it refuses without being called."""

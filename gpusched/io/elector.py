@@ -1,0 +1,292 @@
+"""Drives ``leader/lease_logic.py`` against the Lease in the API server.
+
+One task, one call under way at a time, on a client of its own so that a renewal never queues
+behind bindings. Each call is cut off at the moment the logic gives, whatever the server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.io.answers import Response, api_error
+from gpusched.io.api import Api
+from gpusched.io.logs import Log
+from gpusched.leader.lease_logic import LeaseLogic
+from gpusched.leader.lease_state import (
+    LEADER,
+    Call,
+    Doubted,
+    Event,
+    Failed,
+    Lead,
+    LeaseTiming,
+    Missing,
+    Moment,
+    Op,
+    Phase,
+    Record,
+    Refused,
+    Seen,
+    StepDown,
+    Stop,
+    Tick,
+    Written,
+    check_timing,
+)
+
+_API_VERSION: Final = "coordination.k8s.io/v1"
+_log = Log(__name__)
+
+
+class Elector:
+    """Takes, keeps and gives back the right to write.
+
+    ``run`` is one task; ``may_act`` is asked before each write, ``acquired`` waits for the
+    right, ``doubt`` is told when a write was fenced, ``stop`` begins the orderly end.
+
+    Args:
+        api: a client that nothing else uses.
+        identity: new for each process: pod name, pod UID and something random.
+        namespace: of the Lease.
+        name: of the Lease.
+        timing: durations; checked here.
+        clock: monotonic, boot and wall time.
+        create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
+
+    Raises:
+        ConfigError: with these durations two leaders could overlap.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        identity: str,
+        namespace: str,
+        name: str,
+        timing: LeaseTiming,
+        clock: Clock,
+        create_if_missing: bool = False,
+    ) -> None:
+        check_timing(timing)
+        self._api = api
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._collection = f"/apis/{_API_VERSION}/namespaces/{namespace}/leases"
+        self._duration_s = math.ceil(timing.lease_s)
+        self._logic = LeaseLogic(
+            identity=identity, timing=timing, create_if_missing=create_if_missing
+        )
+        self._state = self._logic.first(self._now())
+        self._object: dict[str, Any] = {}
+        self._wake = asyncio.Event()
+        self._leads = asyncio.Event()
+        self._stopping = False
+        self._doubting = False
+        self._told = ""
+        self._holder_told = ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we hold the lease as far as we know; ``may_act`` says whether to write."""
+        return self._state.phase in LEADER
+
+    @property
+    def fence(self) -> str:
+        """``identity/transitions`` of our leadership; empty while we do not lead."""
+        return self._logic.fence(self._state) if self.leading else ""
+
+    @property
+    def holder(self) -> str:
+        """Who holds the lease as last seen; empty for nobody."""
+        return self._state.record.holder if self._state.record is not None else ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the lease cannot be read or written now; empty when it can."""
+        return self._state.why
+
+    def may_act(
+        self, now_mono: float, now_boot: float, needs_s: float = limits.BIND_TIMEOUT_CLIENT_S
+    ) -> bool:
+        """Whether a write that may last ``needs_s`` seconds can begin at this moment.
+
+        Args:
+            now_mono: monotonic seconds.
+            now_boot: boot-time seconds, which go on while the process or machine is suspended.
+            needs_s: longest time until the write is over.
+        """
+        return not self._doubting and self._logic.may_act(
+            self._state, Moment(now_mono, now_boot), needs_s
+        )
+
+    async def acquired(self) -> str:
+        """Wait until we lead; the fence."""
+        await self._leads.wait()
+        return self.fence
+
+    def doubt(self) -> None:
+        """A write was refused as if we did not lead: act no more until a renewal proves it."""
+        self._doubting = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Give the lease back and let ``run`` end; call it when everything else has ended."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> str:
+        """Take part until the lease is lost or given back; why it ended, in one sentence.
+
+        A process whose ``run`` ended must not write any more, and must not take part again
+        under the same identity.
+        """
+        while not self._ended:
+            await self._pause()
+            if self._doubting:
+                self._doubting = False
+                self._feed(Doubted(self._now()))
+            call = self._feed(Stop(self._now()) if self._stopping else Tick(self._now()))
+            while call is not None:
+                call = self._feed(await self._answer(call))
+        return self._state.why
+
+    @property
+    def _ended(self) -> bool:
+        return self._state.phase is Phase.ENDED
+
+    def _feed(self, event: Event) -> Call | None:
+        """One step of the logic; the call it asks for, if any."""
+        self._state, effects = self._logic.step(self._state, event)
+        call: Call | None = None
+        for effect in effects:
+            match effect:
+                case Lead():
+                    self._leads.set()
+                    _log.info("leading", lease=self._lease, fence=effect.fence)
+                case StepDown():
+                    self._leads.clear()
+                    say = _log.info if self._stopping else _log.error
+                    say(f"no longer leading: {effect.why}", lease=self._lease)
+                case Call():
+                    call = effect
+        self._report()
+        return call
+
+    async def _pause(self) -> None:
+        """Until there is something to do, or somebody asks for it."""
+        self._wake.clear()
+        delay = self._state.next_at - self._clock.monotonic()
+        if self._stopping or self._doubting or delay <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+
+    def _report(self) -> None:
+        """Say what keeps us from the lease, once per cause."""
+        why = self._state.why
+        if not self._ended and why != self._told:
+            if why:
+                _log.warning("lease cannot be used", lease=self._lease, why=why)
+            self._told = why
+        if self._state.phase is Phase.STANDBY and self.holder != self._holder_told:
+            self._holder_told = self.holder
+            if self.holder:
+                _log.info("standing by", lease=self._lease, leader=self.holder)
+
+    # -- calls ------------------------------------------------------------------------------
+
+    async def _answer(self, call: Call) -> Event:
+        """Do the call; whatever happens becomes an event within its time."""
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                answer = await self._request(call)
+        except TimeoutError:
+            why = f"{self._lease} did not answer within {call.timeout_s:.1f} s"
+            return Failed(self._now(), why)
+        except (errors.ClusterUnreachable, errors.ApiError) as error:
+            return Failed(self._now(), str(error))
+        return self._verdict(call, answer)
+
+    async def _request(self, call: Call) -> Response:
+        path = f"{self._collection}/{self._name}"
+        if call.op is Op.READ:
+            return await self._api.request("GET", path, timeout_s=call.timeout_s)
+        body = json.dumps(self._body(call)).encode()
+        if call.op is Op.CREATE:
+            return await self._api.request(
+                "POST", self._collection, body=body, timeout_s=call.timeout_s
+            )
+        return await self._api.request("PUT", path, body=body, timeout_s=call.timeout_s)
+
+    def _verdict(self, call: Call, answer: Response) -> Event:
+        now = self._now()
+        if answer.ok:
+            record = self._read(answer.body)
+            if record is None:
+                return Failed(now, f"the answer for {self._lease} is not a Lease")
+            return Seen(now, record) if call.op is Op.READ else Written(now, record)
+        if answer.status == 404:
+            why = f"{self._lease} does not exist: run kubectl apply -k manifests/"
+            return Missing(now, why)
+        if answer.status == 409 and call.op is not Op.READ:
+            return Refused(now)
+        doing = f"{call.op.name.lower()} {self._lease}"
+        return Failed(now, str(api_error(answer, doing=doing)))
+
+    def _read(self, body: bytes) -> Record | None:
+        """The record in a Lease; fields of a wrong type count as absent."""
+        try:
+            parsed = json.loads(body)
+            version = parsed["metadata"]["resourceVersion"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        spec = parsed.get("spec")
+        spec = spec if isinstance(spec, dict) else {}
+        self._object = {**parsed, "spec": spec}
+        holder = spec.get("holderIdentity")
+        transitions = spec.get("leaseTransitions")
+        duration = spec.get("leaseDurationSeconds")
+        return Record(
+            version=str(version),
+            holder="" if holder is None else str(holder),
+            transitions=transitions if isinstance(transitions, int) else 0,
+            duration_s=float(duration) if isinstance(duration, int) else 0.0,
+        )
+
+    def _body(self, call: Call) -> dict[str, Any]:
+        """What to write: what was read, with our fields in it, so that labels survive."""
+        now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if call.op is Op.CREATE:
+            metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+            spec: dict[str, Any] = {}
+        else:
+            metadata = {**self._object["metadata"], "resourceVersion": call.version}
+            metadata.pop("managedFields", None)
+            spec = dict(self._object["spec"])
+        releasing = call.op is Op.RELEASE
+        spec.update(
+            holderIdentity="" if releasing else self._logic.identity,
+            leaseDurationSeconds=self._duration_s,
+            leaseTransitions=call.transitions,
+            renewTime=now,
+        )
+        if call.op in {Op.TAKE, Op.CREATE}:
+            spec["acquireTime"] = now
+        return {"apiVersion": _API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    @property
+    def _lease(self) -> str:
+        return f"lease {self._namespace}/{self._name}"
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.monotonic(), self._clock.boottime())

@@ -1,0 +1,225 @@
+"""The vocabulary of leader election: durations, moments, states, events, effects."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import attrs
+
+from gpusched import limits
+from gpusched.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class LeaseTiming:
+    """Durations in seconds; see ``check_timing`` for how they must relate."""
+
+    lease_s: float = 15.0
+    deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+
+def check_timing(timing: LeaseTiming) -> None:
+    """Refuse durations with which two leaders could overlap.
+
+    Raises:
+        ConfigError: one sentence with the numbers.
+    """
+    lease, deadline, retry = timing.lease_s, timing.deadline_s, timing.retry_s
+    if not 0 < retry <= lease <= limits.LEASE_MAX_S:
+        raise ConfigError(
+            f"leaderElection: leaseDuration ({lease:g}s) must be at most"
+            f" {limits.LEASE_MAX_S:g}s and retryPeriod ({retry:g}s) between 0 and it"
+        )
+    if not lease > deadline:
+        raise ConfigError(
+            f"leaderElection: leaseDuration ({lease:g}s) must be longer than"
+            f" renewDeadline ({deadline:g}s)"
+        )
+    if not deadline > 1.2 * retry:
+        raise ConfigError(
+            f"leaderElection: renewDeadline ({deadline:g}s) must be longer than"
+            f" 1.2 times retryPeriod ({retry:g}s)"
+        )
+    bind = limits.BIND_TIMEOUT_CLIENT_S
+    if not bind < deadline - 2 * retry:
+        raise ConfigError(
+            f"leaderElection: renewDeadline ({deadline:g}s) less two retryPeriods ({retry:g}s)"
+            f" must leave more than the {bind:g}s that a binding may take"
+        )
+
+
+@attrs.frozen
+class Moment:
+    """One moment on two clocks: ``boot`` goes on while the machine sleeps, ``mono`` does not."""
+
+    mono: float
+    boot: float
+
+    def plus(self, seconds: float) -> Moment:
+        """So many seconds later on both."""
+        return Moment(self.mono + seconds, self.boot + seconds)
+
+    def left(self, now: Moment) -> float:
+        """Seconds from ``now`` until this moment, by the clock that says less."""
+        return min(self.mono - now.mono, self.boot - now.boot)
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """What the Lease says. ``holder`` is empty when it was released."""
+
+    version: str
+    holder: str
+    transitions: int
+    duration_s: float
+
+
+class Phase(Enum):
+    """Where we stand; in READING, TAKING, RENEWING, CHECKING, RELEASING a call is under way."""
+
+    STANDBY = auto()
+    READING = auto()
+    TAKING = auto()
+    LEADING = auto()
+    RENEWING = auto()
+    CHECKING = auto()
+    RELEASING = auto()
+    ENDED = auto()
+
+
+LEADER: Final = frozenset({Phase.LEADING, Phase.RENEWING, Phase.CHECKING})
+IN_CALL: Final = frozenset(
+    {Phase.READING, Phase.TAKING, Phase.RENEWING, Phase.CHECKING, Phase.RELEASING}
+)
+
+
+# -- events ---------------------------------------------------------------------------------
+@attrs.frozen
+class Tick:
+    """Time passed."""
+
+    at: Moment
+
+
+@attrs.frozen
+class Seen:
+    """A read found this."""
+
+    at: Moment
+    record: Record
+
+
+@attrs.frozen
+class Missing:
+    """There is no such Lease."""
+
+    at: Moment
+    why: str
+
+
+@attrs.frozen
+class Written:
+    """Our write was accepted; the record is what it left."""
+
+    at: Moment
+    record: Record
+
+
+@attrs.frozen
+class Refused:
+    """Our write met another version than it expected."""
+
+    at: Moment
+
+
+@attrs.frozen
+class Failed:
+    """No verdict: the call may or may not have been done."""
+
+    at: Moment
+    why: str
+
+
+@attrs.frozen
+class Doubted:
+    """Something suggests that we lead no longer, such as a fenced binding."""
+
+    at: Moment
+
+
+@attrs.frozen
+class Stop:
+    """The process is ending in order; everything else is done."""
+
+    at: Moment
+
+
+Event = Tick | Seen | Missing | Written | Refused | Failed | Doubted | Stop
+
+
+# -- effects --------------------------------------------------------------------------------
+class Op(Enum):
+    """What to ask of the API server."""
+
+    READ = auto()
+    CREATE = auto()
+    TAKE = auto()
+    RENEW = auto()
+    RELEASE = auto()
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """Do this and answer with Seen, Missing, Written, Refused or Failed, in time."""
+
+    op: Op
+    timeout_s: float
+    version: str = ""
+    transitions: int = 0
+
+
+@attrs.frozen
+class Lead:
+    """We lead from now on; ``fence`` goes with every write."""
+
+    fence: str
+
+
+@attrs.frozen
+class StepDown:
+    """We lead no longer: nothing may be sent."""
+
+    why: str
+
+
+Effect = Call | Lead | StepDown
+
+
+@attrs.frozen(kw_only=True)
+class LeaseState:
+    """Everything the machine knows.
+
+    Attributes:
+        record: as last seen; None when none was seen or it is missing.
+        unchanged_since: monotonic time at which ``record`` was first seen.
+        called: when the last call was begun.
+        valid_until: of our leadership; meaningful in leader phases.
+        next_at: monotonic time at which a Tick has something to do.
+        read_first: our version may be stale, so read before renewing.
+        doubtful: we may not lead any more; do not act until renewed.
+        why: latest trouble, or why it ended.
+    """
+
+    phase: Phase
+    next_at: float
+    record: Record | None = None
+    unchanged_since: float = 0.0
+    called: Moment = Moment(0.0, 0.0)
+    valid_until: Moment = Moment(0.0, 0.0)
+    transitions: int = 0
+    read_first: bool = False
+    doubtful: bool = False
+    stopping: bool = False
+    why: str = ""

@@ -1,0 +1,422 @@
+"""The lease machine as tables: every phase meets every event."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import attrs
+import pytest
+
+from gpusched import limits
+from gpusched.errors import ConfigError, InvariantBroken
+from gpusched.leader.lease_logic import LeaseLogic
+from gpusched.leader.lease_state import (
+    IN_CALL,
+    LEADER,
+    Call,
+    Doubted,
+    Failed,
+    Lead,
+    LeaseState,
+    LeaseTiming,
+    Missing,
+    Moment,
+    Op,
+    Phase,
+    Record,
+    Refused,
+    Seen,
+    StepDown,
+    Stop,
+    Tick,
+    Written,
+    check_timing,
+)
+
+TIMING = LeaseTiming()
+LOGIC = LeaseLogic(identity="me", timing=TIMING)
+MAKER = LeaseLogic(identity="me", timing=TIMING, create_if_missing=True)
+NOW = Moment(1000.0, 5000.0)
+OTHER = Record(version="7", holder="other", transitions=3, duration_s=15.0)
+FREE = attrs.evolve(OTHER, version="8", holder="")
+OURS = Record(version="9", holder="me", transitions=4, duration_s=15.0)
+
+
+def state(phase: Phase, **more) -> LeaseState:
+    """A plausible state of each phase at NOW: calls were begun 1 s ago."""
+    known = {
+        "phase": phase,
+        "next_at": NOW.mono,
+        "record": OURS if phase in LEADER or phase is Phase.RELEASING else OTHER,
+        "unchanged_since": NOW.mono - 5,
+        "called": NOW.plus(-1),
+        "valid_until": NOW.plus(6) if phase in LEADER else Moment(0, 0),
+        "transitions": 4,
+    }
+    return LeaseState(**(known | more))
+
+
+EVENTS = {
+    "tick": Tick(NOW),
+    "seen-ours": Seen(NOW, OURS),
+    "seen-other": Seen(NOW, OTHER),
+    "seen-free": Seen(NOW, FREE),
+    "missing": Missing(NOW, "gone"),
+    "written": Written(NOW, attrs.evolve(OURS, version="10")),
+    "refused": Refused(NOW),
+    "failed": Failed(NOW, "hung"),
+    "doubted": Doubted(NOW),
+    "stop": Stop(NOW),
+}
+BUG = "bug"
+# phase -> event -> (next phase, effects) ; effects by name, calls by operation
+TABLE = {
+    Phase.STANDBY: {
+        "tick": (Phase.READING, ["READ"]),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
+        "doubted": (Phase.STANDBY, []),
+        "stop": (Phase.ENDED, []),
+    },
+    Phase.READING: {
+        "tick": (Phase.READING, []),
+        "seen-ours": (Phase.TAKING, ["TAKE"]),
+        "seen-other": (Phase.STANDBY, []),
+        "seen-free": (Phase.TAKING, ["TAKE"]),
+        "missing": (Phase.STANDBY, []),
+        "written": BUG, "refused": BUG,
+        "failed": (Phase.STANDBY, []),
+        "doubted": (Phase.READING, []),
+        "stop": (Phase.READING, []),
+    },
+    Phase.TAKING: {
+        "tick": (Phase.TAKING, []),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": (Phase.STANDBY, []),
+        "written": (Phase.LEADING, ["Lead"]),
+        "refused": (Phase.STANDBY, []),
+        "failed": (Phase.STANDBY, []),
+        "doubted": (Phase.TAKING, []),
+        "stop": (Phase.TAKING, []),
+    },
+    Phase.LEADING: {
+        "tick": (Phase.RENEWING, ["RENEW"]),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
+        "doubted": (Phase.LEADING, []),
+        "stop": (Phase.RELEASING, ["StepDown", "RELEASE"]),
+    },
+    Phase.RENEWING: {
+        "tick": (Phase.RENEWING, []),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": (Phase.ENDED, ["StepDown"]),
+        "written": (Phase.LEADING, []),
+        "refused": (Phase.CHECKING, ["READ"]),
+        "failed": (Phase.LEADING, []),
+        "doubted": (Phase.RENEWING, []),
+        "stop": (Phase.RENEWING, []),
+    },
+    Phase.CHECKING: {
+        "tick": (Phase.CHECKING, []),
+        "seen-ours": (Phase.RENEWING, ["RENEW"]),
+        "seen-other": (Phase.ENDED, ["StepDown"]),
+        "seen-free": (Phase.ENDED, ["StepDown"]),
+        "missing": (Phase.ENDED, ["StepDown"]),
+        "written": BUG, "refused": BUG,
+        "failed": (Phase.LEADING, []),
+        "doubted": (Phase.CHECKING, []),
+        "stop": (Phase.CHECKING, []),
+    },
+    Phase.RELEASING: {
+        "tick": (Phase.RELEASING, []),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": (Phase.ENDED, []),
+        "written": (Phase.ENDED, []),
+        "refused": (Phase.ENDED, []),
+        "failed": (Phase.ENDED, []),
+        "doubted": (Phase.RELEASING, []),
+        "stop": (Phase.RELEASING, []),
+    },
+    Phase.ENDED: {
+        "tick": (Phase.ENDED, []),
+        "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
+        "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
+        "doubted": (Phase.ENDED, []),
+        "stop": (Phase.ENDED, []),
+    },
+}  # fmt: skip
+
+
+def names(effects) -> list[str]:
+    return [e.op.name if isinstance(e, Call) else type(e).__name__ for e in effects]
+
+
+def test_the_table_is_complete():
+    """Every phase has a row and every row every event."""
+    assert set(TABLE) == set(Phase)
+    assert all(set(row) == set(EVENTS) for row in TABLE.values())
+
+
+@pytest.mark.parametrize(("phase", "event"), list(itertools.product(Phase, EVENTS)))
+def test_every_phase_meets_every_event(phase, event):
+    """Next phase and effects are as the table says; what cannot be raises with the story."""
+    expected = TABLE[phase][event]
+    if expected == BUG:
+        with pytest.raises(InvariantBroken, match=phase.name):
+            LOGIC.step(state(phase), EVENTS[event])
+        return
+    after, effects = LOGIC.step(state(phase), EVENTS[event])
+    assert (after.phase, names(effects)) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"), list(itertools.product(sorted(LEADER, key=str), EVENTS))
+)
+@pytest.mark.parametrize("clock", ["mono", "boot"])
+def test_past_the_deadline_every_event_ends_the_leadership(phase, event, clock):
+    """Whatever arrives at or after ``valid_until``, by either clock, we step down."""
+    late = attrs.evolve(NOW.plus(60), **{clock: getattr(NOW, clock)})
+    before = state(phase, valid_until=late)
+    after, effects = LOGIC.step(before, EVENTS[event])
+    assert (after.phase, names(effects)) == (Phase.ENDED, ["StepDown"])
+    assert after.why == "the lease was not renewed within 10 s"
+
+
+@pytest.mark.parametrize("phase", sorted(IN_CALL - {Phase.RELEASING}, key=str))
+def test_a_stop_during_a_call_counts_when_it_ends(phase):
+    """Stopping waits for the answer, then ends at once; a leader releases."""
+    waiting, effects = LOGIC.step(state(phase), Stop(NOW))
+    assert effects == ()
+    answer = EVENTS["failed"]
+    after, effects = LOGIC.step(waiting, answer)
+    if phase in LEADER:
+        assert (after.phase, names(effects)) == (Phase.RELEASING, ["StepDown", "RELEASE"])
+    else:
+        assert (after.phase, after.why) == (Phase.ENDED, "stopped")
+
+
+def test_stop_while_taking_gives_back_what_was_just_taken():
+    """An acquisition that succeeds after the stop is released without a moment of use."""
+    waiting, _ = LOGIC.step(state(Phase.TAKING), Stop(NOW))
+    after, effects = LOGIC.step(waiting, EVENTS["written"])
+    assert (after.phase, names(effects)) == (Phase.RELEASING, ["Lead", "StepDown", "RELEASE"])
+    assert not LOGIC.may_act(after, NOW, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("unchanged_s", "held_for_s", "takes"),
+    [(14.9, 15, False), (15.0, 15, True), (5.0, 1, False), (15.0, 40, False), (40.0, 40, True),
+     (299.0, 10**9, False), (limits.LEASE_MAX_S, 10**9, True)],
+)  # fmt: skip
+def test_takeover_needs_an_unchanged_record(unchanged_s, held_for_s, takes):
+    """Only our own time since the record changed counts, the longer duration, up to a cap."""
+    record = attrs.evolve(OTHER, duration_s=float(held_for_s))
+    before = state(Phase.READING, record=record, unchanged_since=NOW.mono - unchanged_s)
+    after, effects = LOGIC.step(before, Seen(NOW, record))
+    assert (after.phase is Phase.TAKING) == takes
+    if takes:
+        assert effects == (Call(op=Op.TAKE, timeout_s=2.0, version="7", transitions=4),)
+
+
+def test_any_change_of_the_record_restarts_the_wait():
+    """A renewal seen, even by the version alone, gives its holder a whole lease again."""
+    before = state(Phase.READING, unchanged_since=NOW.mono - 100)
+    after, effects = LOGIC.step(before, Seen(NOW, attrs.evolve(OTHER, version="8")))
+    assert (after.phase, effects, after.unchanged_since) == (Phase.STANDBY, (), NOW.mono)
+
+
+def test_a_read_is_due_when_the_lease_runs_out():
+    """The next look is after the retry period, or earlier if the record expires earlier."""
+    before = state(Phase.READING, unchanged_since=NOW.mono - 14.5)
+    after, _ = LOGIC.step(before, Seen(NOW, OTHER))
+    assert after.next_at == NOW.mono + 0.5
+
+
+def test_validity_counts_from_when_the_renewal_was_sent():
+    """An answer that took long does not lengthen the leadership."""
+    sent = NOW.plus(-1.5)
+    after, _ = LOGIC.step(state(Phase.RENEWING, called=sent), EVENTS["written"])
+    assert after.valid_until == sent.plus(10)
+    assert after.next_at == sent.mono + 2
+
+
+def test_an_acquisition_that_took_too_long_is_none():
+    """An answer that arrives after the validity it brings leaves us standing by."""
+    before = state(Phase.TAKING, called=NOW.plus(-10))
+    after, effects = LOGIC.step(before, EVENTS["written"])
+    assert (after.phase, effects) == (Phase.STANDBY, ())
+
+
+def test_every_acquisition_counts_one_up():
+    """Taking over, taking a free lease and making one all move the fence."""
+    for record, number in ((OTHER, 4), (FREE, 4), (attrs.evolve(FREE, transitions=0), 1)):
+        before = state(Phase.READING, record=record, unchanged_since=0.0)
+        taking, effects = LOGIC.step(before, Seen(NOW, record))
+        assert effects[0].transitions == number
+        leading, effects = LOGIC.step(taking, Written(NOW, OURS))
+        assert effects == (Lead(f"me/{number}"),)
+        assert LOGIC.fence(leading) == f"me/{number}"
+
+
+def test_a_missing_lease_is_made_only_when_allowed():
+    """Inside a cluster the manifest makes it; outside we may, with the first fence."""
+    after, effects = LOGIC.step(state(Phase.READING), EVENTS["missing"])
+    assert (after.phase, after.why, effects) == (Phase.STANDBY, "gone", ())
+    after, effects = MAKER.step(state(Phase.READING), EVENTS["missing"])
+    assert effects == (Call(op=Op.CREATE, timeout_s=2.0, transitions=1),)
+    after, effects = MAKER.step(after, EVENTS["missing"])
+    assert (after.phase, effects) == (Phase.STANDBY, ())
+
+
+@pytest.mark.parametrize(
+    ("mono", "boot", "needs_s", "may"),
+    [(0, 0, 5.0, True), (0.9, 0.9, 5.0, True), (1, 0, 5.0, False), (0, 1, 5.0, False),
+     (0, 5.9, 0.0, True), (0, 6, 0.0, False), (0, 86_400, 5.0, False)],
+)  # fmt: skip
+def test_to_act_the_call_must_end_within_the_validity(mono, boot, needs_s, may):
+    """Both clocks must leave room for the whole call: a suspended process sees it at once."""
+    at = Moment(NOW.mono + mono, NOW.boot + boot)
+    for phase in Phase:
+        assert LOGIC.may_act(state(phase), at, needs_s) == (may and phase in LEADER)
+
+
+def test_doubt_stops_writes_until_a_renewal_proves_the_lease():
+    """A fenced write or a conflicting renewal: no more writes until the compare-and-set won."""
+    doubted, _ = LOGIC.step(state(Phase.LEADING, next_at=NOW.mono + 2), Doubted(NOW))
+    assert not LOGIC.may_act(doubted, NOW, 5.0)
+    renewing, effects = LOGIC.step(doubted, Tick(NOW))
+    assert names(effects) == ["RENEW"]
+    proved, _ = LOGIC.step(renewing, EVENTS["written"])
+    assert LOGIC.may_act(proved, NOW, 5.0)
+    conflict, _ = LOGIC.step(state(Phase.RENEWING), Refused(NOW))
+    assert not LOGIC.may_act(conflict, NOW, 5.0)
+
+
+def test_after_a_failed_renewal_the_version_is_read_again():
+    """A renewal without answer may have been done: read, then renew with what was found."""
+    failed, _ = LOGIC.step(state(Phase.RENEWING), EVENTS["failed"])
+    assert failed.next_at == NOW.mono + 1
+    assert LOGIC.may_act(failed, NOW, 5.0)
+    checking, effects = LOGIC.step(failed, Tick(NOW.plus(1)))
+    assert names(effects) == ["READ"]
+    newer = attrs.evolve(OURS, version="11")
+    _, effects = LOGIC.step(checking, Seen(NOW.plus(1), newer))
+    assert (effects[0].op, effects[0].version) == (Op.RENEW, "11")
+
+
+def test_a_lease_taken_and_lost_in_between_is_not_ours():
+    """Our identity with another count is somebody's garbage, and ends the leadership."""
+    after, effects = LOGIC.step(state(Phase.CHECKING), Seen(NOW, attrs.evolve(OURS, transitions=5)))
+    assert (after.phase, names(effects)) == (Phase.ENDED, ["StepDown"])
+
+
+@pytest.mark.parametrize(("left_s", "timeout_s"), [(6.0, 2.0), (1.5, 1.5), (0.1, 0.1)])
+def test_calls_of_a_leader_are_cut_off_at_the_deadline(left_s, timeout_s):
+    """No renewal outlives the leadership it renews."""
+    before = state(Phase.LEADING, valid_until=NOW.plus(left_s))
+    _, effects = LOGIC.step(before, Tick(NOW))
+    assert effects[0].timeout_s == pytest.approx(timeout_s)
+
+
+def test_ticks_before_their_time_do_nothing():
+    """The shell may wake too early."""
+    for phase in (Phase.STANDBY, Phase.LEADING):
+        before = state(phase, next_at=NOW.mono + 1)
+        assert LOGIC.step(before, Tick(NOW)) == (before, ())
+
+
+@pytest.mark.parametrize(
+    ("timing", "says"),
+    [
+        (LeaseTiming(lease_s=10, deadline_s=10), "must be longer than renewDeadline"),
+        (LeaseTiming(deadline_s=10, retry_s=9), "1.2 times retryPeriod"),
+        (LeaseTiming(deadline_s=10, retry_s=2.5), "more than the 5s that a binding may take"),
+        (LeaseTiming(retry_s=0), "retryPeriod"),
+        (LeaseTiming(lease_s=10**6), "at most 300s"),
+    ],
+)
+def test_durations_that_could_overlap_are_refused(timing, says):
+    """At start, with one sentence that has the numbers."""
+    with pytest.raises(ConfigError, match=says):
+        check_timing(timing)
+    check_timing(LeaseTiming())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_two_machines_never_act_at_once(seed):
+    """Random delays, losses and pauses over one compare-and-set register: one actor at most."""
+    rng = random.Random(seed)
+    lease = {"version": 1, "holder": "", "transitions": 0}
+
+    def record() -> Record:
+        return Record(
+            version=str(lease["version"]),
+            holder=lease["holder"],
+            transitions=lease["transitions"],
+            duration_s=15.0,
+        )
+
+    def server(call: Call, identity: str, at: Moment):
+        if call.op is Op.READ:
+            return Seen(at, record())
+        if call.version != str(lease["version"]):
+            return Refused(at)
+        holder = "" if call.op is Op.RELEASE else identity
+        lease.update(version=lease["version"] + 1, holder=holder, transitions=call.transitions)
+        return Written(at, record())
+
+    logics = [LeaseLogic(identity=f"m{n}", timing=TIMING) for n in range(2)]
+    # Each machine's monotonic clock has its own zero.
+    zero = [rng.uniform(0, 1000) for _ in logics]
+    states = [logic.first(Moment(z, z)) for logic, z in zip(logics, zero, strict=True)]
+    under_way: list[tuple[float, object] | None] = [None, None]
+    paused_until = [0.0, 0.0]
+    acted: list[tuple[float, int]] = []
+    leaders = 0
+    for step in range(6000):
+        true_time = step * 0.05
+        for n, logic in enumerate(logics):
+            if true_time < paused_until[n]:
+                continue
+            at = Moment(zero[n] + true_time, zero[n] + true_time)
+            if states[n].phase is Phase.ENDED:
+                logics[n] = LeaseLogic(identity=f"m{n}-{step}", timing=TIMING)
+                states[n], under_way[n] = logics[n].first(at), None
+                continue
+            call = None
+            if under_way[n] is None:
+                states[n], effects = logic.step(states[n], Tick(at))
+                call = next((e for e in effects if isinstance(e, Call)), None)
+            elif true_time >= under_way[n][0]:
+                answer = attrs.evolve(under_way[n][1], at=at)
+                under_way[n] = None
+                states[n], effects = logic.step(states[n], answer)
+                leaders += any(isinstance(e, Lead) for e in effects)
+                call = next((e for e in effects if isinstance(e, Call)), None)
+            if call is not None:
+                fate = rng.random()
+                took = rng.uniform(0, 2 * call.timeout_s)
+                answer = server(call, logics[n].identity, at) if fate < 0.9 else None
+                if answer is None or took > call.timeout_s:
+                    took, answer = call.timeout_s, Failed(at, "lost")
+                under_way[n] = (true_time + took, answer)
+            if may_begin(logics[n], states[n], at):
+                acted.append((true_time, n))
+            if rng.random() < 0.001:
+                paused_until[n] = true_time + rng.uniform(1, 40)
+    # A call begun at t may last until t + 5: no two machines within that of each other.
+    for (t1, n1), (t2, n2) in itertools.pairwise(acted):
+        assert n1 == n2 or t2 - t1 >= limits.BIND_TIMEOUT_CLIENT_S
+    assert leaders >= 1
+
+
+def may_begin(logic: LeaseLogic, current: LeaseState, at: Moment) -> bool:
+    """Whether this machine would begin a binding now."""
+    return logic.may_act(current, at, limits.BIND_TIMEOUT_CLIENT_S)
+
+
+def test_stepping_down_says_why():
+    """The effect carries the sentence that the log shows."""
+    _, effects = LOGIC.step(state(Phase.CHECKING), Seen(NOW, OTHER))
+    assert effects == (StepDown('the lease is held by "other"'),)
