@@ -1,0 +1,308 @@
+"""CEL rules of custom kinds: compiled once with the CRD, run on every write.
+
+A rule that cannot be compiled refuses its CRD, as on a real server: unknown names count, which
+the library alone would only notice while running.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import cel as library
+import msgspec
+
+from gpusched.devcluster.cel_functions import FUNCTIONS, STANDARD, TYPES
+from gpusched.devcluster.cel_values import cel_value, escaped
+from gpusched.devcluster.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    invalid_unquoted,
+    required,
+)
+from gpusched.devcluster.patch_json import equal
+from gpusched.devcluster.schema import SCHEMA_PATH, Schema
+from gpusched.devcluster.schema_types import Doc, Json, Node, join
+from gpusched.errors import GpuschedError
+
+# Failing functions are answered to the client; the library would also log each of them.
+logging.getLogger("cel").setLevel(logging.CRITICAL)
+
+_FAULTS = (ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError)
+_BINDING = re.compile(
+    r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,"
+)
+_LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_FIELDS = re.compile(r"(?<![\w.])(self|oldSelf)((?:\.[A-Za-z_]\w*)+)(\s*\()?")
+
+
+class RulesRefused(GpuschedError):
+    """Rules of a CRD cannot be compiled.
+
+    Attributes:
+        errors: one field error of the CRD a rule.
+    """
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{e.field}: {e.text}" for e in errors))
+        self.errors = errors
+
+
+@attrs.frozen
+class _Rule:
+    text: str
+    program: Any
+    message: str
+    message_program: Any
+    reason: str
+    field_path: str
+    needs_old: bool
+    optional_old: bool
+
+
+@attrs.define
+class _RuleNode:
+    """Rules of one value and of those below it; nodes without any are left out."""
+
+    node: Node
+    rules: tuple[_Rule, ...] = ()
+    props: dict[str, _RuleNode] = attrs.field(factory=dict)
+    additional: _RuleNode | None = None
+    items: _RuleNode | None = None
+
+
+class Rules:
+    """All rules of one custom kind's version."""
+
+    def __init__(self, root: _RuleNode | None) -> None:
+        self._root = root
+
+    def __bool__(self) -> bool:
+        return self._root is not None
+
+    def check(self, obj: Doc, old: Doc | None = None) -> list[FieldError]:
+        """Field errors of the rules that fail, parents before children.
+
+        Args:
+            obj: the object, defaulted and free of schema errors.
+            old: the stored object on updates; rules that read ``oldSelf`` run only then, and
+                rules of values that did not change are not held against the writer.
+        """
+        if self._root is None:
+            return []
+        return list(_check(self._root, obj, old, path=""))
+
+
+def compile_rules(schema: Schema, *, path: str = SCHEMA_PATH) -> Rules:
+    """Compile the rules of a structural schema.
+
+    Raises:
+        RulesRefused: a rule has a syntax error or names something that does not exist.
+    """
+    errors: list[FieldError] = []
+    root = _compile(schema.node, path, errors=errors)
+    if errors:
+        raise RulesRefused(errors)
+    return Rules(root)
+
+
+def _compile(node: Node, path: str, *, errors: list[FieldError]) -> _RuleNode | None:
+    compiled = _RuleNode(node)
+    compiled.rules = tuple(
+        rule
+        for i, raw in enumerate(node.validations)
+        if (rule := _rule(raw, node, f"{path}.x-kubernetes-validations[{i}]", errors=errors))
+    )
+    for name in sorted(node.props):
+        # Metadata comes from the shipped documents and cannot carry rules.
+        if name != "metadata" and (
+            below := _compile(node.props[name], f"{path}.properties[{name}]", errors=errors)
+        ):
+            compiled.props[name] = below
+    if node.additional is not None:
+        compiled.additional = _compile(
+            node.additional, f"{path}.additionalProperties", errors=errors
+        )
+    if node.items is not None:
+        compiled.items = _compile(node.items, f"{path}.items", errors=errors)
+    used = compiled.rules or compiled.props or compiled.additional or compiled.items
+    return compiled if used else None
+
+
+def _rule(raw: Doc, node: Node, path: str, *, errors: list[FieldError]) -> _Rule | None:
+    text = raw.get("rule", "")
+    if not text.strip():
+        errors.append(required(f"{path}.rule", "rule is not specified"))
+        return None
+    program, why = _program(text, node)
+    if program is None:
+        errors.append(invalid(f"{path}.rule", {"rule": text}, f"compilation failed: {why}"))
+        return None
+    message_program = None
+    if raw.get("messageExpression"):
+        message_program, why = _program(raw["messageExpression"], node)
+        if message_program is None:
+            errors.append(
+                invalid(
+                    f"{path}.messageExpression",
+                    raw["messageExpression"],
+                    f"messageExpression compilation failed: {why}",
+                )
+            )
+    return _Rule(
+        text=text.strip(),
+        program=program,
+        message=raw.get("message", ""),
+        message_program=message_program,
+        reason=raw.get("reason") or "FieldValueInvalid",
+        field_path=raw.get("fieldPath", ""),
+        needs_old="oldSelf" in program.variables(),
+        optional_old=bool(raw.get("optionalOldSelf")),
+    )
+
+
+def _program(text: str, node: Node) -> tuple[Any, str]:
+    """The compiled expression, or None and why not."""
+    try:
+        program = library.compile(text)
+    except ValueError as fault:
+        return None, str(fault).split("': ", 1)[-1]
+    bare = _LITERAL.sub("''", text)
+    known = {"self", "oldSelf", "optional", *TYPES, *_BINDING.findall(bare)}
+    for name in sorted(program.variables()):
+        if name not in known:
+            return None, f"undeclared reference to '{name}' (in container '')"
+    for name in sorted(program.functions()):
+        if name not in FUNCTIONS and name not in STANDARD and name[:1] not in "_!@-[?":
+            return None, f"undeclared reference to '{name}' (in container '')"
+    for match in _FIELDS.finditer(bare):
+        if unknown := _unknown_field(match, node):
+            return None, f"undefined field '{unknown}'"
+    return program, ""
+
+
+def _unknown_field(match: re.Match[str], node: Node) -> str:
+    names = match.group(2).removeprefix(".").split(".")
+    if match.group(3):
+        names.pop()
+    for name in names:
+        if node.type != "object" or not node.props:
+            return ""
+        known = {escaped(key): child for key, child in node.props.items()}
+        if name not in known:
+            return name
+        node = known[name]
+    return ""
+
+
+def _check(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[FieldError]:
+    if value is None:
+        return
+    yield from _own(rules, value, old, path=path)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            below = rules.props.get(key)
+            if below is None and key not in rules.node.props:
+                below = rules.additional
+            if below is not None:
+                before = old.get(key) if isinstance(old, dict) else None
+                yield from _check(below, inner, before, path=join(path, key))
+    elif isinstance(value, list) and rules.items is not None:
+        find = _correlated(rules.node, old)
+        for i, element in enumerate(value):
+            yield from _check(rules.items, element, find(element), path=f"{path}[{i}]")
+
+
+def _own(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[FieldError]:
+    """Run the rules that stand at this very value."""
+    if not rules.rules:
+        return
+    unchanged = old is not None and equal(value, old)
+    names = _activation(rules, value, old, root=not path)
+    for rule in rules.rules:
+        first_write = rule.needs_old and old is None and not rule.optional_old
+        if first_write or (unchanged and not rule.needs_old):
+            continue
+        error = _run(rule, names, value=value, path=path)
+        if error is not None:
+            yield error
+
+
+def _activation(rules: _RuleNode, value: Json, old: Json, *, root: bool) -> dict[str, Any]:
+    names = {"self": cel_value(value, rules.node, root=root)}
+    if any(r.needs_old for r in rules.rules) and old is not None:
+        names["oldSelf"] = cel_value(old, rules.node, root=root)
+    return names
+
+
+def _correlated(node: Node, old: Json) -> Callable[[Json], Json]:
+    """Finder of an element's former self: only keyed lists have one."""
+    before: dict[bytes, Json] = {}
+    keys = node.map_keys if node.is_keyed_list else ()
+
+    def key(element: Doc) -> bytes:
+        return msgspec.json.encode([element.get(k) for k in keys])
+
+    if keys and isinstance(old, list):
+        before = {key(e): e for e in old}
+    return lambda element: before.get(key(element)) if before else None
+
+
+def _context(names: dict[str, Any], *, optional_old: bool) -> Any:
+    context = library.Context()
+    for name, function in FUNCTIONS.items():
+        context.add_function(name, function)
+    for name, value in names.items():
+        context.add_variable(name, value)
+    if optional_old:
+        old = names.get("oldSelf")
+        optional = library.OptionalValue
+        context.add_variable("oldSelf", optional.none() if old is None else optional.of(old))
+    return context
+
+
+def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> FieldError | None:
+    context = _context(names, optional_old=rule.optional_old)
+    try:
+        passed = rule.program.execute(context)
+    except _FAULTS as fault:
+        told = rule.message or rule.text
+        return invalid_unquoted(path or "<nil>", f"{_sentence(fault)} evaluating rule: {told}")
+    if passed is True:
+        return None
+    field = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
+    return _told(rule, field or "<nil>", _message(rule, context), value=value)
+
+
+def _sentence(fault: Exception) -> str:
+    if isinstance(fault, KeyError):
+        return f"no such key: {fault.args[0]}"
+    return str(fault).split(". ", 1)[0]
+
+
+def _message(rule: _Rule, context: Any) -> str:
+    if rule.message_program is not None:
+        try:
+            told = rule.message_program.execute(context)
+        except _FAULTS:
+            told = None
+        # An expression that fails or gives no sentence leaves the fixed message, by contract.
+        if isinstance(told, str) and told.strip() and "\n" not in told:
+            return told.strip()
+    return rule.message.strip() or f"failed rule: {rule.text}"
+
+
+def _told(rule: _Rule, field: str, message: str, *, value: Json) -> FieldError:
+    match rule.reason:
+        case "FieldValueForbidden":
+            return forbidden(field, message)
+        case "FieldValueRequired":
+            return required(field, message)
+        case "FieldValueDuplicate":
+            return duplicate(field, value)
+    return invalid_unquoted(field, message)

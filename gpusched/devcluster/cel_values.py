@@ -1,0 +1,96 @@
+"""What a rule of a custom kind sees as ``self``: the object as typed by its schema."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+from gpusched.devcluster.schema_types import Json, Node
+
+_KEYWORDS = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+
+
+def escaped(key: str) -> str | None:
+    """Name of a field inside a rule; None when no rule can name it."""
+    for plain, spelled in _ESCAPES:
+        key = key.replace(plain, spelled)
+    if not _NAME.match(key):
+        return None
+    return f"__{key}__" if key in _KEYWORDS else key
+
+
+def cel_value(value: Json, node: Node, *, root: bool = False) -> Any:
+    """The value as rules see it: declared fields only, numbers and times typed by the schema.
+
+    Of a whole resource rules see its type and, of its metadata, name and generateName.
+    """
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return _object(value, node, root=root)
+    if isinstance(value, list):
+        return value if node.items is None else [cel_value(v, node.items) for v in value]
+    if node.type == "number":
+        return float(value)
+    if node.type == "integer":
+        return int(value)
+    if isinstance(value, str):
+        return _text(value, node.format)
+    return value
+
+
+def _object(value: dict[str, Json], node: Node, *, root: bool) -> dict[str, Any]:
+    if node.additional is not None and not node.props:
+        return {k: cel_value(v, node.additional) for k, v in value.items()}
+    seen: dict[str, Any] = {}
+    for key, inner in value.items():
+        child, name = node.props.get(key), escaped(key)
+        if child is None or name is None:
+            continue
+        if key == "metadata" and (root or node.embedded):
+            seen[name] = {k: v for k, v in inner.items() if k in {"name", "generateName"}}
+        else:
+            seen[name] = cel_value(inner, child)
+    return seen
+
+
+def _text(value: str, form: str) -> Any:
+    if form in {"date-time", "datetime"}:
+        parsed = dt.datetime.fromisoformat(value.upper())
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+    if form == "date":
+        return dt.datetime.fromisoformat(f"{value}T00:00:00+00:00")
+    if form == "duration":
+        parts = _PART.findall(value)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return dt.timedelta(seconds=-seconds if value.startswith("-") else seconds)
+    return value
