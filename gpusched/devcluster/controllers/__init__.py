@@ -13,6 +13,7 @@ from gpusched.devcluster.controllers.namespaces import NamespaceController
 from gpusched.devcluster.controllers.nodes import NodeController
 from gpusched.devcluster.controllers.pdb import DisruptionController
 from gpusched.devcluster.controllers.quota import QuotaController
+from gpusched.devcluster.controllers.taint_evictions import TaintEvictions
 from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.stages.model import Stage
@@ -43,6 +44,7 @@ def start_all(
         "namespaces": NamespaceController(client, clock).run(),
         "nodes": NodeController(client, clock).run(),
         "disruption": DisruptionController(client, clock).run(),
+        "evictions": TaintEvictions(client, clock).run(),
         "quota": QuotaController(client, clock).run(),
     }
     if stages:
