@@ -43,23 +43,23 @@ class Log:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def debug(self, sentence: str, **facts: object) -> None:
+    def debug(self, sentence: str, /, **facts: object) -> None:
         """Of interest to a developer only."""
         self._write(logging.DEBUG, sentence, facts)
 
-    def info(self, sentence: str, **facts: object) -> None:
+    def info(self, sentence: str, /, **facts: object) -> None:
         """Something an operator may want to know happened."""
         self._write(logging.INFO, sentence, facts)
 
-    def warning(self, sentence: str, **facts: object) -> None:
+    def warning(self, sentence: str, /, **facts: object) -> None:
         """Something an operator should look at; the daemon copes."""
         self._write(logging.WARNING, sentence, facts)
 
-    def error(self, sentence: str, **facts: object) -> None:
+    def error(self, sentence: str, /, **facts: object) -> None:
         """Something that an operator has to act on."""
         self._write(logging.ERROR, sentence, facts)
 
-    def exception(self, sentence: str, **facts: object) -> None:
+    def exception(self, sentence: str, /, **facts: object) -> None:
         """An error with the traceback of the exception being handled."""
         if self._logger.isEnabledFor(logging.ERROR):
             self._logger.error("%s", sentence, exc_info=sys.exc_info(), extra={_FACTS: facts})

@@ -1,0 +1,80 @@
+"""The daemon's own endpoints: ``/livez``, ``/readyz`` and ``/metrics``, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from gpusched.errors import ConfigError
+from gpusched.io.telemetry import CONTENT_TYPE
+from gpusched.io.text import one_line
+
+_HEADERS_MAX: Final = 8190
+_SHUTDOWN_S: Final = 1.0
+
+Ready = Callable[[], tuple[bool, str]]
+
+
+class Endpoints:
+    """A small HTTP server; ``start`` listens, ``stop`` ends.
+
+    ``/livez`` answers 200 while the event loop turns. ``/readyz`` answers 200 or 503 with one
+    sentence. Both are open and say nothing about the cluster's content.
+
+    Args:
+        ready: whether the daemon can do its work, and why not.
+        metrics: the Prometheus text.
+    """
+
+    def __init__(self, *, ready: Ready, metrics: Callable[[], bytes]) -> None:
+        self._ready = ready
+        self._metrics = metrics
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; port 0 takes any free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            ConfigError: it is not possible to listen there.
+        """
+        app = web.Application()
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._render)
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_field_size=_HEADERS_MAX
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except (OSError, OverflowError) as error:
+            await runner.cleanup()
+            why = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(
+                f"cannot listen on {host}:{port} for /livez, /readyz and /metrics:"
+                f" {one_line(why)}; give another address"
+            ) from error
+        self._runner = runner
+        address = runner.addresses[0]
+        return int(address[1])
+
+    async def stop(self) -> None:
+        """Stop listening and close what is open."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        ready, why = self._ready()
+        return web.Response(text=one_line(why or "ok") + "\n", status=200 if ready else 503)
+
+    async def _render(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})

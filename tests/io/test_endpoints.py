@@ -1,0 +1,72 @@
+"""The daemon's endpoints."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from gpusched.errors import ConfigError
+from gpusched.io.http import Endpoints
+from gpusched.simulate.loop import run_virtual
+
+
+async def get(port: int, path: str) -> tuple[int, str, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return answer.status, await answer.text(), answer.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/livez", (200, "ok\n", "text/plain; charset=utf-8")),
+        ("/readyz", (503, "pods are not listed yet\n", "text/plain; charset=utf-8")),
+        ("/metrics", (200, "# text\n", "text/plain; version=0.0.4; charset=utf-8")),
+        ("/", (404, "404: Not Found", "text/plain; charset=utf-8")),
+    ],
+)
+def test_each_path(path, answer):
+    """Three paths with their types, everything else is not there."""
+
+    async def given(_clock):
+        endpoints = Endpoints(
+            ready=lambda: (False, "pods are not listed yet"), metrics=lambda: b"# text\n"
+        )
+        port = await endpoints.start("127.0.0.1", 0)
+        got = await get(port, path)
+        await endpoints.stop()
+        return got
+
+    assert run_virtual(given) == answer
+
+
+def test_readiness_follows_the_callback():
+    """Not ready, then ready, with the sentence of the moment."""
+    state = [(False, "two\nlines"), (True, "")]
+
+    async def given(_clock):
+        endpoints = Endpoints(ready=lambda: state.pop(0), metrics=lambda: b"")
+        port = await endpoints.start("127.0.0.1", 0)
+        got = [await get(port, "/readyz") for _ in range(2)]
+        await endpoints.stop()
+        return [(status, text) for status, text, _ in got]
+
+    assert run_virtual(given) == [(503, "two\\nlines\n"), (200, "ok\n")]
+
+
+@pytest.mark.parametrize("port", ["taken", 70_000])
+def test_a_port_that_cannot_be_had_is_one_sentence(port):
+    """Port in use or impossible: a start-up error that names the address."""
+
+    async def given(_clock):
+        first = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"")
+        taken = await first.start("127.0.0.1", 0)
+        wanted = taken if port == "taken" else port
+        second = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"")
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{wanted} for /livez"):
+            await second.start("127.0.0.1", wanted)
+        await first.stop()
+
+    run_virtual(given)
