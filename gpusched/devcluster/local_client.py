@@ -6,15 +6,24 @@ returns; objects handed out are shared with the store and must be treated as rea
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.deletion import DeleteOptions
+from gpusched.devcluster.listing import selector
+from gpusched.devcluster.meta import copy_tree
+from gpusched.devcluster.status import StatusError, expired
+from gpusched.devcluster.store import Stored
+from gpusched.devcluster.verbs import Options
+from gpusched.limits import WATCH_BATCH_MAX
 
 if TYPE_CHECKING:
-    from gpusched.devcluster.verbs import Verbs
+    from gpusched.devcluster.api import Api
+    from gpusched.devcluster.kinds import Resource
 
 __all__ = ["LocalClient", "StatusError", "WatchItem"]
 
@@ -38,12 +47,20 @@ class LocalClient:
     Failures raise ``StatusError`` with ``code`` and ``reason`` as an HTTP client would see them.
     """
 
-    def __init__(self, verbs: Verbs) -> None:
-        self._verbs = verbs
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._core = api.core
+
+    def kind_of(self, api_version: str, kind: str) -> Resource | None:
+        """Return the served resource of a kind, None when there is none."""
+        return self._core.registry.by_kind(api_version, kind)
 
     def get(self, resource: str, namespace: str | None, name: str) -> Obj | None:
         """Return the object, or None when there is none."""
-        return self._verbs.local_get(resource, namespace, name)
+        kind = self._core.registry.named(resource)
+        key = kind.key(namespace or "", name)
+        stored = self._core.store.collection(kind.storage).get(key)
+        return None if stored is None else stored.obj
 
     def list(
         self,
@@ -54,19 +71,33 @@ class LocalClient:
         field_selector: str | None = None,
     ) -> list[Obj]:
         """Return the matching objects in key order; None as namespace means all of them."""
-        return self._verbs.local_list(
-            resource, namespace, label_selector=label_selector, field_selector=field_selector
-        )
+        kind = self._core.registry.named(resource)
+        match = selector(kind, label_selector or "", field_text=field_selector or "")
+        found = self._core.store.collection(kind.storage).scan(namespace or "")
+        return [s.obj for _, s in found if match is None or match(s.obj)]
 
     def create(
         self, resource: str, obj: Obj, namespace: str | None = None, *, dry_run: bool = False
     ) -> Obj:
         """Create and return the stored object; metadata.namespace stands in for ``namespace``."""
-        return self._verbs.local_create(resource, obj, namespace, dry_run=dry_run)
+        kind = self._core.registry.named(resource)
+        place = namespace or (obj.get("metadata") or {}).get("namespace") or ""
+        options = Options(dry_run=dry_run, validation="Ignore", manager=USER)
+        return self._api.create(kind, place, copy_tree(obj), options=options).obj
 
     def update(self, resource: str, obj: Obj, subresource: str | None = None) -> Obj:
         """Replace the object named in ``obj``; 409 when its resourceVersion is old."""
-        return self._verbs.local_update(resource, obj, subresource)
+        kind = self._core.registry.named(resource)
+        meta = obj["metadata"]
+        stored, _ = self._api.replace(
+            kind,
+            meta.get("namespace", ""),
+            meta["name"],
+            body=copy_tree(obj),
+            options=Options(validation="Ignore", manager=USER),
+            subresource=subresource or "",
+        )
+        return stored.obj
 
     def patch(
         self,
@@ -80,15 +111,22 @@ class LocalClient:
         field_manager: str | None = None,
     ) -> Obj:
         """Patch and return the stored object; a patch that changes nothing writes nothing."""
-        return self._verbs.local_patch(
-            resource,
-            namespace,
-            name,
-            patch,
-            patch_type=patch_type,
-            subresource=subresource,
-            field_manager=field_manager,
+        options = Options(
+            validation="Ignore",
+            manager=field_manager or USER,
+            operation="Apply" if patch_type == "apply" else "Update",
+            force=patch_type == "apply",
         )
+        stored, _ = self._api.patch(
+            self._core.registry.named(resource),
+            namespace or "",
+            name,
+            patch=patch,
+            patch_type=patch_type,
+            options=options,
+            subresource=subresource or "",
+        )
+        return stored.obj
 
     def delete(
         self,
@@ -101,9 +139,10 @@ class LocalClient:
         propagation: str | None = None,
     ) -> Obj:
         """Delete, gracefully where the kind knows grace; return the answer of the server."""
-        return self._verbs.local_delete(
-            resource, namespace, name, grace_s=grace_s, uid=uid, propagation=propagation
-        )
+        options = DeleteOptions(grace_s=grace_s, uid=uid or "", propagation=propagation or "")
+        kind = self._core.registry.named(resource)
+        answer, _ = self._api.delete(kind, namespace or "", name, options=options)
+        return answer.obj if isinstance(answer, Stored) else answer
 
     def bind(
         self, namespace: str, name: str, node: str, *, annotations: dict[str, str] | None = None
@@ -112,18 +151,9 @@ class LocalClient:
         metadata: Obj = {"name": name}
         if annotations:
             metadata["annotations"] = annotations
-        self._verbs.local_connect(
-            "pods",
-            namespace,
-            name,
-            "binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": metadata,
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            },
-        )
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        self._api.connect(namespace, name, "binding", body=body)
 
     def evict(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
         """Evict a pod; 429 when a disruption budget refuses."""
@@ -134,16 +164,74 @@ class LocalClient:
         }
         if grace_s is not None:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_s}
-        self._verbs.local_connect("pods", namespace, name, "eviction", body)
+        self._api.connect(namespace, name, "eviction", body=body)
 
     async def watch(self, resource: str) -> AsyncIterator[WatchItem]:
         """Yield the existing objects as ADDED, then each change; never ends by itself.
 
         An ended history (a consumer too slow for the event log) raises ``StatusError`` 410.
         """
-        async for kind, obj, previous in self._verbs.local_watch(resource):
-            yield WatchItem(kind, obj, previous)
+        kind = self._core.registry.named(resource)
+        collection = self._core.store.collection(kind.storage)
+        wake = asyncio.Event()
+        stop = collection.listen(wake.set)
+        try:
+            position = collection.end
+            for _, stored in list(collection.scan()):
+                yield WatchItem("ADDED", stored.obj, None)
+            while True:
+                changes = collection.since(position, WATCH_BATCH_MAX)
+                if changes is None:
+                    raise expired(f"the history of {resource} ends after position {position}")
+                for change in changes:
+                    previous = None if change.before is None else change.before.obj
+                    yield WatchItem(change.type, change.after.obj, previous)
+                position += len(changes)
+                if not changes:
+                    wake.clear()
+                    await wake.wait()
+        finally:
+            stop()
 
     def event(self, involved: Obj, reason: str, message: str, type_: str = "Normal") -> None:
         """Record an event about an object, as controllers do; repeated ones raise the count."""
-        self._verbs.local_event(involved, reason, message, type_)
+        meta = involved["metadata"]
+        namespace = meta.get("namespace") or "default"
+        now = self._core.time_text()
+        identity = f"{meta['uid']}/{reason}/{type_}/{message}"
+        name = f"{meta['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        known = self.get("events", namespace, name)
+        if known is not None:
+            again = {"count": known.get("count", 1) + 1, "lastTimestamp": now}
+            self.patch("events", namespace, name, again)
+            return
+        if self.get("namespaces", None, namespace) is None:
+            return  # the namespace is gone, and its events with it
+        about = {
+            "kind": involved["kind"],
+            "apiVersion": involved["apiVersion"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "resourceVersion": meta["resourceVersion"],
+        }
+        if meta.get("namespace"):
+            about["namespace"] = meta["namespace"]
+        event: Obj = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": USER},
+            "reportingComponent": USER,
+        }
+        try:
+            self.create("events", event, namespace)
+        except StatusError as e:
+            if e.code != 403:  # a namespace on its way out takes no more events
+                raise

@@ -91,9 +91,7 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
 
 def unknown_resource() -> StatusError:
     """404 of a resource that its known group and version do not serve."""
-    return failure(
-        404, "NotFound", "the server could not find the requested resource", details={}
-    )
+    return failure(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:

@@ -1,0 +1,118 @@
+"""What the server's own admission plug-ins do: namespaces, priority, tolerations, node taint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpusched.devcluster import status
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.kinds import Resource
+
+Obj = dict[str, Any]
+
+_TOLERATION_S: Final = 300
+_WAIT_KEYS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+
+
+def admit_create(core: Core, resource: Resource, obj: Obj) -> None:
+    """Refuse or complete a new object in place; raises StatusError 403 or 404."""
+    meta = obj["metadata"]
+    if resource.namespaced:
+        check_namespace(core, resource, meta["namespace"], name=meta.get("name", ""))
+    if resource.storage == "pods":
+        _resolve_priority(core, resource, obj)
+        _add_tolerations(obj)
+    elif resource.storage == "nodes":
+        _taint_new_node(obj)
+
+
+def check_namespace(core: Core, resource: Resource, namespace: str, *, name: str) -> None:
+    """Refuse creates where the namespace is missing or on its way out."""
+    found = core.store.collection("namespaces").get(namespace)
+    if found is None:
+        raise status.not_found("namespaces", "", namespace)
+    if found.obj["metadata"].get("deletionTimestamp"):
+        raise status.forbidden(
+            resource.plural,
+            resource.group,
+            name,
+            why=f"unable to create new content in namespace {namespace} "
+            "because it is being terminated",
+            causes=[
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ],
+        )
+
+
+def _resolve_priority(core: Core, resource: Resource, obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    classes = core.store.collection("priorityclasses.scheduling.k8s.io")
+    name = spec.get("priorityClassName") or ""
+    chosen = classes.get(name) if name else _global_default(core)
+    pod = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
+    if name and chosen is None:
+        why = f"no PriorityClass with name {name} was found"
+        raise status.forbidden(resource.plural, "", pod, why=why)
+    value = chosen.obj.get("value", 0) if chosen else 0
+    policy = chosen.obj.get("preemptionPolicy") if chosen else None
+    policy = policy or "PreemptLowerPriority"
+    if spec.get("priority") not in {None, value}:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise status.forbidden(resource.plural, "", pod, why=why)
+    if spec.get("preemptionPolicy") not in {None, policy}:
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be "
+            f"provided in pod spec; priority admission controller computed {policy} from the given "
+            "PriorityClass name"
+        )
+        raise status.forbidden(resource.plural, "", pod, why=why)
+    if chosen and not name:
+        spec["priorityClassName"] = chosen.obj["metadata"]["name"]
+    spec["priority"] = value
+    spec["preemptionPolicy"] = policy
+
+
+def _global_default(core: Core) -> Any:
+    classes = core.store.collection("priorityclasses.scheduling.k8s.io")
+    marked = [stored for _, stored in classes.scan() if stored.obj.get("globalDefault")]
+    return min(marked, key=lambda stored: stored.obj.get("value", 0), default=None)
+
+
+def _add_tolerations(obj: Obj) -> None:
+    spec = obj["spec"]
+    tolerations = list(spec.get("tolerations") or ())
+    for key in _WAIT_KEYS:
+        if not any(
+            t.get("key") in {key, None, ""} and t.get("effect") in {"NoExecute", None, ""}
+            for t in tolerations
+        ):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _TOLERATION_S,
+                }
+            )
+    spec["tolerations"] = tolerations
+
+
+def _taint_new_node(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    taints = spec.setdefault("taints", [])
+    if not any(t.get("key") == _NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
+        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
+
+
+def charge(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
+    """Refuse what would exceed a quota of the namespace, and count what is admitted."""

@@ -1,0 +1,254 @@
+"""Every verb on decoded bodies: what HTTP and the in-process client share.
+
+Turns what a client sent into an object of a served kind (decode, unknown fields, prune,
+defaults) and hands it to the synchronous writes in ``verbs`` and ``deletion``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from gpusched.devcluster import bodies, status, verbs
+from gpusched.devcluster.binding import bind
+from gpusched.devcluster.deletion import DeleteOptions, delete
+from gpusched.devcluster.event_views import to_core, to_new_group
+from gpusched.devcluster.eviction import evict
+from gpusched.devcluster.field_errors import FieldError, required
+from gpusched.devcluster.patch import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.schema import Schema, load_builtin
+from gpusched.devcluster.store import Stored
+from gpusched.devcluster.verbs import Options
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.kinds import Resource
+
+Obj = dict[str, Any]
+
+PATCH_TYPES: Final = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+
+class Api:
+    """The verbs. Bodies are decoded JSON values; answers are stored objects."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """Return an object; raises StatusError 404."""
+        return verbs.read(self.core, resource, namespace, name=name)
+
+    def schema(self, resource: Resource) -> Schema:
+        """Return the schema that bodies of a resource must follow."""
+        if resource.custom is not None:
+            return resource.custom.schema
+        return load_builtin(resource.group, resource.version, resource.kind)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def create(self, resource: Resource, namespace: str, body: Any, *, options: Options) -> Stored:
+        """Create an object; raises StatusError."""
+        obj = bodies.as_object(self.core, resource, body)
+        in_body = obj["metadata"].get("namespace") or ""
+        if in_body and in_body != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match "
+                "the namespace sent on the request"
+            )
+        obj = self._decoded(resource, obj, options)
+        return verbs.create(
+            self.core,
+            resource,
+            namespace=namespace,
+            obj=self._stored_form(resource, obj),
+            options=self._checked(resource, options),
+        )
+
+    def replace(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        body: Any,
+        options: Options,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Replace an object; return it and whether this created it."""
+        obj = bodies.as_object(self.core, resource, body)
+        self._check_place(obj, namespace, name)
+        obj = self._decoded(resource, obj, options)
+        obj["metadata"].setdefault("name", name)
+        if resource.namespaced:
+            obj["metadata"].setdefault("namespace", namespace)
+        obj = self._stored_form(resource, obj)
+        options = self._checked(resource, options)
+        try:
+            stored = self.get(resource, namespace, name)
+        except status.StatusError:
+            if subresource or not resource.strategy.create_on_update:
+                raise
+            made = verbs.create(self.core, resource, namespace=namespace, obj=obj, options=options)
+            return made, True
+        written = verbs.write(
+            self.core,
+            resource,
+            stored,
+            new=obj,
+            options=options,
+            subresource=subresource,
+            origin="put",
+        )
+        return written, False
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        patch: Any,
+        patch_type: str,
+        options: Options,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Patch an object; return it and whether this created it (apply only)."""
+        if patch_type == "apply":
+            return self._apply(
+                resource, namespace, name, patch=patch, options=options, subresource=subresource
+            )
+        stored = self.get(resource, namespace, name)
+        old = self._client_form(resource, stored.obj)
+        changed = self._patched(resource, old, patch, patch_type=patch_type)
+        new = bodies.as_object(self.core, resource, changed)
+        self._check_place(new, namespace, name)
+        new = self._stored_form(resource, self._decoded(resource, new, options))
+        written = verbs.write(
+            self.core,
+            resource,
+            stored,
+            new=new,
+            options=self._checked(resource, options),
+            subresource=subresource,
+        )
+        return written, False
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, *, options: DeleteOptions
+    ) -> tuple[Obj | Stored, bool]:
+        """Delete an object; return the body of the answer and whether it is gone."""
+        stored = self.get(resource, namespace, name)
+        last, gone = delete(self.core, resource, stored, options=options)
+        if not gone or resource.strategy.returns_object:
+            return last, gone
+        details: Obj = {"name": name}
+        if resource.group:
+            details["group"] = resource.group
+        details |= {"kind": resource.plural, "uid": last.obj["metadata"]["uid"]}
+        return status.success(details=details), gone
+
+    def connect(
+        self, namespace: str, name: str, subresource: str, *, body: Any, dry_run: bool = False
+    ) -> None:
+        """Post a Binding or an Eviction to a pod."""
+        if not isinstance(body, dict):
+            raise status.bad_request("the body is no object")
+        meta = body.get("metadata") or {}
+        in_body = meta.get("name") or ""
+        what = "Binding" if subresource == "binding" else "Eviction"
+        if in_body and in_body != name:
+            raise status.bad_request(f"name in URL does not match name in {what} object")
+        if subresource == "binding":
+            bind(self.core, namespace, name, body=body, dry_run=dry_run)
+        else:
+            evict(self.core, namespace, name, body=body, dry_run=dry_run)
+
+    # -- between client and store ------------------------------------------------------------
+
+    def _decoded(self, resource: Resource, obj: Obj, options: Options) -> Obj:
+        """Drop or refuse unknown fields, and bring values into their canonical form."""
+        schema = self.schema(resource)
+        kind, version = resource.kind, resource.version
+        head = f'{kind} in version "{version}" cannot be handled as a {kind}: '
+        if (why := schema.decode_error(obj)) is not None:
+            raise status.bad_request(head + why)
+        if options.validation != "Ignore" and (unknown := schema.strict_errors(obj)):
+            if options.validation == "Strict":
+                raise status.bad_request(f"{head}strict decoding error: {', '.join(unknown)}")
+            options.warnings.extend(unknown)
+        clean = schema.prune(obj)
+        clean["metadata"] = dict(clean.get("metadata") or {})
+        if resource.custom is not None:
+            clean = schema.apply_defaults(clean)
+        return clean
+
+    def _checked(self, resource: Resource, options: Options) -> Options:
+        schema = self.schema(resource)
+        if resource.custom is not None:
+            return attrs.evolve(options, check=resource.custom.errors)
+
+        def check(new: Obj, _old: Obj | None) -> list[FieldError]:
+            return schema.validate(self._client_form(resource, new))
+
+        return attrs.evolve(options, check=check)
+
+    def _patched(self, resource: Resource, old: Obj, patch: Any, *, patch_type: str) -> Any:
+        try:
+            if patch_type == "json":
+                return json_patch(old, patch)
+            if not isinstance(patch, dict):
+                raise status.bad_request("the patch is no object")
+            if patch_type == "merge":
+                return merge_patch(old, patch)
+            return strategic_merge(old, patch, self.schema(resource))
+        except PatchError as e:
+            if e.kind == "malformed":
+                raise status.bad_request(str(e)) from None
+            raise status.failure(
+                422,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+                details={},
+            ) from None
+
+    def _apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        patch: Any,
+        options: Options,
+        subresource: str,
+    ) -> tuple[Stored, bool]:
+        if not options.manager:
+            error = required("fieldManager", "is required for apply patch")
+            raise status.invalid("PatchOptions", "meta.k8s.io", "", errors=[error])
+        raise status.not_implemented("server-side apply")
+
+    def _stored_form(self, resource: Resource, obj: Obj) -> Obj:
+        return to_core(obj) if resource.storage == "events" and resource.group else obj
+
+    def _client_form(self, resource: Resource, obj: Obj) -> Obj:
+        return to_new_group(obj) if resource.storage == "events" and resource.group else obj
+
+    def _check_place(self, obj: Obj, namespace: str, name: str) -> None:
+        meta = obj["metadata"]
+        if (meta.get("name") or name) != name:
+            raise status.bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        if (meta.get("namespace") or namespace) != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match "
+                "the namespace sent on the request"
+            )

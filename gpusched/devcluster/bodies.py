@@ -1,0 +1,150 @@
+"""Request bodies: media types, decoding, the kind they must be of, unknown fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import yaml
+
+from gpusched.devcluster import status
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.kinds import Resource
+
+Obj = dict[str, Any]
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: timestamps stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """Parse one YAML document; timestamps stay text."""
+    return yaml.load(text, _Loader)  # noqa: S506  # a subclass of the safe loader
+
+
+def load_all_yaml(text: str) -> list[Any]:
+    """Parse every document of a YAML text, empty ones left out."""
+    return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]  # noqa: S506
+
+
+def media_type(header: str) -> str:
+    """Return the media type of a Content-Type header without its parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def decode(raw: bytes, content_type: str, *, kind: str, custom: bool) -> Any:
+    """Decode a body; raises StatusError 400 or 415 in the API server's words."""
+    media = media_type(content_type) or JSON
+    if media == JSON:
+        return _decode_json(raw, kind=kind)
+    if media == YAML:
+        try:
+            return load_yaml(raw)
+        except yaml.YAMLError as e:
+            raise status.bad_request(f"error converting YAML to JSON: {e}") from None
+    if media == PROTOBUF and not custom:
+        return _decode_protobuf(raw)
+    known = f"{JSON}, {YAML}" if custom else f"{JSON}, {YAML}, {PROTOBUF}"
+    raise unsupported_media(known)
+
+
+def unsupported_media(known: str) -> status.StatusError:
+    """415 that names what would have been understood."""
+    return status.failure(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {known}",
+    )
+
+
+def _decode_json(raw: bytes, *, kind: str) -> Any:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
+        why = "unexpected end of JSON input" if "truncated" in str(e) else str(e)
+        shown = raw[:512].decode("utf-8", "replace")
+        raise status.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"couldn't get version/kind; json parse error: {why} ({shown})"
+        ) from None
+
+
+def _decode_protobuf(raw: bytes) -> Obj:
+    raise status.not_implemented("a protobuf request body")
+
+
+def as_object(core: Core, resource: Resource, body: Any, *, subject: str = "") -> Obj:
+    """Return the body as an object of the resource's kind, kind and apiVersion first.
+
+    A body without kind or apiVersion is taken as what the path says, as real servers do for
+    built-in kinds. Raises StatusError 400.
+    """
+    wanted = subject or resource.kind
+    if not isinstance(body, dict):
+        raise status.bad_request(
+            f"the object provided is unrecognized (must be of type {wanted}): "
+            "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value"
+        )
+    kind = body.get("kind") or ""
+    version = body.get("apiVersion") or ""
+    if resource.custom is not None and not (kind and version):
+        missing = "Kind" if not kind else "apiVersion"
+        shown = msgspec.json.encode(body)[:512].decode("utf-8", "replace")
+        raise status.bad_request(f"Object '{missing}' is missing in '{shown}'")
+    kind, version = kind or resource.kind, version or resource.api_version
+    if kind != resource.kind or version != resource.api_version:
+        raise status.bad_request(_mismatch(core, resource, kind, version=version))
+    meta = body.get("metadata")
+    if meta is not None and not isinstance(meta, dict):
+        raise status.bad_request(
+            f'{kind} in version "{resource.version}" cannot be handled as a {kind}: json: cannot '
+            f"unmarshal {json_kind(meta)} into Go struct field {kind}.metadata of type v1.ObjectMeta"
+        )
+    rest = {k: v for k, v in body.items() if k not in {"kind", "apiVersion", "metadata"}}
+    return {"kind": kind, "apiVersion": version, "metadata": meta or {}, **rest}
+
+
+def json_kind(value: Any) -> str:
+    """Name a JSON value's type as decoders do in their complaints."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    return {str: "string", list: "array", dict: "object"}.get(type(value), "null")
+
+
+def _mismatch(core: Core, resource: Resource, kind: str, *, version: str) -> str:
+    if resource.custom is not None:
+        if version != resource.api_version:
+            return (
+                f"the API version in the data ({version}) does not match the expected API version "
+                f"({resource.api_version})"
+            )
+        return f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
+    group, _, short = version.rpartition("/")
+    if core.registry.by_kind(version, kind) is None:
+        return (
+            f'{kind} in version "{short}" cannot be handled as a {resource.kind}: '
+            f'no kind "{kind}" is registered for version "{version}" in scheme '
+            '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+        )
+    package = (resource.group.partition(".")[0]) or "core"
+    return (
+        f'{kind} in version "{short}" cannot be handled as a {resource.kind}: converting '
+        f"({short if not group else version}.{kind}) to ({package}.{resource.kind}): "
+        "unknown conversion"
+    )

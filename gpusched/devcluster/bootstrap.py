@@ -1,0 +1,115 @@
+"""What a fresh cluster holds, and what files add before it is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from gpusched.devcluster import verbs
+from gpusched.devcluster.bodies import load_all_yaml
+from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.verbs import Options
+from gpusched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.local_client import LocalClient
+
+Obj = dict[str, Any]
+
+_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_PRIORITIES: Final = (
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, "
+        "but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+def fill(core: Core) -> None:
+    """Store the namespaces and priority classes that every cluster has."""
+    for name in _NAMESPACES:
+        _store(core, "namespaces", {"kind": "Namespace", "apiVersion": "v1"}, name=name)
+    for name, value, text in _PRIORITIES:
+        head: Obj = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1"}
+        body = {"value": value, "description": text}
+        _store(core, "priorityclasses.scheduling.k8s.io", {**head, **body}, name=name)
+
+
+def _store(core: Core, resource: str, obj: Obj, *, name: str) -> None:
+    kind = core.registry.named(resource)
+    whole = {"kind": obj.pop("kind"), "apiVersion": obj.pop("apiVersion")}
+    whole |= {"metadata": {"name": name}, **obj}
+    verbs.create(core, kind, namespace="", obj=whole, options=Options())
+
+
+def install_definitions(client: LocalClient, folder: Path) -> None:
+    """Create every CustomResourceDefinition of a folder's YAML files."""
+    for path, doc in _documents([folder]):
+        if doc.get("kind") != "CustomResourceDefinition":
+            continue
+        try:
+            client.create("customresourcedefinitions.apiextensions.k8s.io", doc)
+        except StatusError as e:
+            raise ConfigError(f"{path}: {e.message}") from None
+
+
+def apply_files(client: LocalClient, paths: Sequence[Path]) -> None:
+    """Apply every object of files and folders, as ``kubectl apply --server-side`` would."""
+    for path, doc in _documents(paths):
+        for obj in doc.get("items", [doc]) if doc.get("kind") == "List" else [doc]:
+            _apply(client, path, obj)
+
+
+def _apply(client: LocalClient, path: Path, obj: Obj) -> None:
+    meta = obj.get("metadata") or {}
+    name = meta.get("name")
+    kind = client.kind_of(obj.get("apiVersion") or "", obj.get("kind") or "")
+    if kind is None:
+        raise ConfigError(
+            f"{path}: this cluster serves no {obj.get('kind')} of {obj.get('apiVersion')}"
+        )
+    namespace = (meta.get("namespace") or "default") if kind.namespaced else ""
+    try:
+        if not name:
+            client.create(kind.qualified, obj, namespace)
+            return
+        client.patch(
+            kind.qualified,
+            namespace,
+            name,
+            obj,
+            patch_type="apply",
+            field_manager="gpusched-devcluster",
+        )
+    except StatusError as e:
+        raise ConfigError(f"{path}: {e.message}") from None
+
+
+def _documents(paths: Iterable[Path]) -> Iterator[tuple[Path, Obj]]:
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"{path} does not exist")
+        files = (
+            sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES) if path.is_dir() else [path]
+        )
+        for file in files:
+            try:
+                docs = load_all_yaml(file.read_text())
+            except yaml.YAMLError as e:
+                raise ConfigError(f"{file} is no YAML: {e}") from None
+            for doc in docs:
+                if not isinstance(doc, dict):
+                    raise ConfigError(f"{file} holds something that is no object")
+                yield file, doc

@@ -1,0 +1,43 @@
+"""Which strategy serves which built-in kind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpusched.devcluster.custom import DefinitionStrategy
+from gpusched.devcluster.event_strategy import EventStrategy
+from gpusched.devcluster.job_strategy import JobStrategy
+from gpusched.devcluster.pods import PodStrategy
+from gpusched.devcluster.strategies import (
+    ConfigMapStrategy,
+    DisruptionBudgetStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+    PriorityClassStrategy,
+    QuotaStrategy,
+    SecretStrategy,
+    ServiceAccountStrategy,
+    Strategy,
+)
+
+_BY_PLURAL: Final[dict[str, Strategy]] = {
+    "configmaps": ConfigMapStrategy(),
+    "customresourcedefinitions": DefinitionStrategy(),
+    "events": EventStrategy(),
+    "jobs": JobStrategy(),
+    "leases": LeaseStrategy(),
+    "namespaces": NamespaceStrategy(),
+    "nodes": NodeStrategy(),
+    "poddisruptionbudgets": DisruptionBudgetStrategy(),
+    "pods": PodStrategy(),
+    "priorityclasses": PriorityClassStrategy(),
+    "resourcequotas": QuotaStrategy(),
+    "secrets": SecretStrategy(),
+    "serviceaccounts": ServiceAccountStrategy(),
+}
+
+
+def builtin_strategy(plural: str) -> Strategy:
+    """Return the strategy of a built-in kind; plain storage when it has none of its own."""
+    return _BY_PLURAL.get(plural) or Strategy()

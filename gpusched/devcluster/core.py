@@ -1,0 +1,62 @@
+"""What every part of the embedded server shares: store, kinds, clock and seeded randomness."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from gpusched.clock import Clock
+from gpusched.devcluster.store import Store
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.kinds import Registry
+
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+
+
+class Core:
+    """The shared state. One random stream a concern, so that uses do not shift one another."""
+
+    def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+        self._uids = random.Random(f"{seed}/uid")  # noqa: S311  # repeatable on purpose
+        self._names = random.Random(f"{seed}/name")  # noqa: S311  # repeatable on purpose
+        self._second = -1
+        self._second_text = ""
+
+    def time_text(self) -> str:
+        """Return now as the API writes times: RFC 3339 in whole seconds."""
+        second = int(self.clock.now())
+        if second != self._second:
+            self._second = second
+            self._second_text = rfc3339(second)
+        return self._second_text
+
+    def new_uid(self) -> str:
+        """Return the next uid of this seed."""
+        return str(uuid.UUID(int=self._uids.getrandbits(128), version=4))
+
+    def name_from(self, prefix: str) -> str:
+        """Return ``prefix`` with five characters that form no words."""
+        room = 63 - _SUFFIX_LENGTH
+        return prefix[:room] + "".join(self._names.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+
+
+def rfc3339(second: float) -> str:
+    """Return a Unix time as text in whole seconds."""
+    return datetime.fromtimestamp(int(second), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(second: float) -> str:
+    """Return a Unix time as text with microseconds, as Lease and Event times have them."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> float:
+    """Return the Unix time of an RFC 3339 text; ValueError when it is none."""
+    return datetime.fromisoformat(text).timestamp()

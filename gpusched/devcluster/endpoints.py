@@ -1,0 +1,328 @@
+"""From a request to an answer: which verb of which kind, in which shape."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Literal, cast
+
+import attrs
+
+from gpusched.devcluster import access, bodies, discovery, openapi, status, views
+from gpusched.devcluster.access import User
+from gpusched.devcluster.api import PATCH_TYPES, Api
+from gpusched.devcluster.deletion import DeleteOptions
+from gpusched.devcluster.kinds import Resource
+from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
+from gpusched.devcluster.routes import Route, parse, verb_of
+from gpusched.devcluster.store import Stored
+from gpusched.devcluster.verbs import Options
+from gpusched.devcluster.watching import Watcher
+
+Obj = dict[str, Any]
+_JSON: Final = "application/json"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Request:
+    """A request as this server reads it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    accept: str
+    content_type: str
+    agent: str
+    body: bytes
+    user: User
+    check: Callable[[User, Route, str], None]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Answer:
+    """What goes back: a body, or a stream of chunks."""
+
+    body: bytes = b""
+    code: int = 200
+    content_type: str = _JSON
+    warnings: Sequence[str] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+class Endpoints:
+    """All paths but health, on one ``Api``."""
+
+    def __init__(self, api: Api, address: str = "") -> None:
+        self._api = api
+        self._core = api.core
+        self.address = address
+
+    def serve(self, request: Request) -> Answer:
+        """Answer a request; raises StatusError for every failure a client caused."""
+        route = parse(request.path)
+        if route is None:
+            return self._other(request)
+        watch = request.query.get("watch", "0").lower() in {"1", "true"}
+        request.check(request.user, route, verb_of(request.method, route, watch=watch))
+        resource = self._core.registry.find(route.group, route.version, route.plural)
+        if resource is None:
+            return self._unserved(route)
+        if resource.verbs == ("create",):
+            return self._review(request, resource, route)
+        if route.deep or (route.subresource and not resource.has(route.subresource)):
+            raise self._no_subresource(resource, route)
+        return self._resource(request, resource, route)
+
+    # -- paths that are no resource ----------------------------------------------------------
+
+    def _other(self, request: Request) -> Answer:
+        registry = self._core.registry
+        parts = request.path.strip("/").split("/")
+        body: Obj | None = None
+        match parts:
+            case ["version"]:
+                body = discovery.VERSION
+            case ["api" | "apis"] if discovery.wants_aggregated(request.accept):
+                body = discovery.aggregated(registry, core=parts[0] == "api")
+                return Answer(body=views.encode(body), content_type=discovery.AGGREGATED)
+            case ["openapi", "v3"]:
+                return Answer(body=openapi.index(registry), content_type=openapi.INDEX_TYPE)
+            case ["openapi", "v3", *rest]:
+                found = openapi.document(registry, "/".join(rest))
+                return _plain_missing() if found is None else Answer(body=found)
+            case ["api"]:
+                body = discovery.api_versions(self.address)
+            case ["apis"]:
+                body = discovery.group_list(registry)
+            case ["apis", group]:
+                body = discovery.one_group(registry, group)
+            case ["api", version] if registry.has_version("", version):
+                body = discovery.resource_list(registry, "", version)
+            case ["apis", group, version] if registry.has_version(group, version):
+                body = discovery.resource_list(registry, group, version)
+        return _plain_missing() if body is None else Answer(body=views.encode(body))
+
+    def _unserved(self, route: Route) -> Answer:
+        registry = self._core.registry
+        known = registry.unsupported.get((route.group, route.version, route.plural))
+        if known:
+            raise status.not_implemented(f"resource {known}")
+        if registry.has_version(route.group, route.version) and "." not in route.group:
+            raise status.unknown_resource()
+        return _plain_missing()
+
+    def _no_subresource(self, resource: Resource, route: Route) -> status.StatusError:
+        offered = {s["subresource"] for s in resource.entry.get("subresources", ())}
+        if route.subresource in offered:
+            return status.not_implemented(f"{resource.plural}/{route.subresource}")
+        return status.unknown_resource()
+
+    def _review(self, request: Request, resource: Resource, route: Route) -> Answer:
+        if request.method != "POST" or route.name:
+            raise status.method_not_allowed()
+        body = bodies.decode(request.body, request.content_type, kind=resource.kind, custom=False)
+        body = bodies.as_object(self._core, resource, body)
+        if resource.plural == "bindings":
+            name = body["metadata"].get("name") or ""
+            self._api.connect(route.namespace, name, "binding", body=body)
+            return Answer(body=views.encode(status.success()), code=201)
+        answer = access.review(request.user, resource.plural, body)
+        return Answer(body=views.encode(answer), code=201)
+
+    # -- resources ---------------------------------------------------------------------------
+
+    def _resource(self, request: Request, resource: Resource, route: Route) -> Answer:
+        if resource.namespaced and route.name and not route.namespace:
+            raise status.unknown_resource()
+        method = request.method
+        if not route.name:
+            if method == "GET":
+                return self._list(request, resource, route)
+            if resource.namespaced and not route.namespace:
+                raise status.method_not_allowed()
+            if method == "POST":
+                return self._create(request, resource, route)
+            if method == "DELETE" and "deletecollection" in resource.verbs:
+                return self._delete_all(request, resource, route)
+            raise status.method_not_allowed()
+        if route.subresource:
+            return self._subresource(request, resource, route)
+        if method == "GET":
+            stored = self._api.get(resource, route.namespace, route.name)
+            return self._shaped(request, resource, stored)
+        if method == "PUT":
+            return self._replace(request, resource, route)
+        if method == "PATCH":
+            return self._patch(request, resource, route)
+        if method == "DELETE":
+            return self._delete(request, resource, route)
+        raise status.method_not_allowed()
+
+    def _subresource(self, request: Request, resource: Resource, route: Route) -> Answer:
+        sub, method = route.subresource, request.method
+        if sub in {"binding", "eviction"}:
+            if method != "POST":
+                raise status.method_not_allowed()
+            body = bodies.decode(
+                request.body, request.content_type, kind=sub.capitalize(), custom=False
+            )
+            self._api.connect(
+                route.namespace,
+                route.name,
+                sub,
+                body=body,
+                dry_run=bool(request.query.get("dryRun")),
+            )
+            return Answer(body=views.encode(status.success()), code=201)
+        if sub == "log" and method == "GET":
+            self._api.get(resource, route.namespace, route.name)
+            return Answer(body=b"", content_type="text/plain")
+        if method == "GET" and sub == "status":
+            stored = self._api.get(resource, route.namespace, route.name)
+            return self._shaped(request, resource, stored)
+        if method == "PUT":
+            return self._replace(request, resource, route)
+        if method == "PATCH" and sub != "finalize":
+            return self._patch(request, resource, route)
+        raise status.method_not_allowed()
+
+    def _list(self, request: Request, resource: Resource, route: Route) -> Answer:
+        options = options_from(resource, request.query)
+        if options.watch:
+            return self._watch(request, resource, route, options=options)
+        page = list_page(self._core, resource, route.namespace, options=options)
+        shape = views.shape_of(request.accept)
+        if shape == "metadata":
+            return Answer(body=views.partial_list_bytes(page))
+        return Answer(body=views.list_bytes(resource, page))
+
+    def _watch(
+        self, request: Request, resource: Resource, route: Route, *, options: ListOptions
+    ) -> Answer:
+        shape = views.shape_of(request.accept)
+        render = views.partial if shape == "metadata" else views.viewed(resource)
+        watcher = Watcher(self._core, resource, route.namespace, options=options, render=render)
+        return Answer(stream=watcher.stream())
+
+    def _create(self, request: Request, resource: Resource, route: Route) -> Answer:
+        options = self._options(request)
+        body = self._body(request, resource)
+        stored = self._api.create(resource, route.namespace, body, options=options)
+        return self._shaped(request, resource, stored, code=201, warnings=options.warnings)
+
+    def _replace(self, request: Request, resource: Resource, route: Route) -> Answer:
+        options = self._options(request)
+        stored, created = self._api.replace(
+            resource,
+            route.namespace,
+            route.name,
+            body=self._body(request, resource),
+            options=options,
+            subresource=route.subresource,
+        )
+        code = 201 if created else 200
+        return self._shaped(request, resource, stored, code=code, warnings=options.warnings)
+
+    def _patch(self, request: Request, resource: Resource, route: Route) -> Answer:
+        media = bodies.media_type(request.content_type)
+        patch_type = PATCH_TYPES.get(media)
+        custom = resource.custom is not None
+        if patch_type is None or (custom and patch_type == "strategic"):
+            raise _unknown_patch(custom=custom)
+        options = self._options(request, apply=patch_type == "apply")
+        content = bodies.YAML if patch_type == "apply" else bodies.JSON
+        stored, created = self._api.patch(
+            resource,
+            route.namespace,
+            route.name,
+            patch=bodies.decode(request.body, content, kind=resource.kind, custom=custom),
+            patch_type=patch_type,
+            options=options,
+            subresource=route.subresource,
+        )
+        code = 201 if created else 200
+        return self._shaped(request, resource, stored, code=code, warnings=options.warnings)
+
+    def _delete(self, request: Request, resource: Resource, route: Route) -> Answer:
+        answer, _gone = self._api.delete(
+            resource, route.namespace, route.name, options=self._delete_options(request)
+        )
+        if isinstance(answer, Stored):
+            return self._shaped(request, resource, answer)
+        return Answer(body=views.encode(answer))
+
+    def _delete_all(self, request: Request, resource: Resource, route: Route) -> Answer:
+        listing = options_from(resource, request.query)
+        options = self._delete_options(request)
+        page = list_page(self._core, resource, route.namespace, options=listing)
+        last: list[Stored] = []
+        for stored in page.items:
+            name = stored.obj["metadata"]["name"]
+            answer, _gone = self._api.delete(
+                resource, stored.obj["metadata"].get("namespace", ""), name, options=options
+            )
+            last.append(answer if isinstance(answer, Stored) else stored)
+        done = Page(items=last, version=self._core.store.version)
+        return Answer(body=views.list_bytes(resource, done))
+
+    def _delete_options(self, request: Request) -> DeleteOptions:
+        body: Any = None
+        if request.body:
+            body = bodies.decode(
+                request.body, request.content_type, kind="DeleteOptions", custom=False
+            )
+        return DeleteOptions.from_body(cast("Obj | None", body), request.query)
+
+    # -- bodies and shapes -------------------------------------------------------------------
+
+    def _body(self, request: Request, resource: Resource) -> Any:
+        return bodies.decode(
+            request.body,
+            request.content_type,
+            kind=resource.kind,
+            custom=resource.custom is not None,
+        )
+
+    def _options(self, request: Request, *, apply: bool = False) -> Options:
+        query = request.query
+        dry = query.get("dryRun", "")
+        if dry not in {"", "All"}:
+            raise status.bad_request(f"dryRun: Unsupported value: {dry}")
+        validation = query.get("fieldValidation", "") or "Warn"
+        manager = query.get("fieldManager", "")
+        if not manager and not apply:
+            manager = request.agent.partition("/")[0]
+        operation: Literal["Update", "Apply"] = "Apply" if apply else "Update"
+        return Options(
+            dry_run=dry == "All",
+            validation=validation,
+            manager=manager,
+            operation=operation,
+            force=query.get("force", "").lower() in {"1", "true"},
+        )
+
+    def _shaped(
+        self,
+        request: Request,
+        resource: Resource,
+        stored: Stored,
+        *,
+        code: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> Answer:
+        if views.shape_of(request.accept) == "metadata":
+            body = views.encode(views.partial(stored.obj))
+        else:
+            body = views.object_bytes(resource, stored)
+        return Answer(body=body, code=code, warnings=warnings)
+
+
+def _plain_missing() -> Answer:
+    return Answer(body=b"404 page not found\n", code=404, content_type="text/plain")
+
+
+def _unknown_patch(*, custom: bool) -> status.StatusError:
+    if custom:
+        return bodies.unsupported_media(
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        )
+    return status.failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})

@@ -1,0 +1,253 @@
+"""Which kinds this server serves: built-ins from the shipped discovery data, customs at run time.
+
+What it does not serve stands in ``UNSUPPORTED`` with the answer 501, and not in discovery.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from gpusched.devcluster.selectors import field_reader
+from gpusched.devcluster.status import qualified
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.custom import CustomKind
+    from gpusched.devcluster.strategies import Strategy
+
+Obj = dict[str, Any]
+
+SERVED: Final[Mapping[str, frozenset[str]]] = {
+    "v1": frozenset(
+        {
+            "bindings",
+            "configmaps",
+            "events",
+            "namespaces",
+            "nodes",
+            "pods",
+            "resourcequotas",
+            "secrets",
+            "serviceaccounts",
+        }
+    ),
+    "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
+    "authentication.k8s.io/v1": frozenset({"selfsubjectreviews"}),
+    "authorization.k8s.io/v1": frozenset(
+        {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"}
+    ),
+    "batch/v1": frozenset({"jobs"}),
+    "coordination.k8s.io/v1": frozenset({"leases"}),
+    "events.k8s.io/v1": frozenset({"events"}),
+    "policy/v1": frozenset({"poddisruptionbudgets"}),
+    "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
+}
+"""Group versions and their plurals, all others of the discovery data are UNSUPPORTED."""
+
+SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
+    "pods": frozenset({"binding", "eviction", "log", "status"}),
+    "nodes": frozenset({"status"}),
+    "namespaces": frozenset({"finalize", "status"}),
+    "resourcequotas": frozenset({"status"}),
+    "jobs": frozenset({"status"}),
+    "poddisruptionbudgets": frozenset({"status"}),
+    "customresourcedefinitions": frozenset({"status"}),
+}
+
+_NAME_AND_NAMESPACE: Final = ("metadata.name", "metadata.namespace")
+_EVENT_FIELDS: Final = (
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "type",
+)
+_SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "secrets": ("type",),
+    "jobs": ("status.successful",),
+    "events": _EVENT_FIELDS,
+}
+_DEFAULT_READ: Final = {"spec.unschedulable": "false", "status.successful": "0"}
+
+
+@attrs.frozen(slots=True, eq=False)
+class Resource:
+    """One served resource of one group version.
+
+    Attributes:
+        storage: name of the collection; two versions of one kind share it.
+        fields: readers of the fields that a field selector may name.
+        custom: what its CustomResourceDefinition says; None for built-ins.
+    """
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    storage: str
+    strategy: Strategy
+    fields: Mapping[str, Callable[[Obj], str]]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Obj, ...] = ()
+    custom: CustomKind | None = None
+    list_kind: str = ""
+    entry: Obj = attrs.field(factory=dict)
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``batch/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """``pods`` or ``jobs.batch``."""
+        return qualified(self.plural, self.group)
+
+    def has(self, subresource: str) -> bool:
+        """Tell whether a subresource is served."""
+        return any(s["subresource"] == subresource for s in self.subresources)
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return the storage key of an object."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+def selectable(plural: str, *, namespaced: bool) -> dict[str, Callable[[Obj], str]]:
+    """Return the readers of a built-in's selectable fields."""
+    paths = _NAME_AND_NAMESPACE if namespaced else ("metadata.name",)
+    readers = {path: field_reader(path) for path in (*paths, *_SELECTABLE.get(plural, ()))}
+    for path, fallback in _DEFAULT_READ.items():
+        if path in readers:
+            readers[path] = _or_else(readers[path], fallback)
+    if plural == "jobs":
+        readers["status.successful"] = _or_else(field_reader("status.succeeded"), "0")
+    return readers
+
+
+def _or_else(read: Callable[[Obj], str], fallback: str) -> Callable[[Obj], str]:
+    return lambda obj: read(obj) or fallback
+
+
+def discovery_data() -> Obj:
+    """Return the recorded aggregated discovery: ``core`` and ``groups``."""
+    packed = resources.files("gpusched.devcluster").joinpath("data/discovery.json.gz").read_bytes()
+    data: Obj = msgspec.json.decode(gzip.decompress(packed))
+    return data
+
+
+class Registry:
+    """The served resources, by path and by qualified plural; customs come and go."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._by_name: dict[str, Resource] = {}
+        self.unsupported: dict[tuple[str, str, str], str] = {}
+        self.unsupported_groups: set[tuple[str, str]] = set()
+        self.generation = 0
+
+    def add(self, resource: Resource) -> None:
+        """Serve a resource."""
+        self._by_path[resource.group, resource.version, resource.plural] = resource
+        self._by_name[resource.qualified] = resource
+        self.generation += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        """Stop serving every version of a resource."""
+        for path in [p for p in self._by_path if p[0] == group and p[2] == plural]:
+            del self._by_path[path]
+        self._by_name.pop(qualified(plural, group), None)
+        self.generation += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """Return the resource at a path."""
+        return self._by_path.get((group, version, plural))
+
+    def named(self, name: str) -> Resource:
+        """Return a resource by qualified plural; KeyError when it is not served."""
+        return self._by_name[name]
+
+    def by_kind(self, api_version: str, kind: str) -> Resource | None:
+        """Return the resource of a kind."""
+        for resource in self._by_path.values():
+            if resource.kind == kind and resource.api_version == api_version:
+                return resource
+        return None
+
+    def has_version(self, group: str, version: str) -> bool:
+        """Tell whether anything of a group version is served."""
+        return any(p[0] == group and p[1] == version for p in self._by_path)
+
+    def resources(self) -> list[Resource]:
+        """Return all served resources in order of registration."""
+        return list(self._by_path.values())
+
+
+def load_builtins(registry: Registry, strategy_of: Callable[[str], Strategy]) -> None:
+    """Fill a registry from the shipped discovery data."""
+    data = discovery_data()
+    for item in [*data["core"]["items"], *data["groups"]["items"]]:
+        group = item["metadata"].get("name", "")
+        for version in item["versions"]:
+            _load_version(registry, group, version, strategy_of=strategy_of)
+
+
+def _load_version(
+    registry: Registry, group: str, version: Obj, *, strategy_of: Callable[[str], Strategy]
+) -> None:
+    api_version = f"{group}/{version['version']}" if group else version["version"]
+    served = SERVED.get(api_version, frozenset())
+    if not served:
+        registry.unsupported_groups.add((group, version["version"]))
+    for entry in version["resources"]:
+        plural = entry["resource"]
+        if plural not in served:
+            registry.unsupported[group, version["version"], plural] = qualified(plural, group)
+            continue
+        namespaced = entry["scope"] == "Namespaced"
+        kept = SUBRESOURCES.get(plural, frozenset())
+        registry.add(
+            Resource(
+                group=group,
+                version=version["version"],
+                plural=plural,
+                singular=entry["singularResource"],
+                kind=entry["responseKind"]["kind"],
+                namespaced=namespaced,
+                verbs=tuple(entry["verbs"]),
+                storage="events" if plural == "events" else qualified(plural, group),
+                strategy=strategy_of(plural),
+                fields=selectable(plural, namespaced=namespaced),
+                short_names=tuple(entry.get("shortNames", ())),
+                categories=tuple(entry.get("categories", ())),
+                subresources=tuple(
+                    s for s in entry.get("subresources", ()) if s["subresource"] in kept
+                ),
+                list_kind=entry["responseKind"]["kind"] + "List",
+                entry=entry,
+            )
+        )

@@ -1,0 +1,99 @@
+"""HTTP: authentication, negotiation and errors around the verbs; no behaviour of kinds."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from aiohttp import web
+
+from gpusched.devcluster import status
+from gpusched.devcluster.access import Access, User
+from gpusched.devcluster.endpoints import Answer, Endpoints, Request
+from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.views import encode
+from gpusched.limits import BODY_BYTES_MAX
+
+_LOG: Final = logging.getLogger("gpusched.devcluster")
+_JSON: Final = "application/json"
+_HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
+
+
+class Server:
+    """One request at a time from bytes to an Answer and back."""
+
+    def __init__(self, endpoints: Endpoints, access: Access) -> None:
+        self._endpoints = endpoints
+        self._access = access
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Serve one request; never raises but for a lost connection."""
+        try:
+            return await self._respond(request)
+        except StatusError as e:
+            return _failed(e)
+        except web.HTTPRequestEntityTooLarge:
+            why = f"Request entity too large: limit is {BODY_BYTES_MAX}"
+            return _failed(status.failure(413, "RequestEntityTooLarge", why))
+        except (ConnectionError, web.HTTPException):
+            raise
+        except Exception as e:
+            # The boundary of the process: the client gets a Status, the log the whole story.
+            _LOG.exception("request failed: %s %s", request.method, request.path_qs)
+            why = f"Internal error occurred: {type(e).__name__}: {e}"
+            return _failed(status.failure(500, "InternalError", why))
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        first = request.path.strip("/").partition("/")[0]
+        if first in _HEALTH:
+            return web.Response(text="ok")
+        user = self._access.user(request.headers.get("Authorization", ""))
+        answer = await self._answer(request, user)
+        if answer.stream is not None:
+            return await _stream(request, answer)
+        response = web.Response(
+            body=answer.body, status=answer.code, headers={"Content-Type": answer.content_type}
+        )
+        for warning in answer.warnings:
+            response.headers.add("Warning", f'299 - "{_quoted(warning)}"')
+        return response
+
+    async def _answer(self, request: web.BaseRequest, user: User) -> Answer:
+        raw = await request.read() if request.can_read_body else b""
+        query: dict[str, str] = dict(request.query)
+        return self._endpoints.serve(
+            Request(
+                method=request.method,
+                path=request.path,
+                query=query,
+                accept=request.headers.get("Accept", ""),
+                content_type=request.headers.get("Content-Type", ""),
+                agent=request.headers.get("User-Agent", ""),
+                body=raw,
+                user=user,
+                check=self._access.check,
+            )
+        )
+
+
+async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    assert answer.stream is not None
+    response = web.StreamResponse(headers={"Content-Type": _JSON})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    async for chunk in answer.stream:
+        await response.write(chunk)
+    await response.write_eof()
+    return response
+
+
+def _failed(error: StatusError) -> web.Response:
+    response = web.Response(body=encode(error.body), status=error.code, content_type=_JSON)
+    seconds: Any = (error.body.get("details") or {}).get("retryAfterSeconds")
+    if seconds:
+        response.headers["Retry-After"] = str(seconds)
+    return response
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

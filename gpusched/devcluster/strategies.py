@@ -1,0 +1,392 @@
+"""What create, update and status writes may change, kind by kind.
+
+The base class is plain storage; a kind overrides what it does differently. ``obj`` and ``new``
+are always owned by the caller and may be changed in place, ``old`` is stored and may not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusched.devcluster.field_errors import FieldError, invalid, not_supported, required
+from gpusched.devcluster.amounts import is_integer, is_negative
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+
+Obj = dict[str, Any]
+
+
+class Strategy:
+    """Plain storage with metadata rules; the attributes say how a kind differs.
+
+    Attributes:
+        generation: whether metadata.generation counts changes of the spec.
+        label_name: whether the name must be a DNS label.
+        returns_object: whether deletion answers with the object instead of a Status.
+        create_on_update: whether PUT creates what is missing.
+        needs_version: whether PUT must carry a resourceVersion.
+        has_status: whether the status is written through its own subresource only.
+    """
+
+    generation = False
+    label_name = False
+    returns_object = False
+    create_on_update = False
+    needs_version = False
+    has_status = False
+
+    def prepare_create(self, obj: Obj, core: Core) -> None:
+        """Fill in what the server decides; by default a client's status is dropped."""
+        if self.has_status:
+            obj.pop("status", None)
+
+    def default(self, obj: Obj) -> None:
+        """Fill in the values that absent fields stand for."""
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check an object beyond its schema."""
+        return []
+
+    def prepare_update(self, new: Obj, old: Obj) -> None:
+        """Undo what an update of the main resource may not touch."""
+        if self.has_status:
+            _keep(new, old, "status")
+
+    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check a change of the main resource."""
+        return self.validate(new)
+
+    def prepare_status(self, new: Obj, old: Obj) -> None:
+        """Undo what a status write may not touch."""
+        for key in [k for k in new if k not in {"metadata", "status"}]:
+            if key not in old:
+                del new[key]
+        for key, value in old.items():
+            if key not in {"metadata", "status"}:
+                new[key] = value
+
+    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check a change of the status."""
+        return []
+
+    def raises_generation(self, new: Obj, old: Obj) -> bool:
+        """Tell whether an update counts as a new generation."""
+        return new.get("spec") != old.get("spec")
+
+    def grace_s(self, obj: Obj, asked: int | None) -> int | None:
+        """Return the seconds a deletion waits; None for kinds that know no grace."""
+        return None
+
+    def mark_deleted(self, obj: Obj) -> None:
+        """Show in a shallow copy that deletion has begun."""
+
+    def stays_when_deleted(self, obj: Obj) -> bool:
+        """Tell whether something other than metadata.finalizers keeps a deleted object."""
+        return False
+
+
+def _keep(new: Obj, old: Obj, key: str) -> None:
+    if key in old:
+        new[key] = old[key]
+    else:
+        new.pop(key, None)
+
+
+class ConfigMapStrategy(Strategy):
+    """Config maps and secrets: data that may be sealed."""
+
+    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Refuse changes of sealed data."""
+        if not old.get("immutable"):
+            return []
+        errors = [
+            FieldError(
+                "Forbidden",
+                field,
+                "Forbidden: field is immutable when `immutable` is set",
+                "FieldValueForbidden",
+            )
+            for field in ("immutable", "data", "binaryData")
+            if new.get(field) != old.get(field)
+        ]
+        return errors
+
+
+class SecretStrategy(ConfigMapStrategy):
+    """Secrets: stringData is written as data, the type has a default."""
+
+    def default(self, obj: Obj) -> None:
+        """Give the type its default."""
+        obj.setdefault("type", "Opaque")
+
+
+class ServiceAccountStrategy(Strategy):
+    """Service accounts: plain storage whose deletion shows the object."""
+
+    returns_object = True
+
+
+class NamespaceStrategy(Strategy):
+    """Namespaces: a phase, a finalizer of their own, and a label with their name."""
+
+    label_name = True
+    returns_object = True
+    has_status = True
+
+    def prepare_create(self, obj: Obj, core: Core) -> None:
+        """Start active, to be finalized by the namespace controller."""
+        spec = obj.setdefault("spec", {})
+        finalizers = spec.setdefault("finalizers", [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
+        obj["status"] = {"phase": "Active"}
+        labels = obj["metadata"].setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
+
+    def prepare_update(self, new: Obj, old: Obj) -> None:
+        """Keep finalizers and status: they have their own subresources."""
+        super().prepare_update(new, old)
+        new["spec"] = {**(new.get("spec") or {}), **(old.get("spec") or {})}
+        name = old["metadata"]["name"]
+        new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def mark_deleted(self, obj: Obj) -> None:
+        """Show the phase that forbids creates."""
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+    def stays_when_deleted(self, obj: Obj) -> bool:
+        """Stay until the namespace controller has emptied it."""
+        return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+class NodeStrategy(Strategy):
+    """Nodes: the kubelet's own status comes with the create."""
+
+    has_status = True
+
+    def prepare_create(self, obj: Obj, core: Core) -> None:
+        """Keep the status a kubelet sends."""
+
+    def default(self, obj: Obj) -> None:
+        """Fill in what a zero-valued node prints; allocatable stands for capacity when absent."""
+        obj.setdefault("spec", {})
+        status = obj.setdefault("status", {})
+        if "capacity" in status and "allocatable" not in status:
+            status["allocatable"] = dict(status["capacity"])
+        for condition in status.get("conditions") or ():
+            condition.setdefault("lastHeartbeatTime", None)
+            condition.setdefault("lastTransitionTime", None)
+        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault(
+            "Port", 0
+        )
+        info = status.setdefault("nodeInfo", {})
+        for key in _NODE_INFO:
+            info.setdefault(key, "")
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check taints and the sign of quantities."""
+        return [*_taint_errors(obj["spec"].get("taints")), *_node_quantity_errors(obj)]
+
+    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check a change; taints are told twice, once as a node and once as an update."""
+        taints = _taint_errors(new["spec"].get("taints"))
+        errors = [*taints, *taints]
+        old_spec = old.get("spec") or {}
+        for key in ("podCIDR", "providerID"):
+            if old_spec.get(key) and new["spec"].get(key) != old_spec[key]:
+                errors.append(
+                    FieldError(
+                        "Forbidden",
+                        f"spec.{key}",
+                        f'Forbidden: node updates may not change {key} except from "" to valid',
+                        "FieldValueForbidden",
+                    )
+                )
+        return errors
+
+    def prepare_status(self, new: Obj, old: Obj) -> None:
+        """Keep the spec and fill in what a zero-valued status prints."""
+        super().prepare_status(new, old)
+        status = dict(new.get("status") or {})
+        status["conditions"] = [dict(c) for c in status.get("conditions") or ()]
+        if not status["conditions"]:
+            del status["conditions"]
+        for key in ("daemonEndpoints", "nodeInfo"):
+            status[key] = dict(status.get(key) or {})
+        new["status"] = status
+        self.default(new)
+
+    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check the sign of quantities."""
+        return _node_quantity_errors(new)
+
+
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def _taint_errors(taints: Any) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for i, taint in enumerate(taints or ()):
+        at = f"metadata.taints[{i}]"  # the API server's own slip: taints stand under spec
+        if not taint.get("key"):
+            errors.append(required(f"{at}.key"))
+        effect = taint.get("effect", "")
+        if not effect:
+            errors.append(required(f"{at}.effect"))
+        elif effect not in _EFFECTS:
+            errors.append(not_supported(f"{at}.effect", effect, _EFFECTS))
+        pair = (taint.get("key", ""), effect)
+        if pair in seen:
+            errors.append(
+                FieldError(
+                    "Duplicate value",
+                    at,
+                    "Duplicate value: taints must be unique by key and effect pair",
+                    "FieldValueDuplicate",
+                )
+            )
+        seen.add(pair)
+    return errors
+
+
+def _node_quantity_errors(obj: Obj) -> list[FieldError]:
+    errors: list[FieldError] = []
+    status = obj.get("status") or {}
+    for part in ("capacity", "allocatable"):
+        for name, value in (status.get(part) or {}).items():
+            field = f"status.{part}.{name}"
+            if is_negative(value):
+                errors.append(invalid(field, str(value), "must be greater than or equal to 0"))
+            elif "/" in name and not is_integer(value):
+                errors.append(invalid(field, str(value), "must be an integer"))
+    return errors
+
+
+class QuotaStrategy(Strategy):
+    """Resource quotas: usage is a status of its own."""
+
+    returns_object = True
+    has_status = True
+
+    def prepare_create(self, obj: Obj, core: Core) -> None:
+        """Start with no usage known."""
+        obj.setdefault("spec", {})
+        obj["status"] = {}
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check the sign of limits."""
+        return [
+            invalid(f"spec.hard[{name}]", str(value), "must be greater than or equal to 0")
+            for name, value in (obj["spec"].get("hard") or {}).items()
+            if is_negative(value)
+        ]
+
+
+class LeaseStrategy(Strategy):
+    """Leases: a PUT creates, durations are positive."""
+
+    create_on_update = True
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check durations and counts."""
+        spec = obj.get("spec") or {}
+        errors: list[FieldError] = []
+        duration = spec.get("leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        transitions = spec.get("leaseTransitions")
+        if transitions is not None and transitions < 0:
+            errors.append(
+                invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+            )
+        return errors
+
+
+class PriorityClassStrategy(Strategy):
+    """Priority classes: value and policy are sealed."""
+
+    generation = True
+
+    def default(self, obj: Obj) -> None:
+        """Classes preempt unless they say otherwise."""
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        obj.setdefault("value", 0)
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Reserve the highest values for the system."""
+        name, value = obj["metadata"].get("name", ""), obj["value"]
+        errors: list[FieldError] = []
+        if value > _USER_PRIORITY_MAX and not name.startswith("system-"):
+            why = f"maximum allowed value of a user defined priority is {_USER_PRIORITY_MAX}"
+            errors.append(
+                FieldError("Forbidden", "value", f"Forbidden: {why}", "FieldValueForbidden")
+            )
+        if obj["preemptionPolicy"] not in _POLICIES:
+            errors.append(not_supported("preemptionPolicy", obj["preemptionPolicy"], _POLICIES))
+        return errors
+
+    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Refuse a change of value or policy."""
+        errors: list[FieldError] = []
+        if new["value"] != old["value"]:
+            why = "Forbidden: may not be changed in an update."
+            errors.append(FieldError("Forbidden", "value", why, "FieldValueForbidden"))
+        if new["preemptionPolicy"] != old["preemptionPolicy"]:
+            errors.append(
+                invalid("preemptionPolicy", new["preemptionPolicy"], "field is immutable")
+            )
+        return errors
+
+    def raises_generation(self, new: Obj, old: Obj) -> bool:
+        """Return False: nothing that counts can change."""
+        return False
+
+
+_USER_PRIORITY_MAX = 1_000_000_000
+_POLICIES = ("Never", "PreemptLowerPriority")
+
+
+class DisruptionBudgetStrategy(Strategy):
+    """Disruption budgets: the counts belong to their controller."""
+
+    generation = True
+    has_status = True
+    needs_version = True
+
+    def prepare_create(self, obj: Obj, core: Core) -> None:
+        """Start with zero counts, which forbid every eviction until the controller has looked."""
+        obj.setdefault("spec", {})
+        obj["status"] = {
+            "disruptionsAllowed": 0,
+            "currentHealthy": 0,
+            "desiredHealthy": 0,
+            "expectedPods": 0,
+        }
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check that one of the two bounds is given, and that it is sound."""
+        spec = obj["spec"]
+        errors: list[FieldError] = []
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            errors.append(
+                invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+            )
+        for key in ("minAvailable", "maxUnavailable"):
+            value = spec.get(key)
+            if isinstance(value, int) and value < 0:
+                errors.append(invalid(f"spec.{key}", value, "must be greater than or equal to 0"))
+        return errors

@@ -1,0 +1,190 @@
+"""Create, update, patch: one synchronous path for HTTP and for clients in this process.
+
+Each verb decodes, admits, defaults, validates, drops what changes nothing, and writes once.
+There is no await inside, so every write sees the outcome of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from gpusched.devcluster import admission, status
+from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.meta import (
+    clean_for_create,
+    keep_server_fields,
+    metadata_errors,
+    new_finalizer_errors,
+)
+from gpusched.devcluster.store import Stored
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.kinds import Resource
+
+Obj = dict[str, Any]
+Origin = Literal["put", "patch"]
+
+
+def _nothing_wrong(_new: Obj, _old: Obj | None) -> list[FieldError]:
+    return []
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What a write request asks for beside its body.
+
+    Attributes:
+        validation: Strict, Warn or Ignore unknown fields.
+        manager: name of the field manager; empty when the client gave none.
+        operation: what managedFields will call this write.
+        force: whether an apply takes fields over from other managers.
+        check: the schema's own verdict on the finished object, given the old one.
+    """
+
+    dry_run: bool = False
+    validation: str = "Warn"
+    manager: str = ""
+    operation: Literal["Update", "Apply"] = "Update"
+    force: bool = False
+    warnings: list[str] = attrs.field(factory=list)
+    check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
+
+
+def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
+    """Store a new object; ``obj`` is decoded, of the right kind, and owned by this call."""
+    strategy = resource.strategy
+    meta = obj["metadata"]
+    clean_for_create(meta)
+    if resource.namespaced:
+        meta["namespace"] = namespace
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = _free_name(core, resource, namespace, prefix=meta["generateName"])
+    meta["uid"] = core.new_uid()
+    meta["creationTimestamp"] = core.time_text()
+    if strategy.generation:
+        meta["generation"] = 1
+    strategy.prepare_create(obj, core)
+    admission.admit_create(core, resource, obj)
+    strategy.default(obj)
+    errors = metadata_errors(meta, label_name=strategy.label_name)
+    errors = merged(errors + strategy.validate(obj), options.check(obj, None))
+    name = meta.get("name", "")
+    if errors:
+        raise status.invalid(resource.kind, resource.group, name, errors=errors)
+    collection = core.store.collection(resource.storage)
+    key = resource.key(namespace, name)
+    if collection.get(key) is not None:
+        raise status.already_exists(resource.plural, resource.group, name)
+    admission.charge(core, resource, obj, dry_run=options.dry_run)
+    if options.dry_run:
+        return Stored(obj, 0)
+    return collection.put(key, obj)
+
+
+def _free_name(core: Core, resource: Resource, namespace: str, *, prefix: str) -> str:
+    collection = core.store.collection(resource.storage)
+    name = core.name_from(prefix)
+    while collection.get(resource.key(namespace, name)) is not None:
+        name = core.name_from(prefix)
+    return name
+
+
+def read(core: Core, resource: Resource, namespace: str, *, name: str) -> Stored:
+    """Return a stored object; raises StatusError 404."""
+    found = core.store.collection(resource.storage).get(resource.key(namespace, name))
+    if found is None:
+        raise status.not_found(resource.plural, resource.group, name)
+    return found
+
+
+def write(
+    core: Core,
+    resource: Resource,
+    stored: Stored,
+    *,
+    new: Obj,
+    options: Options,
+    subresource: str = "",
+    origin: Origin = "patch",
+) -> Stored:
+    """Replace a stored object by ``new``, which is owned by this call down to every container.
+
+    Raises StatusError 409 for an old version, 422 for what may not change.
+    """
+    old = stored.obj
+    name = old["metadata"]["name"]
+    _check_identity(resource, stored, new=new, origin=origin)
+    keep_server_fields(new["metadata"], old["metadata"])
+    errors = _prepare_and_check(resource, new, old, subresource=subresource)
+    if new != old:
+        errors = merged(errors, options.check(new, old))
+    if errors:
+        raise status.invalid(resource.kind, resource.group, name, errors=errors)
+    if resource.strategy.generation and not subresource:
+        if resource.strategy.raises_generation(new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    if new == old:
+        return stored
+    if options.dry_run:
+        return Stored(new, stored.version)
+    collection = core.store.collection(resource.storage)
+    key = resource.key(new["metadata"].get("namespace", ""), name)
+    if _deletable(resource, new):
+        collection.remove(key)
+        return Stored(new, core.store.version)
+    return collection.put(key, new)
+
+
+def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Origin) -> None:
+    old_meta, meta = stored.obj["metadata"], new["metadata"]
+    name = old_meta["name"]
+    asked = meta.get("resourceVersion") or ""
+    if not asked and origin == "put" and resource.strategy.needs_version:
+        error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise status.invalid(resource.plural, resource.group, name, errors=[error])
+    if asked and asked != "0" and asked != old_meta["resourceVersion"]:
+        raise status.conflict(resource.plural, resource.group, name, why=status.MODIFIED)
+    uid = meta.get("uid") or ""
+    if uid and uid != old_meta["uid"]:
+        if origin == "put":
+            why = (
+                f"Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {old_meta['uid']}"
+            )
+            raise status.conflict(resource.plural, resource.group, name, why=why)
+        error = invalid("metadata.uid", uid, "field is immutable")
+        raise status.invalid(resource.kind, resource.group, name, errors=[error, error])
+
+
+def _prepare_and_check(
+    resource: Resource, new: Obj, old: Obj, *, subresource: str
+) -> list[FieldError]:
+    strategy = resource.strategy
+    meta_errors = new_finalizer_errors(new["metadata"], old["metadata"])
+    if subresource == "status":
+        strategy.prepare_status(new, old)
+        return meta_errors + strategy.validate_status(new, old)
+    strategy.prepare_update(new, old)
+    if new.get("spec") is not old.get("spec") or "spec" not in new:
+        strategy.default(new)
+    meta_errors += metadata_errors(new["metadata"], label_name=strategy.label_name)
+    return meta_errors + strategy.validate_update(new, old)
+
+
+def _deletable(resource: Resource, obj: Obj) -> bool:
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if meta.get("deletionGracePeriodSeconds"):
+        return False
+    return not resource.strategy.stays_when_deleted(obj)
+
+
+def merged(own: list[FieldError], by_schema: list[FieldError]) -> list[FieldError]:
+    """Join errors of strategy and schema; what both complain about is told once."""
+    told = {e.field for e in own}
+    return [*own, *(e for e in by_schema if e.field not in told)]
