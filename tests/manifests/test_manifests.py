@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from gpusched.assets import path
+from gpusched.config.load import load_file
+from gpusched.config.model import DEFAULT
 
 MANIFESTS = path("manifests")
 CONF = path("conf")
@@ -125,9 +127,10 @@ def test_the_daemon_touches_one_lease_only():
         }
     ]
     assert role["metadata"]["namespace"] == lease["metadata"]["namespace"] == "gpusched-system"
-    election = yaml.safe_load((CONF / "gpusched.yaml").read_text())["leaderElection"]
-    assert election["leaseName"] == lease["metadata"]["name"]
-    assert election["leaseDuration"] == f"{lease['spec']['leaseDurationSeconds']}s"
+    election = load_file(str(CONF / "gpusched.yaml")).leader_election
+    assert election.lease_name == lease["metadata"]["name"]
+    assert election.lease_namespace == lease["metadata"]["namespace"]
+    assert election.lease_duration_s == lease["spec"]["leaseDurationSeconds"]
 
 
 def test_bindings_point_at_roles_and_accounts_that_exist():
@@ -234,6 +237,11 @@ def test_the_pod_finds_its_configuration_and_itself():
         "POD_UID": "metadata.uid",
         "POD_NAMESPACE": "metadata.namespace",
     }
+
+
+def test_the_shipped_configuration_is_the_default():
+    """conf/gpusched.yaml is readable and says what holds without any file."""
+    assert load_file(str(CONF / "gpusched.yaml")) == DEFAULT
 
 
 def test_every_key_of_the_configuration_is_explained():
