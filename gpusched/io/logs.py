@@ -18,6 +18,7 @@ from gpusched.io.text import one_line
 
 LogFormat = Literal["text", "json"]
 _FACTS: Final = "gpusched_facts"
+_DUMP: Final = "gpusched_dump"
 _COLOURS: Final = {
     logging.DEBUG: "\x1b[2m",
     logging.INFO: "\x1b[36m",
@@ -64,6 +65,11 @@ class Log:
         if self._logger.isEnabledFor(logging.ERROR):
             self._logger.error("%s", sentence, exc_info=sys.exc_info(), extra={_FACTS: facts})
 
+    def dump(self, sentence: str, text: str, /, **facts: object) -> None:
+        """An error with several lines of our own making below it, such as a stack."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            self._logger.error("%s", sentence, extra={_FACTS: facts, _DUMP: text})
+
     def _write(self, level: int, sentence: str, facts: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, "%s", sentence, extra={_FACTS: facts})
@@ -89,7 +95,8 @@ class TextFormatter(logging.Formatter):
         line = f"{stamp} {level} {sentence}" + (f"  {facts}" if facts else "")
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return line
+        dump = getattr(record, _DUMP, "")
+        return f"{line}\n{dump}" if dump else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -107,6 +114,8 @@ class JsonFormatter(logging.Formatter):
             out.setdefault(key, value if _is_scalar(value) else one_line(str(value)))
         if record.exc_info:
             out["traceback"] = self.formatException(record.exc_info)
+        if dump := getattr(record, _DUMP, ""):
+            out["dump"] = dump
         return json.dumps(out, ensure_ascii=False)
 
 

@@ -1,0 +1,147 @@
+"""A thread that notices when the event loop stands still.
+
+Over 2 s it logs where the loop's thread is. A leader blocked beyond its lease margin is
+ended on the spot: it can neither renew nor step down, and what it would send when it wakes
+must never be sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from gpusched import limits
+from gpusched.clock import Clock
+from gpusched.errors import GpuschedError
+from gpusched.io.logs import Log
+
+PERIOD_S: Final = 0.5
+"""How often the loop beats and the thread looks."""
+_log = Log(__name__)
+
+
+class Finding(Enum):
+    """What one look found."""
+
+    FINE = auto()
+    BLOCKED = auto()
+    LOST = auto()
+
+
+class BlockedLoop:
+    """Decides, from the beats it is told, whether the loop stands still. Pure.
+
+    Args:
+        dump_after_s: blocked so long: say where.
+        exit_after_s: blocked so long: the process must end.
+    """
+
+    def __init__(self, *, dump_after_s: float, exit_after_s: float) -> None:
+        self._dump_after_s = dump_after_s
+        self._exit_after_s = exit_after_s
+        self._beats = -1
+        self._last = 0.0
+        self._said = False
+        self.blocked_s = 0.0
+
+    def look(self, *, beats: int, now: float, leading: bool) -> Finding:
+        """One look; BLOCKED once per blockage, LOST at every look past the margin.
+
+        Args:
+            beats: how often the loop has beaten.
+            now: monotonic seconds.
+            leading: whether this process held the lease when the loop last ran.
+        """
+        passed, self._last = now - self._last, now
+        if beats != self._beats:
+            self._beats = beats
+            self._said = False
+            self.blocked_s = 0.0
+            return Finding.FINE
+        # A look that comes late means that the whole process stood still: the loop had no
+        # chance to beat either, and gets one.
+        self.blocked_s += min(passed, 2 * PERIOD_S)
+        if leading and self.blocked_s >= self._exit_after_s:
+            return Finding.LOST
+        if self.blocked_s >= self._dump_after_s and not self._said:
+            self._said = True
+            return Finding.BLOCKED
+        return Finding.FINE
+
+
+class Watchdog:
+    """Beats in the loop, looks from a thread.
+
+    Args:
+        clock: readable from any thread.
+        leading: whether we hold the lease; called from the thread.
+        exit_after_s: the lease margin, the renew deadline.
+        blocked: called from the thread once a blockage.
+        end: ends the process at once, without cleaning up.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        leading: Callable[[], bool],
+        exit_after_s: float,
+        blocked: Callable[[], None],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._clock = clock
+        self._leading = leading
+        self._blocked = blocked
+        self._end = end
+        self._logic = BlockedLoop(dump_after_s=limits.LOOP_BLOCKED_MAX_S, exit_after_s=exit_after_s)
+        self._beats = 0
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._stopped = threading.Event()
+        self._watched = 0
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin; called in the loop that is watched."""
+        self._watched = threading.get_ident()
+        self._beat()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and the beat."""
+        self._stopped.set()
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        self._thread.join(timeout=2 * PERIOD_S)
+
+    def _beat(self) -> None:
+        self._beats += 1
+        self._beat_timer = asyncio.get_running_loop().call_later(PERIOD_S, self._beat)
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(PERIOD_S):
+            finding = self._logic.look(
+                beats=self._beats, now=self._clock.monotonic(), leading=self._leading()
+            )
+            if finding is Finding.FINE:
+                continue
+            seconds = self._logic.blocked_s
+            if finding is Finding.LOST:
+                _log.dump(
+                    "the event loop stood still beyond the lease margin, ending at once",
+                    self._stack(),
+                    seconds=seconds,
+                )
+                self._end(GpuschedError.exit_status)
+                return
+            _log.dump("the event loop stands still", self._stack(), seconds=seconds)
+            self._blocked()
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 - the documented way
+        return "".join(traceback.format_stack(frame)) if frame is not None else "(no such thread)"

@@ -1,0 +1,156 @@
+"""Pace: full speed while the server is content, the important first when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from gpusched.io.pace import BURST_S, RATE_MIN, Pace, RateLimit, Traffic
+from gpusched.simulate.loop import run_virtual
+
+
+def test_the_rate_is_kept_over_any_second():
+    """A burst, then the rate, never more."""
+    limit = RateLimit(100.0, now=0.0)
+    taken = [t / 1000 for t in range(10_000) if limit.take(t / 1000)]
+    assert len(taken) == pytest.approx(10 * 100 + 100 * BURST_S, abs=2)
+    for start in range(9):
+        assert sum(start <= t < start + 1 for t in taken) <= 100 + 100 * BURST_S + 1
+
+
+def test_429_halves_once_a_second_and_the_rate_comes_back():
+    """Sixty-four refusals of one moment halve once; the rate grows back linearly."""
+    limit = RateLimit(4000.0, now=0.0)
+    assert [limit.throttled(0.0, 0.0) for _ in range(64)] == [True] + [False] * 63
+    assert limit.rate == 2000
+    assert limit.throttled(1.0, 0.0)
+    assert limit.rate == pytest.approx((2000 + 80) / 2)
+    limit.take(11.0)
+    assert limit.rate == pytest.approx(1040 + 800)
+    limit.take(100.0)
+    assert limit.rate == 4000
+
+
+def test_the_rate_has_a_floor():
+    """However often the server complains, something still goes."""
+    limit = RateLimit(4000.0, now=0.0)
+    for n in range(100):
+        limit.throttled(float(n), 0.0)
+    assert limit.rate >= RATE_MIN
+    slow = RateLimit(2.0, now=0.0)
+    slow.throttled(0.0, 0.0)
+    assert slow.rate == 2.0
+
+
+@pytest.mark.parametrize(("asked", "paused"), [(3.0, 3.0), (0.0, 0.0), (10_000.0, 60.0)])
+def test_retry_after_pauses_everything(asked, paused):
+    """Nothing goes before the server's time, but a day is not believed."""
+    limit = RateLimit(1000.0, now=0.0)
+    limit.throttled(0.0, asked)
+    assert limit.wait_s(0.0) == pytest.approx(paused)
+    assert not limit.take(paused - 0.01)
+    assert limit.take(paused + 0.01)
+
+
+def test_time_that_stands_or_goes_back_gives_nothing():
+    """A clock that misbehaves cannot mint tokens."""
+    limit = RateLimit(20.0, now=10.0)
+    assert limit.take(10.0)
+    assert not limit.take(10.0)
+    assert not limit.take(5.0)
+
+
+def test_uncontended_turns_do_not_wait():
+    """While there is room a turn is granted at once."""
+
+    async def given(clock):
+        pace = Pace(clock)
+        for traffic in Traffic:
+            await pace.turn(traffic)
+        return clock.monotonic(), pace.waiting
+
+    assert run_virtual(given) == (0.0, 0)
+
+
+def test_the_important_goes_first():
+    """In a queue, bindings before evictions before status before events, each in order."""
+
+    async def given(clock):
+        pace = Pace(clock, rate_max=10.0)
+        went = []
+
+        async def send(traffic, n):
+            await pace.turn(traffic)
+            went.append((traffic, n))
+
+        await pace.turn(Traffic.EVENTS)
+        asked = [(traffic, n) for n in range(5) for traffic in Traffic]
+        random.Random(3).shuffle(asked)
+        await asyncio.gather(*(send(*a) for a in asked))
+        first = went.pop(0)
+        return went == sorted(went, key=lambda w: w[0]), first, asked, clock.monotonic(), went
+
+    ordered, _, asked, at, went = run_virtual(given)
+    assert ordered
+    assert at == pytest.approx(len(asked) / 10, abs=0.2)
+    for traffic in Traffic:
+        order = [n for t, n in asked if t is traffic]
+        assert [n for t, n in went if t is traffic] == [n for n in order if (traffic, n) in went]
+
+
+def test_events_wait_while_bindings_are_queued():
+    """Even with room to spare an event does not overtake a decided binding."""
+
+    async def given(clock):
+        pace = Pace(clock)
+        pace.binds_queued(3)
+        event = asyncio.create_task(pace.turn(Traffic.EVENTS))
+        await clock.sleep(5)
+        assert not event.done()
+        await pace.turn(Traffic.STATUS)
+        await pace.turn(Traffic.BIND)
+        assert not event.done()
+        pace.binds_queued(0)
+        await event
+        return clock.monotonic()
+
+    assert run_virtual(given) == pytest.approx(5.0, abs=0.01)
+
+
+def test_a_cancelled_request_gives_up_its_place():
+    """Those behind it are not held up, and no token is lost on it."""
+
+    async def given(clock):
+        pace = Pace(clock, rate_max=1.0)
+        await pace.turn(Traffic.BIND)
+        tasks = [asyncio.create_task(pace.turn(Traffic.BIND)) for _ in range(3)]
+        await clock.sleep(0.1)
+        tasks[0].cancel()
+        tasks[1].cancel()
+        await tasks[2]
+        return clock.monotonic(), pace.waiting
+
+    at, waiting = run_virtual(given)
+    assert at == pytest.approx(1.0, abs=0.01)
+    assert waiting == 0
+
+
+def test_throttling_slows_what_waits():
+    """After a 429 with Retry-After nothing goes for that long, then at half speed."""
+
+    async def given(clock):
+        pace = Pace(clock, rate_max=100.0)
+        for _ in range(5):
+            await pace.turn(Traffic.BIND)
+        pace.throttled(2.0)
+        times = []
+        for _ in range(20):
+            await pace.turn(Traffic.BIND)
+            times.append(clock.monotonic())
+        return times
+
+    times = run_virtual(given)
+    assert times[0] >= 2.0
+    assert 0.2 < times[-1] - times[0] < 0.5
