@@ -18,8 +18,6 @@ from gpusched.devcluster.status import StatusError
 
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
-_BURST: Final = 16
-"""Keys handed out in a row before other tasks get the loop: a storm must not starve HTTP."""
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 60.0
 
@@ -67,21 +65,16 @@ class WorkQueue(Generic[K]):
         self._due.pop(key, None)
 
     async def keys(self) -> AsyncIterator[K]:
-        """Yield each key when it is due; never ends."""
-        burst = 0
+        """Yield each key when it is due; never ends. Other tasks get a turn after each key."""
         while True:
             wait = self._head()
             if wait is None or wait > 0:
                 await self._pause(wait)
-                burst = 0
                 continue
             _, _, key = heapq.heappop(self._heap)
             del self._due[key]
             yield key
-            burst += 1
-            if burst >= _BURST:
-                burst = 0
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     def _head(self) -> float | None:
         """Seconds until the first key is due, None when there is none."""

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from gpusched.devcluster import bodies  # noqa: F401
-from gpusched.devcluster.api import Api
-from gpusched.devcluster.builtin_strategies import builtin_strategy
-from gpusched.devcluster.controllers import start_all
-from gpusched.devcluster.core import Core
-from gpusched.devcluster.deletion import DeleteOptions
-from gpusched.devcluster.kinds import Registry, load_builtins
-from gpusched.devcluster.listing import selector
-from gpusched.devcluster.local_client import LocalClient, StatusError
-from gpusched.devcluster.meta import copy_tree
-from gpusched.devcluster.stages.model import Stage
-from gpusched.devcluster.store import Store
-from gpusched.devcluster.verbs import Options
+from gpusched.devcluster import app
+from gpusched.devcluster.app import DevCluster
 
 START = 1_800_000_000.0
 SETTLE_TURNS = 300
@@ -75,110 +63,22 @@ class ManualClock:
         await self.settle()
 
 
-class _Verbs:
-    """Stands in for the verbs of the in-process client."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.api = Api(core)
-        self.events: list[tuple[str, str, str]] = []
-
-    def local_get(self, resource: str, namespace: str | None, name: str) -> Any:
-        try:
-            return self.api.get(self.core.registry.named(resource), namespace or "", name).obj
-        except StatusError as e:
-            if e.code != 404:
-                raise
-            return None
-
-    def local_list(self, resource, namespace, *, label_selector=None, field_selector=None):
-        kind = self.core.registry.named(resource)
-        match = selector(kind, label_selector or "", field_text=field_selector or "")
-        found = self.core.store.collection(kind.storage).scan(namespace or "")
-        return [s.obj for _, s in found if match is None or match(s.obj)]
-
-    def local_create(self, resource, obj, namespace, *, dry_run):
-        kind = self.core.registry.named(resource)
-        place = obj["metadata"].get("namespace") or namespace or ""
-        return self.api.create(kind, place, copy_tree(obj), options=Options()).obj
-
-    def local_update(self, resource, obj, subresource):
-        kind, meta = self.core.registry.named(resource), obj["metadata"]
-        found, _ = self.api.replace(
-            kind,
-            meta.get("namespace", ""),
-            meta["name"],
-            body=copy_tree(obj),
-            options=Options(),
-            subresource=subresource or "",
-        )
-        return found.obj
-
-    def local_patch(
-        self, resource, namespace, name, patch, *, patch_type, subresource, field_manager
-    ):
-        found, _ = self.api.patch(
-            self.core.registry.named(resource),
-            namespace or "",
-            name,
-            patch=patch,
-            patch_type=patch_type,
-            options=Options(manager=field_manager or ""),
-            subresource=subresource or "",
-        )
-        return found.obj
-
-    def local_delete(self, resource, namespace, name, *, grace_s, uid, propagation):
-        options = DeleteOptions(grace_s=grace_s, uid=uid or "", propagation=propagation or "")
-        kind = self.core.registry.named(resource)
-        return self.api.delete(kind, namespace or "", name, options=options)[0]
-
-    def local_connect(self, resource, namespace, name, subresource, body):
-        self.api.connect(namespace, name, subresource, body=body)
-
-    async def local_watch(self, resource):
-        collection = self.core.store.collection(self.core.registry.named(resource).storage)
-        wake = asyncio.Event()
-        stop = collection.listen(wake.set)
-        try:
-            position = collection.end
-            for _, stored in list(collection.scan()):
-                yield "ADDED", stored.obj, None
-            while True:
-                for change in collection.since(position, 500) or ():
-                    position += 1
-                    before = change.before.obj if change.before else None
-                    yield change.type, change.after.obj, before
-                wake.clear()
-                await wake.wait()
-        finally:
-            stop()
-
-    def local_event(self, involved, reason, message, type_):
-        self.events.append((involved["metadata"]["name"], reason, message))
-
-
 class Cluster:
-    """Client, clock and events of one cluster."""
+    """A running embedded cluster, with its clock."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        registry = Registry()
-        load_builtins(registry, builtin_strategy)
-        core = Core(store=Store(), registry=registry, clock=clock, seed=1)
-        self._verbs = _Verbs(core)
-        self.client = LocalClient(self._verbs)
+    def __init__(self, running: DevCluster, clock: ManualClock) -> None:
+        self.running = running
+        self.client = running.client
         self.clock = clock
-        self.tasks: list[asyncio.Task[None]] = []
-        for name in ("default", "n"):
-            self.client.create(
-                "namespaces",
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-            )
+        self.client.create(
+            "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+        )
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons of all events so far."""
-        return [reason for _, reason, _ in self._verbs.events]
+        """Reasons of the events in namespace n, as often as they happened, by name of the reason."""
+        events = self.client.list("events", "n")
+        return sorted(e["reason"] for e in events for _ in range(e["count"]))
 
     def node(self, name: str, **metadata: Any) -> None:
         """Create a fake node with eight GPUs."""
@@ -238,31 +138,22 @@ def pod(name: str, *, spec: dict[str, Any] | None = None, **metadata: Any) -> di
 
 @pytest.fixture
 async def start() -> AsyncIterator[Any]:
-    """Starts clusters; all controllers stop with the test and their faults fail it."""
-    tasks: list[asyncio.Task[None]] = []
+    """Starts clusters; a fault of any controller fails the test."""
+    running: list[DevCluster] = []
 
-    async def one(stages: Sequence[Stage] = ()) -> Cluster:
-        cluster = Cluster(ManualClock())
-
-        async def run() -> None:
-            async with asyncio.TaskGroup() as group:
-                start_all(
-                    group,
-                    cluster.client,
-                    clock=cluster.clock,
-                    rng=random.Random(1),
-                    stages=stages,
-                )
-
-        tasks.append(asyncio.create_task(run()))
-        await cluster.clock.settle()
-        assert not tasks[-1].done(), tasks[-1].exception()
+    async def one(*, stages: bool = False) -> Cluster:
+        clock = ManualClock()
+        running.append(await app.start(app.ClusterOptions(clock=clock, stages=stages)))
+        cluster = Cluster(running[-1], clock)
+        await clock.settle()
         return cluster
 
     yield one
-    for task in tasks:
-        failed = task.done()
-        task.cancel()
-        if failed:
-            await task
-        await asyncio.gather(task, return_exceptions=True)
+    for cluster in running:
+        fault = asyncio.ensure_future(cluster.failed())
+        await asyncio.sleep(0)
+        if fault.done():
+            raise fault.result()
+        fault.cancel()
+        await asyncio.gather(fault, return_exceptions=True)
+        await cluster.close()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-from gpusched.devcluster.stages import load
-
-STAGES = load.load([Path(__file__).parents[2] / "kwok-scenarios" / "stages"])
 
 
 def taints(cluster: Any, name: str = "a") -> list[tuple[str, str]]:
@@ -76,7 +71,7 @@ async def test_lasting_failure_drives_pods_out(start: Any) -> None:
 
 async def test_pods_leave_a_lost_node(start: Any) -> None:
     """Pods without a toleration go when their node is lost, others after tolerationSeconds."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     forever = [{"operator": "Exists"}]
     brief = [
@@ -116,7 +111,7 @@ async def test_foreign_taints_stay(start: Any) -> None:
 
 async def test_fake_node_comes_up_fails_and_returns(start: Any) -> None:
     """Stages make a fake node Ready, fail it on request, and bring it back."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.node("real", annotations={"kwok.x-k8s.io/node": "no"})
     await cluster.clock.advance(1)
@@ -252,7 +247,7 @@ async def test_quota_follows_use(start: Any) -> None:
 
 async def test_deleted_namespace_is_emptied_first(start: Any) -> None:
     """Everything in a deleted namespace goes, then the namespace; running pods get their grace."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.job("j", completions=2, parallelism=2)
     cluster.client.create(
@@ -274,7 +269,7 @@ async def test_deleted_namespace_is_emptied_first(start: Any) -> None:
 
 async def test_unrelated_writes_do_not_restart_a_run(start: Any) -> None:
     """A pod ends at its time although others keep writing to it."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.pod("p", annotations={"gpusched.io/run-for": "10s"})
     cluster.client.bind("n", "p", "a")
@@ -287,7 +282,7 @@ async def test_unrelated_writes_do_not_restart_a_run(start: Any) -> None:
 
 async def test_pods_of_other_nodes_are_left_alone(start: Any) -> None:
     """Only pods on fake nodes are driven; a node that becomes fake takes its pods up."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a", annotations={"kwok.x-k8s.io/node": "no"})
     cluster.pod("p")
     cluster.client.bind("n", "p", "a")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-from gpusched.devcluster.stages import load
-
-STAGES = load.load([Path(__file__).parents[2] / "kwok-scenarios" / "stages"])
 
 
 def conditions(job: Any) -> list[str]:
@@ -16,7 +11,7 @@ def conditions(job: Any) -> list[str]:
 
 async def test_job_runs_to_its_end(start: Any) -> None:
     """Pods of a Job are made, run once bound, end after their time, and the Job is complete."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     run_for = {"annotations": {"gpusched.io/run-for": "30s"}}
     cluster.job("j", completions=2, parallelism=2, completionMode="Indexed", template=run_for)
@@ -36,12 +31,12 @@ async def test_job_runs_to_its_end(start: Any) -> None:
     assert conditions(job) == ["SuccessCriteriaMet", "Complete"]
     assert job["status"]["succeeded"] == 2
     assert job["status"]["completedIndexes"] == "0,1"
-    assert cluster.reasons == ["SuccessfulCreate", "SuccessfulCreate", "Completed"]
+    assert cluster.reasons == ["Completed", "SuccessfulCreate", "SuccessfulCreate"]
 
 
 async def test_suspend_and_resume(start: Any) -> None:
     """A suspended Job has no pods, also when they run; resumed it has them again."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.job("j", completions=2, parallelism=2, suspend=True)
     await cluster.clock.settle()
@@ -63,7 +58,7 @@ async def test_suspend_and_resume(start: Any) -> None:
 
 async def test_failing_job(start: Any) -> None:
     """A Job whose pods fail stops at its limit, each new pod after a longer wait."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     fails = {"annotations": {"gpusched.io/fail-after": "1s"}}
     cluster.job("j", backoffLimit=1, template=fails)
@@ -79,7 +74,7 @@ async def test_failing_job(start: Any) -> None:
 
 async def test_deleted_job_takes_its_pods_along(start: Any) -> None:
     """Background deletion of a Job removes its pods, bound and unbound (J4)."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.job("j", completions=4, parallelism=4)
     await cluster.clock.settle()
@@ -95,7 +90,7 @@ async def test_deleted_job_takes_its_pods_along(start: Any) -> None:
 
 async def test_foreground_deletion_waits_for_the_pods(start: Any) -> None:
     """In the foreground the Job goes after its last pod."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     cluster.job("j", template={"annotations": {"gpusched.io/stop-after": "5s"}})
     await cluster.clock.settle()
@@ -137,7 +132,7 @@ async def test_pod_of_a_job_that_never_was_is_collected(start: Any) -> None:
 
 async def test_many_jobs(start: Any) -> None:
     """A hundred Jobs of ten pods are made and finished, each pod once."""
-    cluster = await start(STAGES)
+    cluster = await start(stages=True)
     cluster.node("a")
     for at in range(100):
         cluster.job(f"j{at}", completions=10, parallelism=10, completionMode="Indexed")

@@ -318,6 +318,37 @@ def test_finished_job_expires() -> None:
     assert world.deleted_job
 
 
+def failed_with(code: int) -> dict[str, Any]:
+    return {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}],
+    }
+
+
+def test_pod_failure_policy() -> None:
+    """Rules on exit codes and conditions decide whether a failure counts, is ignored, or ends it."""
+    rules = [
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    world = World(backoffLimit=0, podFailurePolicy={"rules": rules})
+    world.settle()
+    (name,) = world.pods
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    world.pods[name]["status"] = {**failed_with(1), "conditions": [disrupted]}
+    world.settle()
+    assert world.conditions == []
+    assert "failed" not in world.job["status"]
+
+    world.pods["j-00002"]["status"] = failed_with(42)
+    world.settle()
+    assert world.conditions[-1] == ("Failed", "True", "PodFailurePolicy")
+    message = world.job["status"]["conditions"][-1]["message"]
+    assert message == (
+        "Container c for pod n/j-00002 failed with exit code 42 matching FailJob rule at index 0"
+    )
+
+
 def test_large_job_is_made_in_turns() -> None:
     """A Job of a thousand pods does not hold up others: one turn makes five hundred."""
     world = World(completionMode="Indexed", parallelism=1000, completions=1000)

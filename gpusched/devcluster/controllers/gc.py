@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers.kinds_watch import AllKinds, resource_by_kind
+from gpusched.devcluster.controllers.kinds_watch import AllKinds
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue, serve
@@ -102,9 +102,7 @@ class GarbageCollector:
     def _read(self, place: Place) -> Obj | None:
         try:
             return self._client.get(place.resource, place.namespace, place.name)
-        except StatusError as refusal:
-            if refusal.code != 404:  # its kind is no longer served, so it is gone too
-                raise
+        except KeyError:  # its kind is no longer served, so it is gone too
             return None
 
     def _judge(self, place: Place, obj: Obj) -> None:
@@ -115,11 +113,11 @@ class GarbageCollector:
         solid: list[Obj] = []
         waiting: list[Obj] = []
         for reference in references:
-            kind = resource_by_kind(self._client, reference["apiVersion"], reference["kind"])
+            kind = self._client.kind_of(reference["apiVersion"], reference["kind"])
             if kind is None:
                 solid.append(reference)  # nobody can tell whether such an owner is gone
                 continue
-            owner = self._owner(kind, reference, obj["metadata"].get("namespace"))
+            owner = self._owner(kind.qualified, reference, obj["metadata"].get("namespace"))
             if owner is not None:
                 (waiting if _in_foreground(owner) else solid).append(reference)
         if not solid:

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_pods, job_policy
 from gpusched.devcluster.controllers.job_actions import (
     Action,
     Backoff,
@@ -57,6 +57,7 @@ class Turn:
     indexes: set[int] = attrs.field(factory=set)
     failed: int = 0
     newly_failed: int = 0
+    forbidden: str = ""
 
     @property
     def spec(self) -> Obj:
@@ -118,6 +119,12 @@ class Turn:
             elif not self.indexed:
                 self.succeeded += 1
         elif counts and (all_fail or job_pods.phase(pod) == "Failed"):
+            if job_pods.phase(pod) == "Failed":
+                found = job_policy.judge(self.spec.get("podFailurePolicy"), pod)
+                if found.verdict == "Ignore":
+                    return
+                if found.verdict == "FailJob":
+                    self.forbidden = self.forbidden or found.message
             self.failed += 1
             self.newly_failed += 1
             ended = job_pods.ended_at(pod, self.now)
@@ -150,6 +157,8 @@ class Turn:
         target = condition(before, "FailureTarget")
         if target is not None:
             return target["reason"], target["message"]
+        if self.forbidden:
+            return "PodFailurePolicy", self.forbidden
         limit = self.spec.get("backoffLimit", 6)
         if self.newly_failed and self.failed > limit:
             return _BACKOFF_EXCEEDED

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final
 
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
-from gpusched.devcluster.status import StatusError
 
 _CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 NAMESPACED: Final = (
@@ -31,36 +30,20 @@ See = Callable[[str, WatchItem], None]
 
 def namespaced_kinds(client: LocalClient) -> list[str]:
     """Every namespaced kind that is served now, built-in and custom."""
-    found = list(NAMESPACED)
-    for crd in client.list(_CRDS):
-        spec = crd["spec"]
-        if spec["scope"] == "Namespaced" and _served(_conditions(crd)):
-            found.append(f"{spec['names']['plural']}.{spec['group']}")
-    return found
+    customs = [
+        _served(client, crd) for crd in client.list(_CRDS) if crd["spec"]["scope"] == "Namespaced"
+    ]
+    return [*NAMESPACED, *filter(None, customs)]
 
 
-def resource_by_kind(client: LocalClient, api_version: str, kind: str) -> str | None:
-    """The plural of a kind as an owner reference names it, None when it is not served."""
-    group, slash, _ = api_version.partition("/")
-    group = group if slash else ""
-    for name in (*NAMESPACED, *CLUSTER_SCOPED):
-        plural, _, its_group = name.partition(".")
-        singular = "priorityclass" if plural == "priorityclasses" else plural.removesuffix("s")
-        if its_group == group and singular == kind.lower():
-            return name
-    for crd in client.list(_CRDS):
-        spec = crd["spec"]
-        if spec["group"] == group and spec["names"]["kind"] == kind:
-            return f"{spec['names']['plural']}.{group}"
+def _served(client: LocalClient, crd: Obj) -> str | None:
+    """The plural with its group of the kind a definition defines; None while it is not served."""
+    spec = crd["spec"]
+    for version in spec["versions"]:
+        found = client.kind_of(f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+        if found is not None:
+            return found.qualified
     return None
-
-
-def _conditions(crd: Obj) -> list[Obj]:
-    return (crd.get("status") or {}).get("conditions") or []
-
-
-def _served(conditions: list[Obj]) -> bool:
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 class AllKinds:
@@ -86,23 +69,19 @@ class AllKinds:
                 self._follow(group, item)
 
     def _follow(self, group: asyncio.TaskGroup, item: WatchItem) -> None:
-        spec = item.object["spec"]
-        resource = f"{spec['names']['plural']}.{spec['group']}"
+        name: str = item.object["metadata"]["name"]
         if item.type == "DELETED":
-            task = self._customs.pop(resource, None)
+            task = self._customs.pop(name, None)
             if task is not None:
                 task.cancel()
-        elif resource not in self._customs and _served(_conditions(item.object)):
-            self._customs[resource] = group.create_task(self._watch_custom(resource))
+        elif name not in self._customs and _served(self._client, item.object):
+            self._customs[name] = group.create_task(self._watch_custom(item.object))
 
     async def _watch(self, resource: str) -> None:
         async for item in self._client.watch(resource):
             self._see(resource, item)
 
-    async def _watch_custom(self, resource: str) -> None:
-        try:
+    async def _watch_custom(self, crd: Obj) -> None:
+        resource = _served(self._client, crd)
+        if resource is not None:  # else it went away before this task began
             await self._watch(resource)
-        except StatusError as refusal:
-            if refusal.code != 404:  # the kind went away
-                raise
-            self._customs.pop(resource, None)

@@ -28,6 +28,8 @@ NO_EXECUTE_AFTER_S: Final = 5.0
 """A node that is not ready for so long also drives its pods out, as the real monitor's period."""
 MISSING_NODE_S: Final = 40.0
 """A node has to be missing for so long before its pods are removed."""
+UNBOUND_S: Final = 20.0
+"""A deleted pod that others hold and no node runs is Failed after so long: nobody else says so."""
 
 
 def taints(node: Obj, *, now: float) -> list[Obj]:
@@ -96,6 +98,7 @@ class NodeController:
         self._clock = clock
         self._nodes: WorkQueue[str] = WorkQueue(clock)
         self._lost: WorkQueue[str] = WorkQueue(clock)
+        self._unbound: WorkQueue[tuple[str, str, str]] = WorkQueue(clock)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -104,6 +107,7 @@ class NodeController:
             group.create_task(self._watch_pods())
             group.create_task(serve(self._nodes, self.sync, name="node controller"))
             group.create_task(serve(self._lost, self.collect, name="pod collector"))
+            group.create_task(serve(self._unbound, self.fail, name="pod collector"))
 
     async def _watch_nodes(self) -> None:
         async for item in self._client.watch("nodes"):
@@ -118,11 +122,27 @@ class NodeController:
             self._see_pod(item)
 
     def _see_pod(self, item: WatchItem) -> None:
-        node = (item.object.get("spec") or {}).get("nodeName")
-        if item.type == "DELETED" or not node or node in self._lost:
+        if item.type == "DELETED":
             return
-        if self._client.get("nodes", None, node) is None:
+        node = item.object["spec"].get("nodeName")
+        if not node:
+            metadata = item.object["metadata"]
+            if "deletionTimestamp" in metadata:
+                key = (metadata["namespace"], metadata["name"], metadata["uid"])
+                self._unbound.by(key, UNBOUND_S)
+        elif node not in self._lost and self._client.get("nodes", None, node) is None:
             self._lost.by(node, MISSING_NODE_S)
+
+    def fail(self, key: tuple[str, str, str]) -> None:
+        """Give a deleted pod that never got a node its last phase."""
+        namespace, name, uid = key
+        pod = self._client.get("pods", namespace, name)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return
+        if pod["spec"].get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}:
+            return
+        patch = {"status": {"phase": "Failed"}}
+        self._client.patch("pods", namespace, name, patch, subresource="status")
 
     def sync(self, name: str) -> None:
         """Write one node's taints and annotation when they are not as they should be."""

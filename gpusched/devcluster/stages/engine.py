@@ -24,7 +24,7 @@ from gpusched.devcluster.stages import funcs, match, render
 from gpusched.devcluster.stages.addresses import AddressBook
 from gpusched.devcluster.stages.expressions import Subject
 from gpusched.devcluster.stages.gotmpl_parse import TemplateError
-from gpusched.devcluster.stages.model import Stage
+from gpusched.devcluster.stages.model import Stage, StageError
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue
 
@@ -244,14 +244,12 @@ class StageEngine:
 
 
 def resource_of(client: LocalClient, group_version: str, kind: str) -> str:
-    """The plural of a kind, with its group: ``pods``, ``jobs.batch``; CRDs tell their own."""
-    group, slash, _ = group_version.partition("/")
-    group = group if slash else ""
-    if group and "." in group and not group.endswith(".k8s.io"):
-        for crd in client.list("customresourcedefinitions.apiextensions.k8s.io"):
-            spec = crd["spec"]
-            if spec["group"] == group and spec["names"]["kind"] == kind:
-                return f"{spec['names']['plural']}.{group}"
-    plural = kind.lower()
-    plural = f"{plural}es" if plural.endswith(("s", "x", "ch")) else f"{plural}s"
-    return f"{plural}.{group}" if group else plural
+    """The plural of a kind, with its group, as clients name it: ``pods``, ``jobs.batch``.
+
+    Raises:
+        StageError: the cluster does not serve that kind.
+    """
+    found = client.kind_of(group_version, kind)
+    if found is None:
+        raise StageError(f"stages for {group_version} {kind}: the cluster does not serve that kind")
+    return found.qualified

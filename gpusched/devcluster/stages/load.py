@@ -274,18 +274,6 @@ def load(paths: Iterable[Path]) -> list[Stage]:
     return [found[name] for name in sorted(found)]
 
 
-def builtin() -> list[Stage]:
-    """The project's own stages, ``kwok-scenarios/stages`` of the source tree.
-
-    Raises:
-        StageError: this installation does not come with them.
-    """
-    folder = Path(__file__).parents[3] / "kwok-scenarios" / "stages"
-    if not folder.is_dir():
-        raise StageError(f"{folder} does not exist: name the folder of the stages to use")
-    return load([folder])
-
-
 def _documents(file: Path) -> list[dict[str, Any]]:
     try:
         documents = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
