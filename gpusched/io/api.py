@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -291,7 +292,7 @@ class Api:
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         target = self._access.host + path
         if query:
-            target += "?" + urlencode(query, quote_via=quote)
+            target += _query_string(tuple(query.items()))
         return URL(target, encoded=True)
 
     def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
@@ -305,6 +306,12 @@ class Api:
 
     def _content_type(self, content_type: str) -> dict[str, str]:
         return self._content_types.setdefault(content_type, {"Content-Type": content_type})
+
+
+@lru_cache(maxsize=256)
+def _query_string(query: tuple[tuple[str, str], ...]) -> str:
+    """Quoted, with its question mark; every binding of a run has the same one."""
+    return "?" + urlencode(query, quote_via=quote)
 
 
 def _session(access: credentials.Access, connections: int) -> aiohttp.ClientSession:
