@@ -1,0 +1,75 @@
+"""The rules of the CRDs, executed by the embedded server: what it takes and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.status import StatusError
+
+CASES = yaml.safe_load(Path(__file__).with_name("crd_cases.yaml").read_text())
+KINDS = {"queues": "Queue", "podgroups": "PodGroup", "topologies": "Topology"}
+ALL = [
+    pytest.param(plural, case, id=f"{plural}: {case['about']}")
+    for plural, cases in CASES.items()
+    for case in cases
+]
+
+
+@pytest.fixture
+async def cluster():
+    running = await start(ClusterOptions(stages=False, controllers=False))
+    yield running
+    await running.close()
+
+
+def write(cluster: DevCluster, plural: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Create the object of a case; when it has an old state, create that and update it."""
+    resource = f"{plural}.scheduling.gpusched.io"
+    namespace = "default" if plural == "podgroups" else None
+    base = {
+        "apiVersion": "scheduling.gpusched.io/v1alpha1",
+        "kind": KINDS[plural],
+        "metadata": {"name": case.get("name", "subject")},
+    }
+    if "old" not in case:
+        return cluster.client.create(resource, base | {"spec": case["spec"]}, namespace)
+    stored = cluster.client.create(resource, base | {"spec": case["old"]}, namespace)
+    if "phase" in case:
+        status = {"status": {"phase": case["phase"]}}
+        name = stored["metadata"]["name"]
+        stored = cluster.client.patch(resource, namespace, name, status, subresource="status")
+    return cluster.client.update(resource, {**stored, "spec": case["spec"]})
+
+
+@pytest.mark.parametrize(("plural", "case"), ALL)
+async def test_rule(cluster, plural, case):
+    """Each case of crd_cases.yaml is taken, or refused as invalid with its sentence."""
+    if "refused" not in case:
+        taken = write(cluster, plural, case)
+        assert set(case["spec"]) <= set(taken["spec"])
+        return
+    with pytest.raises(StatusError) as refusal:
+        write(cluster, plural, case)
+    assert (refusal.value.code, refusal.value.reason) == (422, "Invalid")
+    assert case["refused"] in str(refusal.value)
+
+
+async def test_defaults_are_written_into_the_object(cluster):
+    """A queue or a gang without any spec is complete: what it means can be read from it."""
+    queue = write(cluster, "queues", {"spec": {}})
+    gang = write(cluster, "podgroups", {"spec": {}})
+    assert queue["spec"] == {
+        "parent": "root",
+        "weight": 1,
+        "priority": 0,
+        "reclaimable": True,
+        "ordering": "Priority",
+        "stopPolicy": "None",
+        "minRuntime": "0s",
+    }
+    assert gang["spec"] == {"queue": "default"}
