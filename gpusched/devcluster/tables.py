@@ -1,0 +1,133 @@
+"""Tables: what ``kubectl get`` prints, computed on the server's side.
+
+Times are ages, so a table is made for a moment: ``now`` in seconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from gpusched.devcluster.ages import human, seconds_of
+from gpusched.devcluster.json_path import compiled
+from gpusched.devcluster.schema_types import Doc, Json
+from gpusched.devcluster.table_columns import EVENTS, NAME, SIMPLE, Column, Columns, field
+from gpusched.devcluster.table_workloads import JOBS, NODES, PODS, row_conditions
+
+__all__ = ["Columns", "IncludeObject", "columns_for", "custom_columns", "table"]
+
+IncludeObject = Literal["Metadata", "Object", "None"]
+"""The query parameter ``includeObject``: what a row carries beside its cells."""
+
+_BUILTIN: dict[tuple[str, str], Columns] = {
+    **SIMPLE,
+    ("", "Pod"): PODS,
+    ("", "Node"): NODES,
+    ("batch", "Job"): JOBS,
+    ("", "Event"): EVENTS,
+    ("events.k8s.io", "Event"): EVENTS,
+}
+_GENERIC: Columns = (
+    NAME,
+    Column(
+        "Created At",
+        field("metadata", "creationTimestamp"),
+        type="date",
+        description="When the object was created.",
+    ),
+)
+_AGE_ONLY = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
+
+
+def columns_for(group: str, kind: str) -> Columns:
+    """Columns of a built-in kind; name and creation time for kinds without their own."""
+    return _BUILTIN.get((group, kind), _GENERIC)
+
+
+def custom_columns(printer_columns: Iterable[Doc] | None) -> Columns:
+    """Columns of a custom kind from ``additionalPrinterColumns``; its age when there are none.
+
+    Raises:
+        JsonPathError: a path is outside the supported part of JSONPath.
+    """
+    return (NAME, *(_custom(raw) for raw in printer_columns or _AGE_ONLY))
+
+
+def _custom(raw: Doc) -> Column:
+    find = compiled(raw["jsonPath"])
+    kind = raw.get("type", "string")
+
+    def cell(obj: Doc, now: float) -> Json:
+        found = find(obj)
+        return _typed(found[0], kind, now) if found else None
+
+    return Column(
+        raw["name"],
+        cell,
+        type=kind,
+        format=raw.get("format", ""),
+        priority=raw.get("priority", 0),
+        description=raw.get("description")
+        or f"Custom resource definition column (in JSONPath format): {raw['jsonPath']}",
+    )
+
+
+def _typed(value: Any, kind: str, now: float) -> Json:
+    """A value as a cell of a declared type; None when it is not of that type."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match kind:
+        case "integer":
+            return int(value) if number else None
+        case "number":
+            return value if number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            then = seconds_of(value)
+            return "<invalid>" if then is None else human(now - then)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def table(
+    columns: Columns,
+    objects: Iterable[Doc],
+    *,
+    now: float,
+    metadata: Doc,
+    include: IncludeObject = "Metadata",
+    headers: bool = True,
+) -> Doc:
+    """A meta.k8s.io/v1 Table with a row for each object.
+
+    Args:
+        columns: from ``columns_for`` or ``custom_columns``.
+        objects: with apiVersion and kind, which rows repeat.
+        now: seconds since the Unix epoch.
+        metadata: of the list, or of the single object (its version alone is used there).
+        include: what a row carries.
+        headers: False leaves the column definitions null, as later events of a watch do.
+    """
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [c.header() for c in columns] if headers else None,
+        "rows": [_row(columns, obj, now, include=include) for obj in objects],
+    }
+
+
+def _row(columns: Columns, obj: Doc, now: float, *, include: IncludeObject) -> Doc:
+    row: Doc = {"cells": [column.cell(obj, now) for column in columns]}
+    if columns is PODS and (conditions := row_conditions(obj)):
+        row["conditions"] = conditions
+    if include == "Object":
+        row["object"] = obj
+    elif include == "Metadata":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    return row
