@@ -53,10 +53,17 @@ class Subject:
         self.now = now
         self._rand = rand
         self._plain: Any = None
+        self._found: dict[str, list[Any]] = {}  # stages of one kind ask the same again and again
         self._context: cel.Context | None = None
 
     def jq(self, text: str) -> list[Any]:
         """The outputs that are not null; none at all when jq fails on this object."""
+        found = self._found.get(text)
+        if found is None:
+            found = self._found[text] = self._evaluate(text)
+        return found
+
+    def _evaluate(self, text: str) -> list[Any]:
         if self._plain is None:
             self._plain = plain(self.obj)
         try:
