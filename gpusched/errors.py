@@ -14,9 +14,17 @@ class GpuschedError(Exception):
 
 
 class ConfigError(GpuschedError):
-    """The configuration cannot be used; the sentence holds file, line and the known keys."""
+    """The configuration cannot be used; the sentence holds file, line and the known keys.
+
+    Attributes:
+        problems: every sentence that could be said about it; ``str()`` is the first.
+    """
 
     exit_status = 78
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(problems[0])
+        self.problems = problems
 
 
 class UsageError(GpuschedError):

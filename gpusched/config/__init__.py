@@ -1,0 +1,1 @@
+"""What the operator decides: the configuration file, read strictly."""

@@ -1,0 +1,365 @@
+"""From a parsed file to a ``Config``: keys, types, ranges, and rules between the fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import attrs
+
+from gpusched import limits
+from gpusched.config.model import (
+    DEFAULT,
+    SOLVERS,
+    Argument,
+    Config,
+    Cycle,
+    LeaderElection,
+    Placement,
+    PluginChoice,
+    Solver,
+    Tier,
+)
+from gpusched.config.tree import Entry, Node, Problems, listed, nearest, quoted, shown
+from gpusched.objects.duration import NANOSECONDS, format_duration, parse_duration
+
+T = TypeVar("T")
+
+_LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+_MS: Final = NANOSECONDS // 1000
+_SEED_MAX: Final = 2**31 - 1
+_NO_CHOICES: Final[tuple[PluginChoice, ...]] = ()
+_NO_ARGUMENTS: Final[Mapping[str, Entry]] = MappingProxyType({})
+
+
+def read_config(root: Node, problems: Problems) -> Config | None:
+    """Build the configuration; None when the file is not even a mapping.
+
+    Whatever is wrong goes into ``problems``; then the result is not to be used.
+    """
+    top = _Section.of(root, "the configuration", problems)
+    if top is None:
+        return None
+    config = Config(
+        source=problems.source,
+        scheduler_names=top.read("schedulerNames", _names, default=DEFAULT.scheduler_names),
+        actions=top.read("actions", _names, default=DEFAULT.actions),
+        action_lines=top.lines("actions"),
+        tiers=top.read("tiers", _tiers, default=DEFAULT.tiers),
+        placement=top.read("placement", _placement, default=DEFAULT.placement),
+        cycle=top.read("cycle", _cycle, default=DEFAULT.cycle),
+        leader_election=top.read("leaderElection", _election, default=DEFAULT.leader_election),
+    )
+    top.finish()
+    return config
+
+
+class _BadValueError(Exception):
+    """A value that cannot be used, raised by a reader and noted by its section."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(what)
+        self.line = line
+        self.what = what
+
+
+@attrs.define
+class _Section:
+    """A mapping under inspection: remembers which keys are known."""
+
+    name: str
+    entries: dict[str, Entry]
+    problems: Problems
+    line: int
+    known: list[str] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, node: Node, name: str, problems: Problems) -> _Section | None:
+        if isinstance(node.value, dict):
+            return cls(name, node.value, problems, node.line)
+        problems.add(node.line, f"{name} must be a mapping, not {shown(node)}")
+        return None
+
+    def read(self, key: str, reader: Callable[[Node, str, Problems], T], *, default: T) -> T:
+        """The value of a key, or the default when it is absent or wrong (wrong is noted)."""
+        self.known.append(key)
+        entry = self.entries.get(key)
+        if entry is None:
+            return default
+        try:
+            return reader(entry.node, key, self.problems)
+        except _BadValueError as error:
+            self.problems.add(error.line, error.what)
+            return default
+
+    def lines(self, key: str) -> tuple[int, ...]:
+        """The lines of the items of a list that was read."""
+        entry = self.entries.get(key)
+        items = entry.node.value if entry else ()
+        return tuple(item.line for item in items) if isinstance(items, tuple) else ()
+
+    def key_line(self, key: str) -> int:
+        """Where a key stands, or its section when it is left to its default."""
+        return self.entries[key].line if key in self.entries else self.line
+
+    def finish(self) -> None:
+        """Note every key that nobody asked for."""
+        for key, entry in self.entries.items():
+            if key not in self.known:
+                self.problems.add(
+                    entry.line,
+                    f"unknown key {quoted(key)} in {self.name}: "
+                    f"known keys are {listed(self.known)}{nearest(key, self.known)}",
+                )
+
+
+# -- sections -------------------------------------------------------------------------------
+
+
+def _placement(node: Node, name: str, problems: Problems) -> Placement:
+    default = DEFAULT.placement
+    section = _Section.of(node, name, problems)
+    if section is None:
+        return default
+    budget = _seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
+    placement = Placement(
+        solver=section.read("solver", _solver, default=default.solver),
+        time_budget_s=section.read("timeBudget", budget, default=default.time_budget_s),
+        workers=section.read(
+            "workers", _whole(low=1, high=limits.SOLVER_WORKERS_MAX), default=default.workers
+        ),
+        seed=section.read("seed", _whole(low=0, high=_SEED_MAX), default=default.seed),
+    )
+    section.finish()
+    return placement
+
+
+def _cycle(node: Node, name: str, problems: Problems) -> Cycle:
+    default = DEFAULT.cycle
+    section = _Section.of(node, name, problems)
+    if section is None:
+        return default
+    debounce = _seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
+    period = _seconds(low=100 * _MS, high=limits.CYCLE_PERIOD_MAX_S * NANOSECONDS)
+    cycle = Cycle(
+        debounce_s=section.read("debounce", debounce, default=default.debounce_s),
+        max_period_s=section.read("maxPeriod", period, default=default.max_period_s),
+    )
+    if cycle.debounce_s >= cycle.max_period_s:
+        problems.add(
+            section.key_line("debounce"),
+            f"cycle.debounce ({_text(cycle.debounce_s)}) must be shorter than "
+            f"cycle.maxPeriod ({_text(cycle.max_period_s)})",
+        )
+    section.finish()
+    return cycle
+
+
+def _election(node: Node, name: str, problems: Problems) -> LeaderElection:
+    default = DEFAULT.leader_election
+    section = _Section.of(node, name, problems)
+    if section is None:
+        return default
+    span = _seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
+    election = LeaderElection(
+        lease_name=section.read("leaseName", _object_name, default=default.lease_name),
+        lease_namespace=section.read("leaseNamespace", _label, default=default.lease_namespace),
+        lease_duration_s=section.read(
+            "leaseDuration", _lease_seconds, default=default.lease_duration_s
+        ),
+        renew_deadline_s=section.read("renewDeadline", span, default=default.renew_deadline_s),
+        retry_period_s=section.read("retryPeriod", span, default=default.retry_period_s),
+    )
+    _check_timing(election, section)
+    section.finish()
+    return election
+
+
+def _check_timing(election: LeaderElection, section: _Section) -> None:
+    """The rules that let a deposed leader's last call end before a successor's first."""
+    lease, deadline = election.lease_duration_s, election.renew_deadline_s
+    retry = election.retry_period_s
+    if lease <= deadline:
+        section.problems.add(
+            section.key_line("leaseDuration"),
+            f"leaderElection.leaseDuration ({_text(lease)}) must be longer than "
+            f"renewDeadline ({_text(deadline)})",
+        )
+    if deadline <= 1.2 * retry:
+        section.problems.add(
+            section.key_line("renewDeadline"),
+            f"leaderElection.renewDeadline ({_text(deadline)}) must be longer than "
+            f"1.2 times retryPeriod ({_text(retry)})",
+        )
+    elif deadline - 2 * retry <= limits.BIND_TIMEOUT_CLIENT_S:
+        section.problems.add(
+            section.key_line("renewDeadline"),
+            f"leaderElection.renewDeadline ({_text(deadline)}) less two retryPeriods "
+            f"({_text(retry)}) must be longer than one binding may take "
+            f"({_text(limits.BIND_TIMEOUT_CLIENT_S)})",
+        )
+
+
+def _tiers(node: Node, name: str, problems: Problems) -> tuple[Tier, ...]:
+    seen: dict[str, int] = {}
+    tiers = []
+    for item in _items(node, name):
+        section = _Section.of(item, "a tier", problems)
+        if section is None:
+            continue
+        if "plugins" not in section.entries:
+            problems.add(item.line, "a tier needs the key plugins")
+        choices = section.read("plugins", _choices, default=_NO_CHOICES)
+        section.finish()
+        for choice in choices:
+            if choice.name in seen:
+                problems.add(
+                    choice.line,
+                    f"plugin {quoted(choice.name)} is named twice: "
+                    f"it is already in line {seen[choice.name]}",
+                )
+            seen.setdefault(choice.name, choice.line)
+        tiers.append(Tier(choices))
+    return tuple(tiers)
+
+
+def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, ...]:
+    choices = []
+    for item in _items(node, name):
+        section = _Section.of(item, "a plugin of a tier", problems)
+        if section is None:
+            continue
+        if "name" not in section.entries:
+            problems.add(item.line, "a plugin needs the key name")
+        plugin = section.read("name", _object_name, default="")
+        arguments = section.read("arguments", _arguments, default=_NO_ARGUMENTS)
+        section.finish()
+        choices.append(
+            PluginChoice(
+                plugin,
+                MappingProxyType({key: _plain(entry.node) for key, entry in arguments.items()}),
+                line=section.key_line("name"),
+                argument_lines=MappingProxyType(
+                    {key: entry.line for key, entry in arguments.items()}
+                ),
+            )
+        )
+    return tuple(choices)
+
+
+def _arguments(node: Node, name: str, _: Problems) -> Mapping[str, Entry]:
+    if isinstance(node.value, dict):
+        return node.value
+    raise _BadValueError(node.line, f"{name} must be a mapping, not {shown(node)}")
+
+
+def _plain(node: Node) -> Argument:
+    if isinstance(node.value, tuple):
+        return tuple(_plain(item) for item in node.value)
+    if isinstance(node.value, dict):
+        return MappingProxyType({key: _plain(entry.node) for key, entry in node.value.items()})
+    return node.value
+
+
+# -- values ---------------------------------------------------------------------------------
+
+
+def _items(node: Node, name: str) -> tuple[Node, ...]:
+    if not isinstance(node.value, tuple) or not node.value:
+        what = "an empty list" if node.value == () else shown(node)
+        raise _BadValueError(node.line, f"{name} must be a list of at least one, not {what}")
+    if len(node.value) > limits.CONFIG_NAMES_MAX:
+        raise _BadValueError(
+            node.line, f"{name} has {len(node.value)} items, at most {limits.CONFIG_NAMES_MAX}"
+        )
+    return node.value
+
+
+def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
+    names: list[str] = []
+    for item in _items(node, name):
+        try:
+            value = _object_name(item, f"an item of {name}", problems)
+        except _BadValueError as error:
+            problems.add(error.line, error.what)
+            continue
+        if value in names:
+            problems.add(item.line, f"{quoted(value)} stands twice in {name}")
+        names.append(value)
+    return tuple(names)
+
+
+def _object_name(node: Node, name: str, _: Problems) -> str:
+    if isinstance(node.value, str) and len(node.value) <= 253 and _SUBDOMAIN.fullmatch(node.value):
+        return node.value
+    raise _BadValueError(
+        node.line, f"{name} must be a name such as gpusched or team-a.example, not {shown(node)}"
+    )
+
+
+def _label(node: Node, name: str, _: Problems) -> str:
+    if isinstance(node.value, str) and _LABEL.fullmatch(node.value):
+        return node.value
+    raise _BadValueError(node.line, f"{name} must be a namespace's name, not {shown(node)}")
+
+
+def _solver(node: Node, name: str, _: Problems) -> Solver:
+    for solver in SOLVERS:
+        if node.value == solver:
+            return solver
+    close = nearest(node.value, SOLVERS) if isinstance(node.value, str) else ""
+    raise _BadValueError(
+        node.line, f"{name} must be one of {listed(SOLVERS)}, not {shown(node)}{close}"
+    )
+
+
+def _whole(*, low: int, high: int) -> Callable[[Node, str, Problems], int]:
+    def read(node: Node, name: str, _: Problems) -> int:
+        value = node.value
+        # True is an int to Python, and to nobody else.
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _BadValueError(
+                node.line, f"{name} must be a whole number from {low} to {high}, not {shown(node)}"
+            )
+        return value
+
+    return read
+
+
+def _nanoseconds(node: Node, name: str, *, low: int, high: int) -> int:
+    expected = f"{name} must be a duration from {format_duration(low)} to {format_duration(high)}"
+    if isinstance(node.value, bool) or not isinstance(node.value, str | int):
+        raise _BadValueError(node.line, f"{expected}, not {shown(node)}")
+    try:
+        value = parse_duration(str(node.value))
+    except ValueError as error:
+        raise _BadValueError(node.line, f"{expected}: {error}") from error
+    if not low <= value <= high:
+        raise _BadValueError(node.line, f"{expected}, not {shown(node)}")
+    return value
+
+
+def _seconds(*, low: int, high: int) -> Callable[[Node, str, Problems], float]:
+    def read(node: Node, name: str, _: Problems) -> float:
+        return _nanoseconds(node, name, low=low, high=high) / NANOSECONDS
+
+    return read
+
+
+def _lease_seconds(node: Node, name: str, _: Problems) -> float:
+    high = limits.LEASE_DURATION_MAX_S * NANOSECONDS
+    value = _nanoseconds(node, name, low=NANOSECONDS, high=high)
+    if value % NANOSECONDS:
+        raise _BadValueError(
+            node.line, f"{name} must be whole seconds, as a Lease holds them, not {shown(node)}"
+        )
+    return value / NANOSECONDS
+
+
+def _text(seconds: float) -> str:
+    return format_duration(round(seconds * NANOSECONDS))

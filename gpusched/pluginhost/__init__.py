@@ -1,0 +1,1 @@
+"""Finds, builds and contains the policies and actions that the configuration names."""
