@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from gpusched.errors import ConfigError
+from gpusched.io.answers import Response
 from gpusched.io.elector import Elector
 from gpusched.leader.lease_state import LeaseTiming
 from gpusched.simulate.loop import run_virtual
@@ -402,3 +403,34 @@ def test_bad_durations_are_refused_at_construction(elect):
         return json.dumps(lease.writes)
 
     assert elect(scenario) == "[]"
+
+
+def test_a_call_that_ignores_its_timeout_is_cut_off():
+    """Even if the client itself hangs, in a login plugin say, the deadline holds."""
+
+    class HangingApi:
+        def __init__(self, clock, answers):
+            self.clock, self.answers = clock, answers
+
+        async def request(self, method, path, **more):
+            if self.answers:
+                return Response(200, {}, json.dumps(self.answers.pop(0)).encode())
+            await self.clock.sleep(10_000)
+            raise AssertionError
+
+    async def main(clock):
+        lease = {"metadata": {"name": "gpusched", "resourceVersion": "1"}, "spec": {}}
+        elector = Elector(
+            HangingApi(clock, [lease, lease]),
+            identity="a",
+            namespace="gpusched-system",
+            name="gpusched",
+            timing=LeaseTiming(),
+            clock=clock,
+        )
+        why = await elector.run()
+        return clock.monotonic(), why
+
+    at, why = run_virtual(main)
+    assert at == pytest.approx(10.0)
+    assert why == "the lease was not renewed within 10 s"

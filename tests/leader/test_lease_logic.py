@@ -372,6 +372,7 @@ def test_two_machines_never_act_at_once(seed):
     states = [logic.first(Moment(z, z)) for logic, z in zip(logics, zero, strict=True)]
     under_way: list[tuple[float, object] | None] = [None, None]
     paused_until = [0.0, 0.0]
+    cut_off_until = [0.0, 0.0]
     acted: list[tuple[float, int]] = []
     leaders = 0
     for step in range(6000):
@@ -395,9 +396,11 @@ def test_two_machines_never_act_at_once(seed):
                 leaders += any(isinstance(e, Lead) for e in effects)
                 call = next((e for e in effects if isinstance(e, Call)), None)
             if call is not None:
-                fate = rng.random()
-                took = rng.uniform(0, 2 * call.timeout_s)
-                answer = server(call, logics[n].identity, at) if fate < 0.9 else None
+                if rng.random() < 0.02:
+                    cut_off_until[n] = true_time + rng.uniform(1, 40)
+                reached = true_time >= cut_off_until[n] and rng.random() < 0.95
+                took = rng.uniform(0, 1.2 * call.timeout_s)
+                answer = server(call, logics[n].identity, at) if reached else None
                 if answer is None or took > call.timeout_s:
                     took, answer = call.timeout_s, Failed(at, "lost")
                 under_way[n] = (true_time + took, answer)
