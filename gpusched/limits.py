@@ -71,8 +71,49 @@ LOOP_BLOCKED_MAX_S: Final = 2.0
 LEASE_MAX_S: Final = 300.0
 """Longest leader lease: a successor never waits longer, whatever a broken record says."""
 
+# -- API traffic ----------------------------------------------------------------------------
+LIST_TIMEOUT_S: Final = 60.0
+"""One page of a list: a server under load needs long for the first, which reads everything."""
+WATCH_EVENTS_PER_TURN: Final = 200
+"""Events applied before other tasks get a turn of the loop: about 5 ms."""
+TOKEN_AGE_MAX_S: Final = 60.0
+"""A token file is read again after so long: the kubelet renews it at 80 % of its life."""
+CREDENTIAL_MARGIN_S: Final = 60.0
+"""An exec plugin runs again so long before its credential expires."""
+CREDENTIAL_LOAD_MAX_S: Final = 10.0
+"""Longest wait for an exec plugin."""
+CREDENTIAL_REREAD_MIN_S: Final = 10.0
+"""Least time between two readings that age, expiry or a broken certificate ask for."""
+KEEPALIVE_S: Final = 60.0
+"""An idle connection is kept so long: setting up TLS costs more than a socket."""
+DNS_AGE_S: Final = 30
+"""Seconds that an address of the API server is believed."""
+POOL_WAIT_S: Final = 30.0
+"""A watch waits so long for a free connection."""
+READ_BUFFER_BYTES: Final = 2**18
+"""Bytes read ahead on one connection: a list page arrives in few steps."""
+RATE_MIN: Final = 10.0
+"""Requests a second that are left however often the server complains."""
+RATE_BURST_S: Final = 0.05
+"""Seconds of the full rate that may go out at once: a gang is not spread over time."""
+RATE_GROWTH: Final = 0.02
+"""Share of the highest rate regained each second: from 10 to 4,000 in 50 s."""
+RATE_HALVE_PERIOD_S: Final = 1.0
+"""Answers 429 within this time are one complaint, not sixty-four."""
+RATE_PAUSE_MAX_S: Final = 60.0
+"""A longer Retry-After is not believed."""
+
 # -- telemetry ------------------------------------------------------------------------------
 QUEUE_NAMES_IN_METRICS_MAX: Final = 500
+RESOURCE_NAMES_IN_METRICS_MAX: Final = 64
+FIELD_NAMES_IN_METRICS_MAX: Final = 256
+"""Names beyond these bounds are counted together as ``other``."""
+METRIC_ROWS_MAX: Final = 20_000
+"""Rows of one metric: 501 queues times the resources or reasons there are."""
+SPANS_QUEUED_MAX: Final = 2048
+"""Spans waiting for a slow collector; beyond, they are dropped."""
+WATCHDOG_PERIOD_S: Final = 0.5
+"""How often the event loop beats and its watchdog looks."""
 CONFIG_BYTES_MAX: Final = 2**20
 
 # -- embedded cluster -----------------------------------------------------------------------

@@ -34,10 +34,6 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_KEEPALIVE_S: Final = 60.0
-_DNS_AGE_S: Final = 30
-_POOL_WAIT_S: Final = 30.0
-_READ_BUFFER: Final = 2**18
 _NEVER_ROUND_UP: Final = 1e9
 
 _log = Log(__name__)
@@ -157,7 +153,7 @@ class Api:
         if self._clock.monotonic() >= self._reread_at:
             await self._reread(self._generation)
         timeout = aiohttp.ClientTimeout(
-            connect=_POOL_WAIT_S, sock_read=read_timeout_s, ceil_threshold=_NEVER_ROUND_UP
+            connect=limits.POOL_WAIT_S, sock_read=read_timeout_s, ceil_threshold=_NEVER_ROUND_UP
         )
         url = self._url(path, query)
         generation = self._generation
@@ -245,7 +241,7 @@ class Api:
         if isinstance(error, aiohttp.ClientSSLError):
             # The CA may have been replaced: read it again before the next attempt.
             self._reread_at = min(
-                self._reread_at, self._clock.monotonic() + credentials.REREAD_MIN_S
+                self._reread_at, self._clock.monotonic() + limits.CREDENTIAL_REREAD_MIN_S
             )
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorDNSError) else error
         return ClusterUnreachable(
@@ -266,7 +262,7 @@ class Api:
                 if access.tls_id != self._access.tls_id or access.host != self._access.host:
                     await self._replace_session(access)
             except GpuschedError as error:
-                self._reread_at = self._clock.monotonic() + credentials.REREAD_MIN_S
+                self._reread_at = self._clock.monotonic() + limits.CREDENTIAL_REREAD_MIN_S
                 _log.warning("credentials cannot be read again, the old ones stay", why=error)
                 return False
             self._reread_at = self._next_reread(access)
@@ -319,8 +315,8 @@ def _session(access: credentials.Access, connections: int) -> aiohttp.ClientSess
     connector = aiohttp.TCPConnector(
         limit=connections,
         ssl=True if context is None else context,
-        keepalive_timeout=_KEEPALIVE_S,
-        ttl_dns_cache=_DNS_AGE_S,
+        keepalive_timeout=limits.KEEPALIVE_S,
+        ttl_dns_cache=limits.DNS_AGE_S,
     )
     session = aiohttp.ClientSession(
         connector=connector,
@@ -332,7 +328,7 @@ def _session(access: credentials.Access, connections: int) -> aiohttp.ClientSess
             "User-Agent": f"gpusched/{__version__}",
         },
         timeout=aiohttp.ClientTimeout(total=limits.REQUEST_TIMEOUT_S),
-        read_bufsize=_READ_BUFFER,
+        read_bufsize=limits.READ_BUFFER_BYTES,
         proxy=access.proxy,
     )
     _set_authorization(session, access)

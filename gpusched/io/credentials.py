@@ -32,19 +32,12 @@ from kubernetes_asyncio.config.incluster_config import (
     InClusterConfigLoader,
 )
 
+from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.errors import ClusterUnreachable, ConfigError
 from gpusched.io.logs import Log
 from gpusched.io.text import one_line
 
-TOKEN_AGE_MAX_S: Final = 60.0
-"""A token file is read again after so long: the kubelet renews it at 80 % of its life."""
-EXPIRY_MARGIN_S: Final = 60.0
-"""An exec plugin runs again so long before its credential expires."""
-LOAD_MAX_S: Final = 10.0
-"""Longest wait for an exec plugin."""
-REREAD_MIN_S: Final = 10.0
-"""Least time between two reads that age or expiry ask for."""
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 _log = Log(__name__)
@@ -132,7 +125,7 @@ class InCluster:
             ).load_and_set(configuration)
         except Exception as error:
             raise ConfigError(f"the pod's service account is no use: {_why(error)}") from error
-        return _access(configuration, environ=self._environ, reread_after_s=TOKEN_AGE_MAX_S)
+        return _access(configuration, environ=self._environ, reread_after_s=limits.TOKEN_AGE_MAX_S)
 
 
 class Kubeconfig:
@@ -150,7 +143,7 @@ class Kubeconfig:
             raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
         configuration = Configuration()
         try:
-            async with asyncio.timeout(LOAD_MAX_S):
+            async with asyncio.timeout(limits.CREDENTIAL_LOAD_MAX_S):
                 loader = await load_kube_config(
                     config_file=self._path, client_configuration=configuration, persist_config=False
                 )
@@ -178,8 +171,11 @@ class Kubeconfig:
         expiry = getattr(loader, "exec_plugin_expiry", None)
         if isinstance(expiry, datetime):
             # A difference of wall times, taken once: the waiting is done on monotonic time.
-            return max(REREAD_MIN_S, expiry.timestamp() - self._clock.now() - EXPIRY_MARGIN_S)
-        return TOKEN_AGE_MAX_S if token_file else None
+            return max(
+                limits.CREDENTIAL_REREAD_MIN_S,
+                expiry.timestamp() - self._clock.now() - limits.CREDENTIAL_MARGIN_S,
+            )
+        return limits.TOKEN_AGE_MAX_S if token_file else None
 
 
 def choose(kubeconfig: str | None, *, clock: Clock) -> Source:

@@ -32,10 +32,6 @@ __all__ = ["KindSpec", "Reflector"]
 
 Item = TypeVar("Item")
 
-EVENTS_PER_TURN: Final = 200
-"""Events applied before other tasks get a turn of the loop: about 5 ms."""
-LIST_TIMEOUT_S: Final = 60.0
-"""One page: a server under load needs long for the first, which reads everything."""
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 _log = Log(__name__)
@@ -183,7 +179,7 @@ class Reflector(Generic[Item]):
         if token:
             query["continue"] = token
         answer = await self._api.request(
-            "GET", self.kind.path, query=query, timeout_s=LIST_TIMEOUT_S
+            "GET", self.kind.path, query=query, timeout_s=limits.LIST_TIMEOUT_S
         )
         if not answer.ok:
             raise api_error(answer, doing=f"list {self.kind.name}")
@@ -266,7 +262,7 @@ class Reflector(Generic[Item]):
                 if end is not None:
                     return events, end
                 events += 1
-                if events % EVENTS_PER_TURN == 0:
+                if events % limits.WATCH_EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)
         except errors.ClusterUnreachable as error:
             return events, _End("broken", str(error))

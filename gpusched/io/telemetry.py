@@ -23,10 +23,6 @@ from gpusched import limits
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER: Final = "other"
-_ROWS_MAX: Final = 20_000
-"""Rows of one metric: 501 queues times the resources or reasons there are."""
-_RESOURCE_NAMES_MAX: Final = 64
-_FIELDS_MAX: Final = 256
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LATENCY: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 
@@ -64,9 +60,9 @@ class Telemetry:
             scope_info_enabled=False,
             registry=self._registry,
             cardinality_limits={
-                ObservableCounter: _ROWS_MAX,
-                ObservableGauge: _ROWS_MAX,
-                HistogramInstrument: _ROWS_MAX,
+                ObservableCounter: limits.METRIC_ROWS_MAX,
+                ObservableGauge: limits.METRIC_ROWS_MAX,
+                HistogramInstrument: limits.METRIC_ROWS_MAX,
             },
         )
         self._provider = MeterProvider(
@@ -75,8 +71,8 @@ class Telemetry:
         self._meter = self._provider.get_meter("gpusched")
         self._lock = threading.Lock()
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
-        self._resource_name = BoundedNames(_RESOURCE_NAMES_MAX)
-        self._field_name = BoundedNames(_FIELDS_MAX)
+        self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
+        self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
         self._make_histograms()
         self._make_counters()
         self._make_gauges()

@@ -13,12 +13,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from gpusched import __version__
+from gpusched import __version__, limits
 from gpusched.errors import ConfigError
 
 Attribute = str | int | float | bool
-_QUEUE_MAX: Final = 2048
-"""Spans waiting for a slow collector; beyond, the exporter drops them."""
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -36,7 +34,7 @@ class Tracing:
             resource = Resource.create({"service.name": "gpusched", "service.version": __version__})
             self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
             self._provider.add_span_processor(
-                BatchSpanProcessor(exporter, max_queue_size=_QUEUE_MAX)
+                BatchSpanProcessor(exporter, max_queue_size=limits.SPANS_QUEUED_MAX)
             )
             self._tracer = self._provider.get_tracer("gpusched", __version__)
 

@@ -14,15 +14,12 @@ import threading
 import traceback
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final
 
 from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.errors import GpuschedError
 from gpusched.io.logs import Log
 
-PERIOD_S: Final = 0.5
-"""How often the loop beats and the thread looks."""
 _log = Log(__name__)
 
 
@@ -66,7 +63,7 @@ class BlockedLoop:
             return Finding.FINE
         # A look that comes late means that the whole process stood still: the loop had no
         # chance to beat either, and gets one.
-        self.blocked_s += min(passed, 2 * PERIOD_S)
+        self.blocked_s += min(passed, 2 * limits.WATCHDOG_PERIOD_S)
         if leading and self.blocked_s >= self._exit_after_s:
             return Finding.LOST
         if self.blocked_s >= self._dump_after_s and not self._said:
@@ -117,14 +114,16 @@ class Watchdog:
         self._stopped.set()
         if self._beat_timer is not None:
             self._beat_timer.cancel()
-        self._thread.join(timeout=2 * PERIOD_S)
+        self._thread.join(timeout=2 * limits.WATCHDOG_PERIOD_S)
 
     def _beat(self) -> None:
         self._beats += 1
-        self._beat_timer = asyncio.get_running_loop().call_later(PERIOD_S, self._beat)
+        self._beat_timer = asyncio.get_running_loop().call_later(
+            limits.WATCHDOG_PERIOD_S, self._beat
+        )
 
     def _watch(self) -> None:
-        while not self._stopped.wait(PERIOD_S):
+        while not self._stopped.wait(limits.WATCHDOG_PERIOD_S):
             finding = self._logic.look(
                 beats=self._beats, now=self._clock.monotonic(), leading=self._leading()
             )

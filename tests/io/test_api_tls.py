@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gpusched import errors
+from gpusched import errors, limits
 from gpusched.clock import SystemClock
 from gpusched.io import credentials
 from gpusched.io.api import Api
@@ -130,7 +130,7 @@ def test_client_certificates_are_shown(tmp_path):
 
 def test_a_replaced_authority_is_read_again(tmp_path, monkeypatch):
     """After the CA file was swapped the client connects anew without a restart."""
-    monkeypatch.setattr(credentials, "REREAD_MIN_S", 0.0)
+    monkeypatch.setattr(limits, "CREDENTIAL_REREAD_MIN_S", 0.0)
 
     async def main():
         old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
@@ -183,7 +183,7 @@ def test_the_service_account_of_a_pod(tmp_path):
 
     access = asyncio.run(main())
     assert (access.host, access.authorization) == ("https://10.0.0.1:443", "Bearer secret")
-    assert access.reread_after_s == credentials.TOKEN_AGE_MAX_S
+    assert access.reread_after_s == limits.TOKEN_AGE_MAX_S
     assert "secret" not in repr(access)
 
 

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from gpusched.io.pace import BURST_S, RATE_MIN, Pace, RateLimit, Traffic
+from gpusched.io.pace import Pace, RateLimit, Traffic
+from gpusched.limits import RATE_BURST_S, RATE_MIN
 from gpusched.simulate.loop import run_virtual
 
 
@@ -15,9 +16,9 @@ def test_the_rate_is_kept_over_any_second():
     """A burst, then the rate, never more."""
     limit = RateLimit(100.0, now=0.0)
     taken = [t / 1000 for t in range(10_000) if limit.take(t / 1000)]
-    assert len(taken) == pytest.approx(10 * 100 + 100 * BURST_S, abs=2)
+    assert len(taken) == pytest.approx(10 * 100 + 100 * RATE_BURST_S, abs=2)
     for start in range(9):
-        assert sum(start <= t < start + 1 for t in taken) <= 100 + 100 * BURST_S + 1
+        assert sum(start <= t < start + 1 for t in taken) <= 100 + 100 * RATE_BURST_S + 1
 
 
 def test_429_halves_once_a_second_and_the_rate_comes_back():

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from gpusched import errors, limits
-from gpusched.io.reflector import EVENTS_PER_TURN, KindSpec, Reflector
+from gpusched.io.reflector import KindSpec, Reflector
 from gpusched.simulate.loop import run_virtual
 
 PATH = "/api/v1/pods"
@@ -666,7 +666,7 @@ def test_the_loop_gets_its_turn_in_a_flood(play):
         seen.append(len(sink.applied))
         return max(b - a for a, b in itertools.pairwise(seen))
 
-    assert play(scenario) <= EVENTS_PER_TURN
+    assert play(scenario) <= limits.WATCH_EVENTS_PER_TURN
 
 
 def test_faults_of_the_sink_are_not_swallowed(fake_server):

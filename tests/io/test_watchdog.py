@@ -9,10 +9,11 @@ import threading
 import pytest
 
 from gpusched.clock import SystemClock
-from gpusched.io.watchdog import PERIOD_S, BlockedLoop, Finding, Watchdog
+from gpusched.io.watchdog import BlockedLoop, Finding, Watchdog
+from gpusched.limits import WATCHDOG_PERIOD_S
 
 
-def looks(*, beats, leading=False, step=PERIOD_S):
+def looks(*, beats, leading=False, step=WATCHDOG_PERIOD_S):
     """What a series of looks finds, one every ``step`` seconds."""
     logic = BlockedLoop(dump_after_s=2.0, exit_after_s=10.0)
     return [
@@ -49,7 +50,7 @@ def test_a_paused_process_is_not_a_blocked_loop():
 @pytest.mark.parametrize("leading", [False, True])
 def test_it_sees_a_real_loop_stand_still(monkeypatch, caplog, leading):
     """The stack in the log names the blocking call; the leader is ended with status 70."""
-    monkeypatch.setattr("gpusched.io.watchdog.PERIOD_S", 0.01)
+    monkeypatch.setattr("gpusched.limits.WATCHDOG_PERIOD_S", 0.01)
     monkeypatch.setattr("gpusched.limits.LOOP_BLOCKED_MAX_S", 0.03)
     told, ended = threading.Event(), []
     counted = []
