@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusched.assets import path
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
 from gpusched.devcluster.status import StatusError
 
 CASES = yaml.safe_load(Path(__file__).with_name("crd_cases.yaml").read_text())
 KINDS = {"queues": "Queue", "podgroups": "PodGroup", "topologies": "Topology"}
+GROUP = "scheduling.gpusched.io"
 ALL = [
     pytest.param(plural, case, id=f"{plural}: {case['about']}")
     for plural, cases in CASES.items()
@@ -29,7 +31,7 @@ async def cluster():
 
 def write(cluster: DevCluster, plural: str, case: dict[str, Any]) -> dict[str, Any]:
     """Create the object of a case; when it has an old state, create that and update it."""
-    resource = f"{plural}.scheduling.gpusched.io"
+    resource = f"{plural}.{GROUP}"
     namespace = "default" if plural == "podgroups" else None
     base = {
         "apiVersion": "scheduling.gpusched.io/v1alpha1",
@@ -73,3 +75,35 @@ async def test_defaults_are_written_into_the_object(cluster):
         "minRuntime": "0s",
     }
     assert gang["spec"] == {"queue": "default"}
+
+
+def messages(node: Any) -> set[str]:
+    """The messages of all rules below a node of a CRD."""
+    if isinstance(node, list):
+        return set().union(*map(messages, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {rule["message"] for rule in node.get("x-kubernetes-validations", ())}
+    return own.union(*map(messages, node.values()))
+
+
+@pytest.mark.parametrize("plural", sorted(KINDS))
+def test_every_rule_has_a_case_that_breaks_it(plural):
+    """No rule goes untested: each message is expected by a case."""
+    found = messages(yaml.safe_load((path("manifests/crds") / f"{plural}.yaml").read_text()))
+    broken = [case["refused"] for case in CASES[plural] if "refused" in case]
+    assert found
+    assert not {text for text in found if not any(part in text for part in broken)}
+
+
+EXAMPLES = sorted(path("manifests/examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=[file.name for file in EXAMPLES])
+async def test_example_is_taken_as_it_is(cluster, file):
+    """Everything in manifests/examples can be created on a fresh cluster, and loses no field."""
+    plurals = {kind: f"{plural}.{GROUP}" for plural, kind in KINDS.items()} | {"Job": "jobs.batch"}
+    for doc in yaml.safe_load_all(file.read_text()):
+        namespace = doc["metadata"].get("namespace")
+        stored = cluster.client.create(plurals[doc["kind"]], doc, namespace)
+        assert set(doc["spec"]) <= set(stored["spec"])
