@@ -225,6 +225,7 @@ async def test_quota_follows_use(start: Any) -> None:
             "spec": {"hard": {"pods": "5", "requests.nvidia.com/gpu": "16", "memory": "1Ti"}},
         },
     )
+    await cluster.clock.settle()
     limits = {"nvidia.com/gpu": "4", "memory": "1536Mi"}
     for name in ("p", "r"):
         cluster.pod(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import job_pods
@@ -22,7 +23,9 @@ from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue, serve
 
-_JOBS = "jobs.batch"
+_JOBS: Final = "jobs.batch"
+_GATHER_S: Final = 0.2
+"""Changes of a Job's pods within so long are counted together; a real cluster takes a second."""
 
 
 class JobController:
@@ -76,7 +79,7 @@ class JobController:
                 self._pods.get(uid, {}).pop(metadata["uid"], None)
             else:
                 self._index(uid, item.object)
-            self._queue.soon(uid)
+            self._queue.by(uid, _GATHER_S)
 
     def _index(self, owner: str, pod: Obj) -> None:
         metadata = pod["metadata"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import job_pods
-from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
+from gpusched.devcluster.local_client import LocalClient, WatchItem
 from gpusched.devcluster.quota_usage import add, pod_usage, used
 from gpusched.devcluster.workqueue import WorkQueue, serve
 

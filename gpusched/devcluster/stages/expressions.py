@@ -28,13 +28,16 @@ def compile_cel(text: str) -> cel.Program:
 
 def plain(value: Any) -> Any:
     """The object as KWOK hands it to jq: keys with null dropped, every number a float."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
+    kind = type(value)  # exact types: this runs over every object of every event
+    if kind is dict:
+        return {
+            key: item if type(item) is str else plain(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if kind is list:
         return [plain(item) for item in value]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value
+    return float(value) if kind is int else value
 
 
 class Subject:
