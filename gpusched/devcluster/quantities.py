@@ -6,6 +6,7 @@ accept what a real server accepts, beyond 64 bits too.
 
 from __future__ import annotations
 
+import functools
 import re
 from fractions import Fraction
 from typing import Final
@@ -27,6 +28,7 @@ class QuantityError(GpuschedError):
     """A text that is not a quantity; ``str()`` is the server's sentence."""
 
 
+@functools.lru_cache(maxsize=16_384, typed=True)
 def _split(text: str | float) -> tuple[Fraction, str]:
     """Exact value and the family of its suffix: ``binary``, ``decimal`` or ``exponent``."""
     match = _FORM.match(str(text))
@@ -60,6 +62,7 @@ def parse(text: str | float) -> Fraction:
     return _split(text)[0]
 
 
+@functools.lru_cache(maxsize=16_384, typed=True)
 def canonical(text: str | float) -> str:
     """The same value with the largest suffix of its family that leaves no fraction.
 
