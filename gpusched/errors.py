@@ -46,6 +46,7 @@ class PluginFault(GpuschedError):
         super().__init__(f"plugin {plugin} failed in hook {hook}: {why}")
         self.plugin = plugin
         self.hook = hook
+        self.why = why
 
 
 class SolverFault(GpuschedError):

@@ -1,0 +1,82 @@
+"""What to do when the configuration file has changed: a decision, without any I/O.
+
+same content ------------------------> Unchanged
+an error ----------------------------> Kept     (old stays in force; event and metric)
+differs where only a start can help -> Kept
+differs elsewhere -------------------> Adopted  (swapped as a whole, between two sessions)
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from gpusched.config.model import Config
+from gpusched.config.tree import listed
+from gpusched.errors import ConfigError
+
+_SECTIONS: Final = {
+    "scheduler_names": "schedulerNames",
+    "actions": "actions",
+    "tiers": "tiers",
+    "placement": "placement",
+    "cycle": "cycle",
+    "leader_election": "leaderElection",
+}
+_NEED_A_START: Final = ("schedulerNames", "leaderElection")
+"""Whose pods are ours, and who may act, must not change under decisions already taken."""
+
+
+@attrs.frozen
+class Unchanged:
+    """The file asks for what is in force."""
+
+
+@attrs.frozen
+class Adopted:
+    """Take the new configuration as a whole.
+
+    Attributes:
+        changed: sections that differ, by their keys in the file.
+    """
+
+    config: Config
+    changed: tuple[str, ...]
+
+
+@attrs.frozen
+class Kept:
+    """Leave the old configuration in force and say why; ``problems`` holds at least one."""
+
+    problems: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """For the event and the log."""
+        return f"{self.problems[0]}; the configuration in force stays"
+
+
+Decision: TypeAlias = Unchanged | Adopted | Kept
+
+
+def decide(old: Config, new: Config | ConfigError) -> Decision:
+    """Judge what reading the changed file (and loading its plugins) came to.
+
+    Args:
+        old: in force.
+        new: what ``load`` returned or raised.
+    """
+    if isinstance(new, ConfigError):
+        return Kept(new.problems)
+    changed = tuple(
+        key for name, key in _SECTIONS.items() if getattr(old, name) != getattr(new, name)
+    )
+    if not changed:
+        return Unchanged()
+    blocked = [key for key in changed if key in _NEED_A_START]
+    if blocked:
+        return Kept(
+            (f"{new.source}: {listed(blocked)} changed, which takes a restart of the daemon",)
+        )
+    return Adopted(new, changed)

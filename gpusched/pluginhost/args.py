@@ -1,0 +1,222 @@
+"""From ``arguments`` in the configuration to a plugin's own, typed and validated class.
+
+The class is the annotation of the plugin's field ``args``. A field ``max_gpus: int`` is the key
+``maxGpus``; a field that ends in ``_s`` and is a float is a duration, ``max_wait_s`` is
+``maxWait: 90s``. The types that a file can hold are understood: bool, int, float, str, Literal,
+``tuple[X, ...]``, ``Mapping[str, X]`` and unions of these with None.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from gpusched.config.model import Argument, Config, PluginChoice
+from gpusched.config.tree import listed, nearest, quoted, shown
+from gpusched.errors import ConfigError, PluginFault
+from gpusched.objects.duration import NANOSECONDS, parse_duration
+from gpusched.pluginhost.guard import attempt
+
+
+class _MistypedError(ValueError):
+    """A value that does not fit its field; ``str()`` says what was expected."""
+
+
+def args_class(plugin: str, cls: type) -> type[attrs.AttrsInstance] | None:
+    """The type of the plugin's field ``args``, None when it takes no arguments.
+
+    Raises:
+        PluginFault: the annotation cannot be resolved or is no attrs class.
+    """
+    if not attrs.has(cls):
+        raise PluginFault(plugin, "load", f"{cls.__qualname__} is not an attrs class")
+    if "args" not in attrs.fields_dict(cls):
+        return None
+    hint = attempt(plugin, "load", lambda: typing.get_type_hints(cls)["args"])
+    if not (isinstance(hint, type) and attrs.has(hint)):
+        raise PluginFault(plugin, "load", f"the type of its args, {hint!r}, is no attrs class")
+    return hint
+
+
+def build_args(
+    cls: type[attrs.AttrsInstance], choice: PluginChoice, *, config: Config
+) -> attrs.AttrsInstance:
+    """Build the arguments of one plugin.
+
+    Args:
+        cls: what ``args_class`` found.
+        choice: the plugin as configured.
+        config: knows where it was written.
+
+    Raises:
+        ConfigError: unknown or mistyped or missing arguments, one sentence each.
+        PluginFault: the class itself cannot be used.
+    """
+    hints = attempt(choice.name, "load", lambda: typing.get_type_hints(cls))
+    fields = {
+        argument_key(field, hints[field.name]): field for field in attrs.fields(cls) if field.init
+    }
+    where = f"plugin {quoted(choice.name)}"
+    problems = []
+    values: dict[str, Any] = {}
+    for key, value in choice.arguments.items():
+        place = config.at(choice.argument_lines.get(key, choice.line))
+        if key not in fields:
+            problems.append(
+                f"{place}: unknown argument {quoted(key)} of {where}: "
+                f"known arguments are {listed(fields)}{nearest(key, tuple(fields))}"
+            )
+            continue
+        field = fields[key]
+        try:
+            values[field.alias or field.name] = _read(value, hints[field.name], field.name)
+        except _MistypedError as error:
+            problems.append(f"{place}: argument {key} of {where} must be {error}")
+    missing = [
+        key
+        for key, field in fields.items()
+        if field.default is attrs.NOTHING and key not in choice.arguments
+    ]
+    if missing:
+        problems.append(f"{config.at(choice.line)}: {where} needs the argument {listed(missing)}")
+    if problems:
+        raise ConfigError(*problems)
+    try:
+        return attempt(choice.name, "arguments", lambda: cls(**values))
+    except PluginFault as fault:
+        raise _refused(fault, choice, fields, config=config) from fault
+
+
+def _refused(
+    fault: PluginFault,
+    choice: PluginChoice,
+    fields: Mapping[str, attrs.Attribute[Any]],
+    *,
+    config: Config,
+) -> Exception:
+    """A validator's message as a sentence; what is no validator's message stays a fault."""
+    error = fault.__cause__
+    if not isinstance(error, ValueError | TypeError):
+        return fault
+    said = " ".join(str(error.args[0] if error.args else error).split())
+    where = f"plugin {quoted(choice.name)}"
+    for key, field in fields.items():
+        # attrs begins its messages with the field's name in quotes.
+        if said.startswith(f"'{field.name}' "):
+            place = config.at(choice.argument_lines.get(key, choice.line))
+            rest = said.removeprefix(f"'{field.name}' ")
+            return ConfigError(f"{place}: argument {key} of {where} {rest}")
+    return ConfigError(f"{config.at(choice.line)}: arguments of {where}: {said}")
+
+
+def argument_key(field: attrs.Attribute[Any], hint: Any) -> str:
+    """The key in the file for a field of an arguments class: camelCase, without the unit."""
+    name = field.name
+    if _is_duration(name, hint):
+        name = name.removesuffix("_s")
+    first, *rest = name.strip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _is_duration(name: str, hint: Any) -> bool:
+    return name.endswith("_s") and float in (hint, *typing.get_args(hint))
+
+
+def _read(value: Argument, hint: Any, name: str) -> Any:
+    """The value as its field's type; a name that ends in ``_s`` makes floats durations."""
+    origin = typing.get_origin(hint)
+    if origin in {typing.Union, types.UnionType}:
+        return _read_union(value, typing.get_args(hint), name)
+    if origin is Literal:
+        return _read_literal(value, typing.get_args(hint))
+    if origin is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, tuple):
+            raise _MistypedError(f"a list, not {_shown(value)}")
+        return tuple(_read(each, item, name) for each in value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        item = typing.get_args(hint)[1]
+        if not isinstance(value, Mapping):
+            raise _MistypedError(f"a mapping, not {_shown(value)}")
+        return types.MappingProxyType({key: _read(each, item, name) for key, each in value.items()})
+    if hint is float and name.endswith("_s"):
+        return _read_duration(value)
+    reader = _READERS.get(hint)
+    if reader is None:
+        raise _MistypedError(f"of a type that no file can hold ({hint!r})")
+    return reader(value)
+
+
+def _read_union(value: Argument, options: tuple[Any, ...], name: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    refusals = []
+    for option in options:
+        if option is not type(None):
+            try:
+                return _read(value, option, name)
+            except _MistypedError as error:
+                refusals.append(str(error).split(", not ")[0])
+    raise _MistypedError(f"{' or '.join(refusals)}, not {_shown(value)}")
+
+
+def _read_literal(value: Argument, options: tuple[Any, ...]) -> Any:
+    for option in options:
+        # type() too: True == 1, and nobody means it.
+        if value == option and type(value) is type(option):
+            return option
+    names = [str(option) for option in options]
+    close = nearest(value, names) if isinstance(value, str) else ""
+    raise _MistypedError(f"one of {listed(names)}, not {_shown(value)}{close}")
+
+
+def _read_duration(value: Argument) -> float:
+    if value == 0 and type(value) is int:
+        return 0.0
+    if not isinstance(value, str):
+        raise _MistypedError(f"a duration such as 20ms, 90s or 1h30m, not {_shown(value)}")
+    try:
+        return parse_duration(value) / NANOSECONDS
+    except ValueError as error:
+        raise _MistypedError(f"a duration: {error}") from error
+
+
+def _read_bool(value: Argument) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _MistypedError(f"true or false, not {_shown(value)}")
+
+
+def _read_int(value: Argument) -> int:
+    # True is an int to Python, and to nobody else.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _MistypedError(f"a whole number, not {_shown(value)}")
+
+
+def _read_float(value: Argument) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise _MistypedError(f"a number, not {_shown(value)}")
+
+
+def _read_str(value: Argument) -> str:
+    if isinstance(value, str):
+        return value
+    raise _MistypedError(f"text, not {_shown(value)} (quote it if it is meant)")
+
+
+def _shown(value: Argument) -> str:
+    return "a mapping" if isinstance(value, Mapping) else shown(value)
+
+
+_READERS: Final[Mapping[Any, Callable[[Argument], Any]]] = {
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    str: _read_str,
+}

@@ -1,0 +1,189 @@
+"""Contains plugins: a fault of theirs costs what the hook's rule says, never the session.
+
+Every callable that a plugin registers is called through ``Guard.wrap``: it is timed, and when
+it raises, the hook's fallback answers and the fault is put down to plugin and hook. A hook
+that fails ``PLUGIN_FAULTS_MAX`` times in a row is quarantined: its fallback answers without
+calling it, so filters and checks go on refusing. Each session gives it one more try, and one
+success ends the quarantine: a single odd pod group must not stop the others for ever.
+
+    working --fault--> failing --N in a row--> quarantined --(one try a session) success--> working
+
+Our own broken invariants pass through: they are no plugin's fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import attrs
+
+from gpusched.clock import Clock
+from gpusched.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class HookId(NamedTuple):
+    """Whom to blame."""
+
+    plugin: str
+    hook: str
+
+
+@attrs.frozen(kw_only=True)
+class HookRecord:
+    """What is known of one hook of one plugin since the configuration was loaded.
+
+    Attributes:
+        calls: how often it was called; while quarantined, only its tries count.
+        total_s: seconds spent in it, all calls together.
+        slowest_s: seconds of its slowest call.
+        faults: how often it raised.
+        last_fault: the sentence of the newest fault, empty when there was none.
+    """
+
+    calls: int = 0
+    total_s: float = 0.0
+    slowest_s: float = 0.0
+    faults: int = 0
+    quarantined: bool = False
+    last_fault: str = ""
+
+
+@attrs.define
+class _Ledger:
+    calls: int = 0
+    total_s: float = 0.0
+    slowest_s: float = 0.0
+    faults: int = 0
+    in_a_row: int = 0
+    tries_left: int = 0
+    last: PluginFault | None = None
+
+    @property
+    def quarantined(self) -> bool:
+        return self.in_a_row >= PLUGIN_FAULTS_MAX
+
+
+class Guard:
+    """One for each loaded configuration; a new configuration starts with a clean record.
+
+    Used by one session at a time. ``records`` may be read from another thread.
+
+    Args:
+        clock: measures calls by its monotonic time; no decision depends on it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ledgers: dict[HookId, _Ledger] = {}
+
+    def begin_session(self) -> None:
+        """Give every quarantined hook one more try. Called once before plugins are opened."""
+        for ledger in self._ledgers.values():
+            ledger.tries_left = 1 if ledger.quarantined else 0
+
+    def wrap(
+        self,
+        plugin: str,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+    ) -> Callable[P, R]:
+        """The same callable, contained and timed.
+
+        Args:
+            plugin: name of who registers it.
+            hook: name of the hook.
+            fn: the plugin's callable; it may also raise ``PluginFault`` for an answer that its
+                hook does not allow.
+            fallback: answers in its place, given the fault and the same arguments. It is ours:
+                what it raises goes through.
+        """
+        ledger = self._ledgers.setdefault(HookId(plugin, hook), _Ledger())
+        monotonic = self._clock.monotonic
+
+        @wraps(fn)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            if ledger.quarantined:
+                if not ledger.tries_left:
+                    assert ledger.last is not None
+                    return fallback(ledger.last, *args, **kwargs)
+                ledger.tries_left = 0
+            fault: PluginFault | None = None
+            start = monotonic()
+            try:
+                answer = fn(*args, **kwargs)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:  # noqa: BLE001 - containing plugins is this module's task
+                fault = _fault(plugin, hook, error)
+            else:
+                ledger.in_a_row = 0
+            took_s = monotonic() - start
+            ledger.calls += 1
+            ledger.total_s += took_s
+            ledger.slowest_s = max(ledger.slowest_s, took_s)
+            if fault is None:
+                return answer
+            ledger.faults += 1
+            ledger.in_a_row += 1
+            ledger.last = fault
+            return fallback(fault, *args, **kwargs)
+
+        return guarded
+
+    def quarantined(self, plugin: str, hook: str) -> bool:
+        """Whether the hook is answered by its fallback for having failed too often in a row."""
+        ledger = self._ledgers.get(HookId(plugin, hook))
+        return ledger is not None and ledger.quarantined
+
+    def records(self) -> dict[HookId, HookRecord]:
+        """A copy of what is known, by plugin and hook, for metrics."""
+        return {
+            who: HookRecord(
+                calls=ledger.calls,
+                total_s=ledger.total_s,
+                slowest_s=ledger.slowest_s,
+                faults=ledger.faults,
+                quarantined=ledger.quarantined,
+                last_fault=str(ledger.last) if ledger.last else "",
+            )
+            for who, ledger in sorted(self._ledgers.copy().items())
+        }
+
+    def degraded(self) -> tuple[str, ...]:
+        """One sentence for each quarantined hook, empty when all is well."""
+        return tuple(
+            f"{record.last_fault} ({PLUGIN_FAULTS_MAX} times in a row or more, so it is set aside)"
+            for record in self.records().values()
+            if record.quarantined
+        )
+
+
+def attempt(plugin: str, step: str, fn: Callable[[], R]) -> R:
+    """Run foreign code outside of a session: import it, build it.
+
+    Raises:
+        PluginFault: whatever it raised, named.
+    """
+    try:
+        return fn()
+    except (InvariantBroken, Fenced):
+        raise
+    except Exception as error:
+        raise _fault(plugin, step, error) from error
+
+
+def _fault(plugin: str, hook: str, error: Exception) -> PluginFault:
+    if isinstance(error, PluginFault):
+        return error
+    said = " ".join(str(error).split())[:FOREIGN_TEXT_MAX]
+    kind = type(error).__name__
+    fault = PluginFault(plugin, hook, f"{kind}: {said}" if said else kind)
+    fault.__cause__ = error
+    return fault

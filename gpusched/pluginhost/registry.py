@@ -1,0 +1,160 @@
+"""Finds the actions and plugins that a configuration names, among installed entry points.
+
+Nothing else is imported. What is shipped comes in through the same entry points as an outside
+author's package. Everything wrong with the configuration is found here and told with file,
+line and the names that exist, before a first session runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from typing import Any, Final, Protocol
+
+from gpusched.config.model import Config, PluginChoice
+from gpusched.config.tree import listed, nearest, quoted
+from gpusched.errors import ConfigError, PluginFault
+from gpusched.pluginhost.args import args_class, build_args
+from gpusched.pluginhost.guard import attempt
+from gpusched.session.protocols import PLUGIN_API, Action, Plugin, Policy
+
+PLUGINS: Final = "gpusched.plugins"
+ACTIONS: Final = "gpusched.actions"
+
+
+class EntryPoint(Protocol):
+    """What we use of ``importlib.metadata.EntryPoint``."""
+
+    @property
+    def name(self) -> str:
+        """The name in the configuration."""
+
+    @property
+    def value(self) -> str:
+        """``module:Class``."""
+
+    def load(self) -> Any:
+        """Import it."""
+
+
+Offers = Callable[[str], Iterable[EntryPoint]]
+"""The entry points of a group."""
+
+
+def installed(group: str) -> Iterable[EntryPoint]:
+    """The entry points of a group in every installed package."""
+    return metadata.entry_points(group=group)
+
+
+def load_policy(config: Config, *, offers: Offers = installed) -> Policy:
+    """Import and build what the configuration names, and nothing else.
+
+    Args:
+        config: read and believed.
+        offers: where entry points come from; tests give their own.
+
+    Raises:
+        ConfigError: every problem found, one sentence each.
+    """
+    problems: list[str] = []
+    actions = _actions(config, offers(ACTIONS), problems)
+    known = _by_name(offers(PLUGINS))
+    tiers: list[tuple[Plugin, ...]] = []
+    for tier in config.tiers:
+        plugins = []
+        for choice in tier.plugins:
+            try:
+                plugins.append(_plugin(choice, known, config=config))
+            except ConfigError as error:
+                problems.extend(error.problems)
+            except PluginFault as fault:
+                problems.append(
+                    f"{config.at(choice.line)}: plugin {quoted(choice.name)} cannot be used: "
+                    f"{fault.why}"
+                )
+        tiers.append(tuple(plugins))
+    if problems:
+        raise ConfigError(*problems)
+    return Policy(actions, tuple(tiers))
+
+
+def _actions(
+    config: Config, offered: Iterable[EntryPoint], problems: list[str]
+) -> tuple[Action, ...]:
+    known = _by_name(offered)
+    actions: list[Action] = []
+    for index, name in enumerate(config.actions):
+        line = config.action_lines[index] if config.action_lines else 0
+        try:
+            action = _action(name, known, place=config.at(line))
+        except ConfigError as error:
+            problems.extend(error.problems)
+        except PluginFault as fault:
+            problems.append(f"{config.at(line)}: action {quoted(name)} cannot be used: {fault.why}")
+        else:
+            actions.append(action)
+    return tuple(actions)
+
+
+def _action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -> Action:
+    cls = _class(name, known, kind="action", place=place)
+    if not callable(getattr(cls, "run", None)):
+        raise PluginFault(name, "load", f"{cls.__qualname__} has no method run")
+    action: Action = attempt(name, "load", cls)
+    return action
+
+
+def _plugin(choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config: Config) -> Plugin:
+    cls = _class(choice.name, known, kind="plugin", place=config.at(choice.line))
+    if getattr(cls, "api", None) != PLUGIN_API:
+        raise PluginFault(
+            choice.name,
+            "load",
+            f"it is written for api {getattr(cls, 'api', None)!r}, this is api {PLUGIN_API}",
+        )
+    if not callable(getattr(cls, "open", None)):
+        raise PluginFault(choice.name, "load", f"{cls.__qualname__} has no method open")
+    arguments = args_class(choice.name, cls)
+    given: dict[str, Any] = {}
+    if arguments is not None:
+        given["args"] = build_args(arguments, choice, config=config)
+    elif choice.arguments:
+        key = next(iter(choice.arguments))
+        place = config.at(choice.argument_lines.get(key, choice.line))
+        raise ConfigError(
+            f"{place}: unknown argument {quoted(key)} of plugin {quoted(choice.name)}: "
+            f"it takes no arguments"
+        )
+    plugin: Plugin = attempt(choice.name, "load", lambda: cls(**given))
+    return plugin
+
+
+def _class(name: str, known: dict[str, list[EntryPoint]], *, kind: str, place: str) -> type[Any]:
+    """Import the one class behind a name and check that it is what it is called."""
+    if name not in known:
+        names = sorted(known)
+        raise ConfigError(
+            f"{place}: unknown {kind} {quoted(name)}: "
+            f"known {kind}s are {listed(names)}{nearest(name, names)}"
+        )
+    found = known[name]
+    if len(found) > 1:
+        both = " and ".join(sorted(point.value for point in found))
+        raise ConfigError(f"{place}: {kind} {quoted(name)} is offered twice: by {both}")
+    cls = attempt(name, "load", found[0].load)
+    if not isinstance(cls, type):
+        raise PluginFault(name, "load", f"{found[0].value} is no class")
+    own = getattr(cls, "name", None)
+    if own != name:
+        raise PluginFault(name, "load", f"{found[0].value} calls itself {own!r}")
+    return cls
+
+
+def _by_name(offered: Iterable[EntryPoint]) -> dict[str, list[EntryPoint]]:
+    """Entry points by name; the same one seen twice (an editable install) counts once."""
+    known: dict[str, list[EntryPoint]] = {}
+    for point in offered:
+        same = known.setdefault(point.name, [])
+        if all(point.value != other.value for other in same):
+            same.append(point)
+    return known

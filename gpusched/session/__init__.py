@@ -1,0 +1,1 @@
+"""One cycle of decisions on an immutable snapshot."""
