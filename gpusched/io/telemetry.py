@@ -20,6 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gpusched import limits
+from gpusched.io.tracing import Tracing
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER: Final = "other"
@@ -51,9 +52,16 @@ class Telemetry:
 
     Counters may be fed from any thread; a lost increment in a race is prevented by a lock
     only where two threads really meet (histograms lock by themselves).
+
+    Args:
+        tracing: where spans go; nowhere unless given.
+
+    Attributes:
+        tracing: opens spans.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tracing: Tracing | None = None) -> None:
+        self.tracing = tracing if tracing is not None else Tracing()
         self._registry = CollectorRegistry()
         reader = PrometheusMetricReader(
             disable_target_info=True,
@@ -169,7 +177,8 @@ class Telemetry:
         return generate_latest(self._registry)
 
     def shutdown(self) -> None:
-        """Forget the meters."""
+        """Send the spans that wait and forget the meters."""
+        self.tracing.shutdown()
         self._provider.shutdown()
 
     # -- instruments ------------------------------------------------------------------------

@@ -178,9 +178,10 @@ def test_spans_nest():
     assert spans["cycle"].attributes["snapshot"] == 7
 
 
-def test_without_an_exporter_spans_are_nothing():
+def test_without_an_exporter_spans_are_nothing(telemetry):
     """The calls are there and do nothing."""
-    tracing = Tracing()
+    tracing = telemetry.tracing
+    assert not tracing.on
     with tracing.span("cycle", a=1):
         tracing.finished("gang", began=0.0, ended=1.0)
     tracing.shutdown()
