@@ -1,0 +1,227 @@
+"""Sets of fields: who owns what of an object, and what changed between two states of it.
+
+A path is a tuple of elements spelled as in ``fieldsV1``: ``f:name`` a key, ``k:{...}`` an
+element of a keyed list, ``v:...`` an element of a set. A set of paths names leaves and, where
+ownership of the container itself matters, containers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+import msgspec
+
+from gpusched.devcluster.patch_json import equal
+from gpusched.devcluster.schema_types import ANY, Doc, Json, Node
+from gpusched.errors import GpuschedError
+
+Path = tuple[str, ...]
+FieldSet = frozenset[Path]
+
+
+class TypedObjectError(GpuschedError):
+    """An applied object does not fit its schema; ``str()`` has the place and the reason."""
+
+
+def told(path: Path) -> str:
+    """A path as error messages write it: ``.spec.containers[name="c"].image``."""
+    return "".join(_told(element) for element in path)
+
+
+def _told(element: str) -> str:
+    kind, text = element[:2], element[2:]
+    if kind == "f:":
+        return f".{text}"
+    if kind == "v:":
+        return f"[={text}]"
+    keys = msgspec.json.decode(text)
+    return f"[{','.join(f'{k}={_json(v)}' for k, v in keys.items())}]"
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def child_of(node: Node, key: str) -> Node:
+    """The node of a key; fields that no schema knows may hold anything."""
+    return node.child(key) or ANY
+
+
+def element_path(element: Json, node: Node, index: int) -> str:
+    """The path element of a list's element.
+
+    Raises:
+        TypedObjectError: an element of a keyed list lacks a key that has no default.
+    """
+    if node.list_type == "set":
+        return f"v:{_json(element)}"
+    keys: Doc = {}
+    for key in node.map_keys:
+        child = node.items.child(key) if node.items is not None else None
+        if isinstance(element, dict) and element.get(key) is not None:
+            keys[key] = element[key]
+        elif child is not None and child.has_default:
+            keys[key] = child.default
+    if not keys:
+        names = ", ".join(f'"{key}"' for key in node.map_keys)
+        raise TypedObjectError(
+            f"element {index}: associative list with keys has an element that omits key field "
+            f"{names} (and doesn't have default value)"
+        )
+    return f"k:{_json(keys)}"
+
+
+def granular_map(value: Json, node: Node) -> bool:
+    """Whether the keys of this value are owned one by one."""
+    return isinstance(value, dict) and node.map_type != "atomic"
+
+
+def granular_list(value: Json, node: Node) -> bool:
+    """Whether the elements of this value are owned one by one."""
+    return isinstance(value, list) and (node.list_type == "set" or node.is_keyed_list)
+
+
+def elements_of(value: list[Json], node: Node) -> dict[str, Json]:
+    """Elements of a granular list by their path elements, in order.
+
+    Raises:
+        TypedObjectError: two elements have the same keys or value, or one has none.
+    """
+    found: dict[str, Json] = {}
+    for index, element in enumerate(value):
+        key = element_path(element, node, index)
+        if key in found:
+            raise TypedObjectError(f"duplicate entries for key {_told(key)}")
+        found[key] = element
+    return found
+
+
+def fields_of(value: Json, node: Node) -> FieldSet:
+    """Paths an applied object names: leaves, entries of maps and elements of lists.
+
+    Raises:
+        TypedObjectError: a granular list cannot be told apart.
+    """
+    return frozenset(_named(value, node, ()))
+
+
+def _named(value: Json, node: Node, path: Path) -> Iterator[Path]:
+    if granular_map(value, node):
+        for key, inner in value.items():
+            below = (*path, f"f:{key}")
+            yield from _named(inner, child_of(node, key), below)
+            if inner is None or inner == {} or key not in node.props:
+                yield below
+    elif granular_list(value, node):
+        for key, inner in _located(value, node, path).items():
+            yield from _named(inner, node.items or ANY, (*path, key))
+            yield (*path, key)
+    elif path:
+        yield path
+
+
+def _located(value: list[Json], node: Node, path: Path) -> dict[str, Json]:
+    try:
+        return elements_of(value, node)
+    except TypedObjectError as fault:
+        raise TypedObjectError(f"{told(path)}: {fault}") from None
+
+
+def _everything(value: Json, node: Node, path: Path) -> Iterator[Path]:
+    """All paths of a value, its own and those of its containers included."""
+    yield path
+    if granular_map(value, node):
+        for key, inner in value.items():
+            yield from _everything(inner, child_of(node, key), (*path, f"f:{key}"))
+    elif granular_list(value, node):
+        for index, inner in enumerate(value):
+            key = element_path(inner, node, index)
+            yield from _everything(inner, node.items or ANY, (*path, key))
+
+
+@attrs.define
+class Difference:
+    """Paths in which two objects differ."""
+
+    modified: set[Path] = attrs.field(factory=set)
+    added: set[Path] = attrs.field(factory=set)
+    removed: set[Path] = attrs.field(factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.modified or self.added or self.removed)
+
+    @property
+    def written(self) -> set[Path]:
+        """What the newer object says anew."""
+        return self.modified | self.added
+
+
+def difference(old: Doc, new: Doc, node: Node) -> Difference:
+    """Compare two objects of one kind; equal parts cost nothing when they are shared."""
+    found = Difference()
+    _compare(old, new, node, path=(), found=found)
+    return found
+
+
+def _compare(old: Json, new: Json, node: Node, *, path: Path, found: Difference) -> None:
+    if old is new or equal(old, new):
+        return
+    if granular_map(old, node) and granular_map(new, node):
+        for key in {**old, **new}:
+            below = (*path, f"f:{key}")
+            _compare_entry(old, new, key, node=child_of(node, key), path=below, found=found)
+    elif granular_list(old, node) and granular_list(new, node):
+        before, after = _located(old, node, path), _located(new, node, path)
+        for key in {**before, **after}:
+            _compare_entry(
+                before, after, key, node=node.items or ANY, path=(*path, key), found=found
+            )
+    else:
+        found.modified.add(path)
+        if isinstance(old, (dict, list)):
+            found.removed.update(p for p in _everything(old, node, path) if p != path)
+
+
+def _compare_entry(
+    old: Doc, new: Doc, key: str, *, node: Node, path: Path, found: Difference
+) -> None:
+    if key not in old:
+        found.added.update(_everything(new[key], node, path))
+    elif key not in new:
+        found.removed.update(_everything(old[key], node, path))
+    else:
+        _compare(old[key], new[key], node, path=path, found=found)
+
+
+def to_fields_v1(fields: Iterable[Path]) -> Doc:
+    """A set as it is stored in managedFields."""
+    root: Doc = {}
+    for path in sorted(fields):
+        place = root
+        for element in path:
+            place = place.setdefault(element, {})
+        place["."] = {}
+    return _trimmed(root)
+
+
+def _trimmed(place: Doc) -> Doc:
+    """Drop the dot of containers without content: a leaf is just an empty map."""
+    if set(place) == {"."}:
+        return {}
+    return {key: _trimmed(inner) if key != "." else {} for key, inner in place.items()}
+
+
+def from_fields_v1(stored: Json) -> FieldSet:
+    """The set that a managedFields entry stores."""
+    return frozenset(_stored_paths(stored, ())) if isinstance(stored, dict) else frozenset()
+
+
+def _stored_paths(place: Doc, path: Path) -> Iterator[Path]:
+    for element, inner in place.items():
+        if element == ".":
+            yield path
+        elif isinstance(inner, dict) and inner:
+            yield from _stored_paths(inner, (*path, element))
+        else:
+            yield (*path, element)
