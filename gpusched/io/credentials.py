@@ -267,4 +267,7 @@ def _digest(files: tuple[str | None, ...]) -> bytes:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, TypeError | AttributeError | AssertionError):
+        # The loader stumbled over a part that is not there: its own words help nobody.
+        return "its current-context, or the cluster or user that it names, is incomplete"
     return one_line(str(error)) or type(error).__name__

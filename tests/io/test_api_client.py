@@ -296,6 +296,24 @@ def test_insecure_tls_is_refused(write_kubeconfig):
     [
         (None, errors.ClusterUnreachable, "there is no kubeconfig file"),
         ("{", errors.ConfigError, "cannot be used"),
+        ("[1]", errors.ConfigError, "incomplete"),
+        (
+            (
+                '{"current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],'
+                '"clusters":[{"name":"c","cluster":{"server":"https://h"}}]}'
+            ),
+            errors.ConfigError,
+            "user that it names, is incomplete",
+        ),
+        (
+            (
+                '{"current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],'
+                '"users":[{"name":"u","user":{}}],'
+                '"clusters":[{"name":"c","cluster":{"server":"ftp://h"}}]}'
+            ),
+            errors.ConfigError,
+            "is not an http or https URL",
+        ),
         ("{}", errors.ConfigError, "cannot be used"),
         ("current-context: nope\ncontexts: []\nclusters: []\n", errors.ConfigError, "nope"),
     ],
