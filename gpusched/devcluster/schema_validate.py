@@ -30,30 +30,57 @@ def validate_value(value: Json, node: Node, path: str = "") -> list[FieldError]:
     return [*_shape(value, node, path), *_lists(value, node, path)]
 
 
-def validate_builtin(value: Json, node: Node, path: str = "") -> list[FieldError]:
+def validate_builtin(value: Json, node: Node) -> list[FieldError]:
     """Required and enumerated fields of a built-in object; everything else is a strategy's.
 
     Metadata and status are left out: their required fields only describe what is printed.
     """
     errors: list[FieldError] = []
-    if isinstance(value, list) and node.items is not None:
-        for i, element in enumerate(value):
-            errors += validate_builtin(element, node.items, f"{path}[{i}]")
-        return errors
-    if not isinstance(value, dict) or node.preserve_unknown:
-        if node.enum is not None and value not in (None, "", *node.enum):
-            errors.append(not_supported(path, value, node.enum))
-        return errors
-    for key in node.required:
-        child = node.child(key)
-        absent = value.get(key) is None or value[key] in ("", [])
-        if absent and child is not None and child.type not in {"integer", "boolean", "number"}:
-            errors.append(required(join(path, key)))
     for key, inner in value.items():
         child = node.child(key)
-        if child is not None and not (not path and key in {"metadata", "status"}):
-            errors += validate_builtin(inner, child, join(path, key))
-    return errors
+        if child is not None and key not in {"metadata", "status"}:
+            _builtin(inner, child, (key,), errors=errors)
+    absent = [required(key) for key in node.required if not _given(value, node, key)]
+    return [*absent, *errors]
+
+
+Place = tuple[str | int, ...]
+"""A path not yet written out: most objects have no errors, and texts cost time."""
+
+
+def _written(place: Place) -> str:
+    path = ""
+    for part in place:
+        path = f"{path}[{part}]" if isinstance(part, int) else join(path, part)
+    return path
+
+
+def _given(value: Doc, node: Node, key: str) -> bool:
+    """Whether a required field is there; numbers and switches count as given."""
+    if value.get(key) is not None and value[key] not in ("", []):
+        return True
+    child = node.child(key)
+    return child is None or child.type in {"integer", "boolean", "number"}
+
+
+def _builtin(value: Json, node: Node, place: Place, *, errors: list[FieldError]) -> None:
+    if isinstance(value, list):
+        if node.items is not None:
+            for i, element in enumerate(value):
+                _builtin(element, node.items, (*place, i), errors=errors)
+    elif not isinstance(value, dict):
+        if node.enum is not None and value not in (None, "", *node.enum):
+            errors.append(not_supported(_written(place), value, node.enum))
+    elif not node.preserve_unknown:
+        errors += [
+            required(_written((*place, key)))
+            for key in node.required
+            if not _given(value, node, key)
+        ]
+        for key, inner in value.items():
+            child = node.child(key)
+            if child is not None and (child.enum is not None or isinstance(inner, (dict, list))):
+                _builtin(inner, child, (*place, key), errors=errors)
 
 
 def _field(path: str) -> str:

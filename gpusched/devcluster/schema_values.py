@@ -11,12 +11,34 @@ from gpusched.devcluster.quantities import QuantityError, canonical
 from gpusched.devcluster.schema_types import Doc, Json, Node, join
 
 
-def unknown_fields(value: Json, node: Node, path: str = "") -> list[str]:
+def knows_all(value: Json, node: Node) -> bool:
+    """Whether the schema knows every field; much quicker than listing the unknown ones."""
+    if isinstance(value, dict):
+        props, rest = node.props, node.additional
+        open_ended = node.preserve_unknown or not _is_object(node)
+        for key, inner in value.items():
+            child = props.get(key, rest)
+            if child is None:
+                if not open_ended:
+                    return False
+            elif isinstance(inner, (dict, list)) and not knows_all(inner, child):
+                return False
+    elif isinstance(value, list) and node.items is not None:
+        items = node.items
+        return all(knows_all(v, items) for v in value if isinstance(v, (dict, list)))
+    return True
+
+
+def unknown_fields(value: Json, node: Node) -> list[str]:
     """Paths of fields that the schema does not know, in the order of the object."""
+    return [] if knows_all(value, node) else _unknown_fields(value, node, "")
+
+
+def _unknown_fields(value: Json, node: Node, path: str) -> list[str]:
     if isinstance(value, list):
         if node.items is None:
             return []
-        found = [unknown_fields(v, node.items, f"{path}[{i}]") for i, v in enumerate(value)]
+        found = [_unknown_fields(v, node.items, f"{path}[{i}]") for i, v in enumerate(value)]
         return [p for paths in found for p in paths]
     if not isinstance(value, dict):
         return []
@@ -24,7 +46,7 @@ def unknown_fields(value: Json, node: Node, path: str = "") -> list[str]:
     for key, inner in value.items():
         child = node.child(key)
         if child is not None:
-            unknown += unknown_fields(inner, child, join(path, key))
+            unknown += _unknown_fields(inner, child, join(path, key))
         elif not node.preserve_unknown and _is_object(node):
             unknown.append(join(path, key))
     return unknown
