@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         clock=FastClock(args.speed),
     )
-    return asyncio.run(_serve(options, args.kubeconfig))
+    return asyncio.run(_serve(options, args.kubeconfig.resolve()))
 
 
 async def _serve(options: ClusterOptions, kubeconfig: Path) -> int:
@@ -89,7 +89,7 @@ async def _serve(options: ClusterOptions, kubeconfig: Path) -> int:
         _write_private(kubeconfig, cluster)
         with contextlib.suppress(BrokenPipeError):
             print(f"ready {cluster.url}", flush=True)
-        print(f"export KUBECONFIG={kubeconfig.resolve()}", file=sys.stderr)
+        print(f"export KUBECONFIG={kubeconfig}", file=sys.stderr)
         failed = asyncio.create_task(cluster.failed())
         waiting = asyncio.create_task(stopped.wait())
         done, pending = await asyncio.wait({failed, waiting}, return_when=asyncio.FIRST_COMPLETED)

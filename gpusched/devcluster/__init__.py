@@ -1,0 +1,1 @@
+"""A whole cluster in one process: API server, fake nodes, the controllers a scheduler needs."""

@@ -69,7 +69,7 @@ def denied(user: User, route: Route, verb: str) -> StatusError:
 
 def review(user: User, plural: str, body: Obj) -> Obj:
     """Answer a review: SelfSubjectAccessReview and its relatives."""
-    answer = {
+    answer: Obj = {
         "kind": body.get("kind"),
         "apiVersion": body.get("apiVersion"),
         "metadata": {},

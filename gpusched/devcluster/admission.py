@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster import status
+from gpusched.devcluster.amounts import amount
+from gpusched.devcluster.quota_usage import pod_usage, printed
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -14,6 +17,16 @@ Obj = dict[str, Any]
 
 _TOLERATION_S: Final = 300
 _WAIT_KEYS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_MUST_SPECIFY: Final = frozenset(
+    {
+        "cpu",
+        "memory",
+        "requests.cpu",
+        "requests.memory",
+        "limits.cpu",
+        "limits.memory",
+    }
+)
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
@@ -116,3 +129,50 @@ def _taint_new_node(obj: Obj) -> None:
 
 def charge(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
     """Refuse what would exceed a quota of the namespace, and count what is admitted."""
+    if resource.storage != "pods":
+        return
+    namespace, name = obj["metadata"]["namespace"], obj["metadata"].get("name", "")
+    quotas = core.store.collection("resourcequotas")
+    raised: list[tuple[str, Obj]] = []
+    usage: dict[str, Fraction] | None = None
+    for key, stored in quotas.scan(namespace):
+        if usage is None:
+            usage = pod_usage(obj)
+        new = _raised(stored.obj, usage, pod=name)
+        raised.append((key, new))
+    if not dry_run:
+        for key, quota in raised:
+            quotas.put(key, quota)
+
+
+def _raised(quota: Obj, usage: dict[str, Fraction], *, pod: str) -> Obj:
+    """Return the quota with the usage added; raises StatusError 403 when it does not fit."""
+    name = quota["metadata"]["name"]
+    hard: Obj = quota["spec"].get("hard") or {}
+    counts = quota.get("status") or {}
+    known: Obj = counts.get("used") or {}
+    asked = {key: amount for key, amount in usage.items() if key in hard}
+    missing = sorted(key for key in hard if key in _MUST_SPECIFY and key not in usage)
+    if missing:
+        raise status.forbidden(
+            "pods", "", pod, why=f"failed quota: {name}: must specify {','.join(missing)}"
+        )
+    if unknown := sorted(key for key in asked if key not in known):
+        why = f"status unknown for quota: {name}, resources: {','.join(unknown)}"
+        raise status.forbidden("pods", "", pod, why=why)
+    total = {key: amount(known[key]) + asked[key] for key in asked}
+    over = sorted(key for key in total if total[key] > amount(hard[key]))
+    if over:
+        why = (
+            f"exceeded quota: {name}, "
+            f"requested: {_amounts({k: printed(asked[k], k) for k in over})}, "
+            f"used: {_amounts({k: known[k] for k in over})}, "
+            f"limited: {_amounts({k: hard[k] for k in over})}"
+        )
+        raise status.forbidden("pods", "", pod, why=why)
+    used = {**known, **{key: printed(value, key) for key, value in total.items()}}
+    return {**quota, "metadata": dict(quota["metadata"]), "status": {**counts, "used": used}}
+
+
+def _amounts(values: Obj) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(values.items()))

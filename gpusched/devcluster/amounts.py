@@ -16,11 +16,13 @@ def amount(value: Value) -> Fraction:
     return parse(value)
 
 
+@lru_cache(maxsize=8192)
 def is_negative(value: Value) -> bool:
     """Tell whether a quantity is below zero."""
     return amount(value) < 0
 
 
+@lru_cache(maxsize=8192)
 def is_integer(value: Value) -> bool:
     """Tell whether a quantity has no fraction."""
     return amount(value).denominator == 1

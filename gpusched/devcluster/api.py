@@ -6,17 +6,22 @@ defaults) and hands it to the synchronous writes in ``verbs`` and ``deletion``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from gpusched.devcluster import bodies, status, verbs
+from gpusched.devcluster.apply import ApplyConflict, TypedObjectError, apply
 from gpusched.devcluster.binding import bind
 from gpusched.devcluster.deletion import DeleteOptions, delete
 from gpusched.devcluster.event_views import to_core, to_new_group
 from gpusched.devcluster.eviction import evict
-from gpusched.devcluster.field_errors import FieldError, required
+from gpusched.devcluster.field_errors import FieldError, invalid, required
+from gpusched.devcluster.managed_fields import track_update
+from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.patch import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
@@ -33,6 +38,8 @@ PATCH_TYPES: Final = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
+
+_ENVELOPE: Final = frozenset({"kind", "apiVersion", "metadata"})
 
 
 class Api:
@@ -131,7 +138,7 @@ class Api:
         changed = self._patched(resource, old, patch, patch_type=patch_type)
         new = bodies.as_object(self.core, resource, changed)
         self._check_place(new, namespace, name)
-        new = self._stored_form(resource, self._decoded(resource, new, options))
+        new = self._stored_form(resource, self._decoded_changes(resource, new, old, options))
         written = verbs.write(
             self.core,
             resource,
@@ -141,6 +148,48 @@ class Api:
             subresource=subresource,
         )
         return written, False
+
+    def scale(self, resource: Resource, namespace: str, name: str) -> Obj:
+        """Return the Scale of an object."""
+        assert resource.custom is not None
+        paths = resource.custom.scale
+        assert paths is not None
+        return scale_of(self.get(resource, namespace, name).obj, paths)
+
+    def write_scale(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        body: Any,
+        patch_type: str,
+        options: Options,
+    ) -> Obj:
+        """Replace (no patch type) or patch the Scale of an object, and return it."""
+        assert resource.custom is not None
+        paths = resource.custom.scale
+        assert paths is not None
+        stored = self.get(resource, namespace, name)
+        scale = body
+        if patch_type:
+            scale = self._patched(
+                resource, scale_of(stored.obj, paths), body, patch_type=patch_type
+            )
+        if not isinstance(scale, dict):
+            raise status.bad_request("the body is no Scale")
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if not isinstance(replicas, int) or replicas < 0:
+            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise status.invalid("Scale", "autoscaling", name, errors=[error])
+        written = verbs.write(
+            self.core,
+            resource,
+            stored,
+            new=copy_tree(scaled(stored.obj, paths, scale)),
+            options=self._checked(resource, options),
+        )
+        return scale_of(written.obj, paths)
 
     def delete(
         self, resource: Resource, namespace: str, name: str, *, options: DeleteOptions
@@ -177,6 +226,15 @@ class Api:
     def _decoded(self, resource: Resource, obj: Obj, options: Options) -> Obj:
         """Drop or refuse unknown fields, and bring values into their canonical form."""
         schema = self.schema(resource)
+        clean = schema.prune(self._checked_fields(resource, obj, options))
+        clean["metadata"] = dict(clean.get("metadata") or {})
+        if resource.custom is not None:
+            clean = schema.apply_defaults(clean)
+        return clean
+
+    def _checked_fields(self, resource: Resource, obj: Obj, options: Options) -> Obj:
+        """Refuse values of the wrong type, and unknown fields where that was asked."""
+        schema = self.schema(resource)
         kind, version = resource.kind, resource.version
         head = f'{kind} in version "{version}" cannot be handled as a {kind}: '
         if (why := schema.decode_error(obj)) is not None:
@@ -185,16 +243,26 @@ class Api:
             if options.validation == "Strict":
                 raise status.bad_request(f"{head}strict decoding error: {', '.join(unknown)}")
             options.warnings.extend(unknown)
-        clean = schema.prune(obj)
-        clean["metadata"] = dict(clean.get("metadata") or {})
+        return obj
+
+    def _decoded_changes(self, resource: Resource, new: Obj, old: Obj, options: Options) -> Obj:
+        """Decode only the top-level fields that a patch touched: the rest is stored already.
+
+        Patches share what they leave alone, so identity tells.
+        """
         if resource.custom is not None:
-            clean = schema.apply_defaults(clean)
-        return clean
+            return self._decoded(resource, new, options)
+        touched = {k: v for k, v in new.items() if k in _ENVELOPE or v is not old.get(k)}
+        clean = self._decoded(resource, touched, options)
+        return {k: clean.get(k, v) for k, v in new.items() if k in clean or k not in touched}
 
     def _checked(self, resource: Resource, options: Options) -> Options:
-        schema = self.schema(resource)
+        options = attrs.evolve(options, record=partial(track_update, schema=self.schema(resource)))
+        if resource.strategy.knows_all:
+            return options
         if resource.custom is not None:
             return attrs.evolve(options, check=resource.custom.errors)
+        schema = self.schema(resource)
 
         def check(new: Obj, _old: Obj | None) -> list[FieldError]:
             return schema.validate(self._client_form(resource, new))
@@ -233,7 +301,74 @@ class Api:
         if not options.manager:
             error = required("fieldManager", "is required for apply patch")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", errors=[error])
-        raise status.not_implemented("server-side apply")
+        body = self._applied(resource, namespace, name, body=patch, options=options)
+        found = self._find(resource, namespace, name)
+        if found is None and subresource:
+            raise status.not_found(resource.plural, resource.group, name)
+        live = None if found is None else self._client_form(resource, found.obj)
+        new = self._merge_applied(resource, live, body, options=options, subresource=subresource)
+        if found is not None and new is live:
+            return found, False
+        obj = self._stored_form(resource, self._decoded(resource, new, options))
+        checked = self._checked(resource, options)
+        if found is None:
+            made = verbs.create(self.core, resource, namespace=namespace, obj=obj, options=checked)
+            return made, True
+        written = verbs.write(
+            self.core, resource, found, new=obj, options=checked, subresource=subresource
+        )
+        return written, False
+
+    def _applied(
+        self, resource: Resource, namespace: str, name: str, *, body: Any, options: Options
+    ) -> Obj:
+        """Check an applied configuration and complete its name and namespace."""
+        config = bodies.as_object(self.core, resource, body)
+        if config["metadata"].get("managedFields"):
+            raise status.bad_request("metadata.managedFields must be nil")
+        self._check_place(config, namespace, name)
+        config["metadata"]["name"] = name
+        if resource.namespaced:
+            config["metadata"]["namespace"] = namespace
+        return self._checked_fields(resource, config, options)
+
+    def _merge_applied(
+        self,
+        resource: Resource,
+        live: Obj | None,
+        config: Obj,
+        *,
+        options: Options,
+        subresource: str,
+    ) -> Obj:
+        if subresource == "status":
+            reset = [(f"f:{key}",) for key in config if key not in _ENVELOPE and key != "status"]
+        else:
+            reset = [("f:status",)] if resource.strategy.has_status else []
+        try:
+            return apply(
+                live,
+                config,
+                schema=self.schema(resource),
+                manager=options.manager,
+                now=self.core.time_text(),
+                force=options.force,
+                subresource=subresource,
+                reset=reset,
+            )
+        except ApplyConflict as e:
+            details = {"causes": e.causes}
+            raise status.failure(409, "Conflict", str(e), details=details) from None
+        except TypedObjectError as e:
+            meta = config["metadata"]
+            place = "/".join(filter(None, (meta.get("namespace", ""), meta["name"])))
+            what = f"{resource.group}/{resource.version}, Kind={resource.kind}"
+            why = f"failed to create typed patch object ({place}; {what}): {e}"
+            raise status.failure(500, "", why) from None
+
+    def _find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+        key = resource.key(namespace, name)
+        return self.core.store.collection(resource.storage).get(key)
 
     def _stored_form(self, resource: Resource, obj: Obj) -> Obj:
         return to_core(obj) if resource.storage == "events" and resource.group else obj

@@ -129,7 +129,7 @@ async def start(options: ClusterOptions) -> DevCluster:
     endpoints = Endpoints(api)
     server = Server(endpoints, Access(token))
     runner = web.ServerRunner(
-        web.Server(  # type: ignore[arg-type]
+        web.Server(
             server.handle,
             request_factory=_make_request,
             handler_cancellation=True,

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from gpusched.devcluster import status
+from gpusched.devcluster.protobuf import ProtobufError, decode_body
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -38,7 +39,7 @@ def load_yaml(text: str | bytes) -> Any:
 
 def load_all_yaml(text: str) -> list[Any]:
     """Parse every document of a YAML text, empty ones left out."""
-    return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]  # noqa: S506
+    return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
 
 
 def media_type(header: str) -> str:
@@ -84,7 +85,10 @@ def _decode_json(raw: bytes, *, kind: str) -> Any:
 
 
 def _decode_protobuf(raw: bytes) -> Obj:
-    raise status.not_implemented("a protobuf request body")
+    try:
+        return decode_body(raw)
+    except ProtobufError as e:
+        raise status.bad_request(str(e)) from None
 
 
 def as_object(core: Core, resource: Resource, body: Any, *, subject: str = "") -> Obj:
@@ -124,7 +128,11 @@ def json_kind(value: Any) -> str:
         return "bool"
     if isinstance(value, int | float):
         return "number"
-    return {str: "string", list: "array", dict: "object"}.get(type(value), "null")
+    if isinstance(value, str):
+        return "string"
+    if value is None:
+        return "null"
+    return "array" if isinstance(value, list) else "object"
 
 
 def _mismatch(core: Core, resource: Resource, kind: str, *, version: str) -> str:

@@ -7,13 +7,13 @@ from typing import Final
 from gpusched.devcluster.custom import DefinitionStrategy
 from gpusched.devcluster.event_strategy import EventStrategy
 from gpusched.devcluster.job_strategy import JobStrategy
+from gpusched.devcluster.node_strategy import NodeStrategy
 from gpusched.devcluster.pods import PodStrategy
 from gpusched.devcluster.strategies import (
     ConfigMapStrategy,
     DisruptionBudgetStrategy,
     LeaseStrategy,
     NamespaceStrategy,
-    NodeStrategy,
     PriorityClassStrategy,
     QuotaStrategy,
     SecretStrategy,

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
 """Custom resources: what a definition declares, and the strategy of its objects."""
 
 from __future__ import annotations

@@ -173,6 +173,8 @@ class Endpoints:
                 dry_run=bool(request.query.get("dryRun")),
             )
             return Answer(body=views.encode(status.success()), code=201)
+        if sub == "scale":
+            return self._scale(request, resource, route)
         if sub == "log" and method == "GET":
             self._api.get(resource, route.namespace, route.name)
             return Answer(body=b"", content_type="text/plain")
@@ -185,12 +187,36 @@ class Endpoints:
             return self._patch(request, resource, route)
         raise status.method_not_allowed()
 
+    def _scale(self, request: Request, resource: Resource, route: Route) -> Answer:
+        if request.method == "GET":
+            scale = self._api.scale(resource, route.namespace, route.name)
+            return Answer(body=views.encode(scale))
+        patch_type = ""
+        if request.method == "PATCH":
+            patch_type = PATCH_TYPES.get(bodies.media_type(request.content_type), "")
+            if patch_type not in {"json", "merge"}:
+                raise _unknown_patch(custom=True)
+        elif request.method != "PUT":
+            raise status.method_not_allowed()
+        content = bodies.JSON if patch_type else request.content_type
+        scale = self._api.write_scale(
+            resource,
+            route.namespace,
+            route.name,
+            body=bodies.decode(request.body, content, kind="Scale", custom=True),
+            patch_type=patch_type,
+            options=self._options(request),
+        )
+        return Answer(body=views.encode(scale))
+
     def _list(self, request: Request, resource: Resource, route: Route) -> Answer:
         options = options_from(resource, request.query)
         if options.watch:
             return self._watch(request, resource, route, options=options)
         page = list_page(self._core, resource, route.namespace, options=options)
         shape = views.shape_of(request.accept)
+        if shape == "table":
+            return Answer(body=self._tables(request, resource).of_list(page))
         if shape == "metadata":
             return Answer(body=views.partial_list_bytes(page))
         return Answer(body=views.list_bytes(resource, page))
@@ -199,7 +225,11 @@ class Endpoints:
         self, request: Request, resource: Resource, route: Route, *, options: ListOptions
     ) -> Answer:
         shape = views.shape_of(request.accept)
-        render = views.partial if shape == "metadata" else views.viewed(resource)
+        render = views.viewed(resource)
+        if shape == "metadata":
+            render = views.partial
+        elif shape == "table":
+            render = self._tables(request, resource).of_event
         watcher = Watcher(self._core, resource, route.namespace, options=options, render=render)
         return Answer(stream=watcher.stream())
 
@@ -300,6 +330,10 @@ class Endpoints:
             force=query.get("force", "").lower() in {"1", "true"},
         )
 
+    def _tables(self, request: Request, resource: Resource) -> views.TableView:
+        include = request.query.get("includeObject", "") or "Metadata"
+        return views.TableView(resource, self._core.clock, include=include)
+
     def _shaped(
         self,
         request: Request,
@@ -309,7 +343,10 @@ class Endpoints:
         code: int = 200,
         warnings: Sequence[str] = (),
     ) -> Answer:
-        if views.shape_of(request.accept) == "metadata":
+        shape = views.shape_of(request.accept)
+        if shape == "table":
+            body = self._tables(request, resource).of_object(stored)
+        elif shape == "metadata":
             body = views.encode(views.partial(stored.obj))
         else:
             body = views.object_bytes(resource, stored)

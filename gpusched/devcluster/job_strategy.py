@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
 """Jobs: defaults, the labels and selector of their own, what may change while suspended."""
 
 from __future__ import annotations

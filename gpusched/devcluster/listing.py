@@ -96,13 +96,7 @@ def selector(resource: Resource, label_text: str, *, field_text: str) -> Match |
 def _option_errors(options: ListOptions) -> list[FieldError]:
     field = "resourceVersionMatch"
     if options.watch:
-        if options.initial_events is not None and options.version_match != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            return [forbidden(field, why)]
-        if options.initial_events is None and options.version_match:
-            why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            return [forbidden(field, why)]
-        return []
+        return _watch_errors(options, field)
     if options.initial_events is not None:
         return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
     if not options.version_match:
@@ -116,6 +110,16 @@ def _option_errors(options: ListOptions) -> list[FieldError]:
         return [forbidden(field, why)]
     if options.version_match == "Exact" and options.version == 0:
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        return [forbidden(field, why)]
+    return []
+
+
+def _watch_errors(options: ListOptions, field: str) -> list[FieldError]:
+    if options.initial_events is not None and options.version_match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        return [forbidden(field, why)]
+    if options.initial_events is None and options.version_match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         return [forbidden(field, why)]
     return []
 

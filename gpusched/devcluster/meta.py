@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, required, too_long
@@ -53,16 +54,20 @@ def name_errors(
 
 def key_errors(key: str, field: str) -> list[FieldError]:
     """Check a label, annotation or taint key: an optional DNS prefix and a name."""
+    problem = _key_problem(key)
+    return [invalid(field, key, problem)] if problem else []
+
+
+@lru_cache(maxsize=4096)
+def _key_problem(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if slash and not _SUBDOMAIN.fullmatch(prefix):
-        return [invalid(field, key, f"prefix part {_SUBDOMAIN_TEXT}")]
+        return f"prefix part {_SUBDOMAIN_TEXT}"
     if not name:
-        return [invalid(field, key, "name part must be non-empty")]
+        return "name part must be non-empty"
     if len(name) > 63:
-        return [invalid(field, key, "name part must be no more than 63 characters")]
-    if not _QUALIFIED.fullmatch(name):
-        return [invalid(field, key, _NAME_PART_TEXT)]
-    return []
+        return "name part must be no more than 63 characters"
+    return "" if _QUALIFIED.fullmatch(name) else _NAME_PART_TEXT
 
 
 def label_errors(labels: Any, field: str) -> list[FieldError]:

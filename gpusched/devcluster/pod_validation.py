@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gpusched.devcluster.amounts import amount, is_integer, is_negative, printed
 from gpusched.devcluster.field_errors import (
     FieldError,
     duplicate,
@@ -14,7 +15,6 @@ from gpusched.devcluster.field_errors import (
     required,
 )
 from gpusched.devcluster.meta import key_errors, label_errors, name_errors
-from gpusched.devcluster.amounts import amount, is_integer, is_negative, printed
 
 Obj = dict[str, Any]
 

@@ -1,3 +1,4 @@
+# strategies share one interface, and few kinds need all of it
 """Pods: gates, the few fields an update may change, and how long a deletion waits."""
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class PodStrategy(Strategy):
     generation = True
     returns_object = True
     has_status = True
+    knows_all = True
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Start pending, with the condition that shows closed gates."""
@@ -123,7 +125,7 @@ def _same(key: str, now: Any, was: Any) -> bool:
     if key in {"containers", "initContainers"}:
         return _without_images(now) == _without_images(was)
     if key == "terminationGracePeriodSeconds" and isinstance(was, int) and was < 0:
-        return bool(now == 1 or now == was)
+        return bool(now in (1, was))
     return bool(now == was)
 
 

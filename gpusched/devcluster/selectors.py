@@ -44,7 +44,7 @@ def _requirement(
     tokens: list[str], position: int
 ) -> tuple[Callable[[Mapping[str, str]], bool], int]:
     token = tokens[position]
-    if token == "!":
+    if token == "!":  # noqa: S105  # a token of the grammar
         key = _identifier(tokens, position + 1)
         return (lambda labels: key not in labels), position + 2
     if token in {"=", "==", "!=", "(", ")", ",", "<", ">"}:
@@ -186,7 +186,7 @@ def label_selector_matches(selector: Obj | None, labels: Mapping[str, str]) -> b
             "NotIn": have is None or have not in values,
             "Exists": have is not None,
             "DoesNotExist": have is None,
-        }[operator]
+        }.get(operator, False)
         if not held:
             return False
     return True

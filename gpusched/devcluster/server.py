@@ -37,7 +37,7 @@ class Server:
             return _failed(status.failure(413, "RequestEntityTooLarge", why))
         except (ConnectionError, web.HTTPException):
             raise
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001  # see the comment below
             # The boundary of the process: the client gets a Status, the log the whole story.
             _LOG.exception("request failed: %s %s", request.method, request.path_qs)
             why = f"Internal error occurred: {type(e).__name__}: {e}"

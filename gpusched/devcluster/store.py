@@ -156,11 +156,12 @@ class Collection:
     def count(self, namespace: str = "", *, after: str = "") -> int:
         """Count the objects that ``scan`` would yield."""
         items = self._items
-        low = items.bisect_right(after) if after else 0
-        if not namespace:
-            return len(items) - low
-        low = max(low, items.bisect_left(f"{namespace}/"))
-        return max(0, int(items.bisect_left(f"{namespace}0")) - low)
+        low: int = items.bisect_right(after) if after else 0
+        high: int = len(items)
+        if namespace:
+            low = max(low, items.bisect_left(f"{namespace}/"))
+            high = items.bisect_left(f"{namespace}0")
+        return max(0, high - low)
 
     # -- the log -----------------------------------------------------------------------------
 

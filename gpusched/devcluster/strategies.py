@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
 """What create, update and status writes may change, kind by kind.
 
 The base class is plain storage; a kind overrides what it does differently. ``obj`` and ``new``
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusched.devcluster.field_errors import FieldError, invalid, not_supported, required
-from gpusched.devcluster.amounts import is_integer, is_negative
+from gpusched.devcluster.amounts import is_negative
+from gpusched.devcluster.field_errors import FieldError, invalid, not_supported
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -27,6 +28,7 @@ class Strategy:
         create_on_update: whether PUT creates what is missing.
         needs_version: whether PUT must carry a resourceVersion.
         has_status: whether the status is written through its own subresource only.
+        knows_all: whether ``validate`` covers what the schema would find as well.
     """
 
     generation = False
@@ -35,6 +37,7 @@ class Strategy:
     create_on_update = False
     needs_version = False
     has_status = False
+    knows_all = False
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Fill in what the server decides; by default a client's status is dropped."""
@@ -70,6 +73,17 @@ class Strategy:
         """Check a change of the status."""
         return []
 
+    def prepare_finalize(self, new: Obj, old: Obj) -> None:
+        """Undo what a finalize write may not touch: everything but ``spec.finalizers``."""
+        spec = dict(old.get("spec") or {})
+        spec["finalizers"] = (new.get("spec") or {}).get("finalizers") or []
+        for key in new.keys() - old.keys():
+            del new[key]
+        for key, value in old.items():
+            if key != "metadata":
+                new[key] = value
+        new["spec"] = spec
+
     def raises_generation(self, new: Obj, old: Obj) -> bool:
         """Tell whether an update counts as a new generation."""
         return new.get("spec") != old.get("spec")
@@ -100,7 +114,7 @@ class ConfigMapStrategy(Strategy):
         """Refuse changes of sealed data."""
         if not old.get("immutable"):
             return []
-        errors = [
+        return [
             FieldError(
                 "Forbidden",
                 field,
@@ -110,7 +124,6 @@ class ConfigMapStrategy(Strategy):
             for field in ("immutable", "data", "binaryData")
             if new.get(field) != old.get(field)
         ]
-        return errors
 
 
 class SecretStrategy(ConfigMapStrategy):
@@ -158,122 +171,6 @@ class NamespaceStrategy(Strategy):
     def stays_when_deleted(self, obj: Obj) -> bool:
         """Stay until the namespace controller has emptied it."""
         return bool((obj.get("spec") or {}).get("finalizers"))
-
-
-class NodeStrategy(Strategy):
-    """Nodes: the kubelet's own status comes with the create."""
-
-    has_status = True
-
-    def prepare_create(self, obj: Obj, core: Core) -> None:
-        """Keep the status a kubelet sends."""
-
-    def default(self, obj: Obj) -> None:
-        """Fill in what a zero-valued node prints; allocatable stands for capacity when absent."""
-        obj.setdefault("spec", {})
-        status = obj.setdefault("status", {})
-        if "capacity" in status and "allocatable" not in status:
-            status["allocatable"] = dict(status["capacity"])
-        for condition in status.get("conditions") or ():
-            condition.setdefault("lastHeartbeatTime", None)
-            condition.setdefault("lastTransitionTime", None)
-        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault(
-            "Port", 0
-        )
-        info = status.setdefault("nodeInfo", {})
-        for key in _NODE_INFO:
-            info.setdefault(key, "")
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Check taints and the sign of quantities."""
-        return [*_taint_errors(obj["spec"].get("taints")), *_node_quantity_errors(obj)]
-
-    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check a change; taints are told twice, once as a node and once as an update."""
-        taints = _taint_errors(new["spec"].get("taints"))
-        errors = [*taints, *taints]
-        old_spec = old.get("spec") or {}
-        for key in ("podCIDR", "providerID"):
-            if old_spec.get(key) and new["spec"].get(key) != old_spec[key]:
-                errors.append(
-                    FieldError(
-                        "Forbidden",
-                        f"spec.{key}",
-                        f'Forbidden: node updates may not change {key} except from "" to valid',
-                        "FieldValueForbidden",
-                    )
-                )
-        return errors
-
-    def prepare_status(self, new: Obj, old: Obj) -> None:
-        """Keep the spec and fill in what a zero-valued status prints."""
-        super().prepare_status(new, old)
-        status = dict(new.get("status") or {})
-        status["conditions"] = [dict(c) for c in status.get("conditions") or ()]
-        if not status["conditions"]:
-            del status["conditions"]
-        for key in ("daemonEndpoints", "nodeInfo"):
-            status[key] = dict(status.get(key) or {})
-        new["status"] = status
-        self.default(new)
-
-    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check the sign of quantities."""
-        return _node_quantity_errors(new)
-
-
-_NODE_INFO = (
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
-)
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
-def _taint_errors(taints: Any) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
-    for i, taint in enumerate(taints or ()):
-        at = f"metadata.taints[{i}]"  # the API server's own slip: taints stand under spec
-        if not taint.get("key"):
-            errors.append(required(f"{at}.key"))
-        effect = taint.get("effect", "")
-        if not effect:
-            errors.append(required(f"{at}.effect"))
-        elif effect not in _EFFECTS:
-            errors.append(not_supported(f"{at}.effect", effect, _EFFECTS))
-        pair = (taint.get("key", ""), effect)
-        if pair in seen:
-            errors.append(
-                FieldError(
-                    "Duplicate value",
-                    at,
-                    "Duplicate value: taints must be unique by key and effect pair",
-                    "FieldValueDuplicate",
-                )
-            )
-        seen.add(pair)
-    return errors
-
-
-def _node_quantity_errors(obj: Obj) -> list[FieldError]:
-    errors: list[FieldError] = []
-    status = obj.get("status") or {}
-    for part in ("capacity", "allocatable"):
-        for name, value in (status.get(part) or {}).items():
-            field = f"status.{part}.{name}"
-            if is_negative(value):
-                errors.append(invalid(field, str(value), "must be greater than or equal to 0"))
-            elif "/" in name and not is_integer(value):
-                errors.append(invalid(field, str(value), "must be an integer"))
-    return errors
 
 
 class QuotaStrategy(Strategy):

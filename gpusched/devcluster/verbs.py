@@ -43,6 +43,7 @@ class Options:
         operation: what managedFields will call this write.
         force: whether an apply takes fields over from other managers.
         check: the schema's own verdict on the finished object, given the old one.
+        record: writes managedFields; see ``managed_fields.track_update``.
     """
 
     dry_run: bool = False
@@ -52,6 +53,7 @@ class Options:
     force: bool = False
     warnings: list[str] = attrs.field(factory=list)
     check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
+    record: Callable[..., Obj] | None = None
 
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
@@ -59,6 +61,8 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     strategy = resource.strategy
     meta = obj["metadata"]
     clean_for_create(meta)
+    if options.operation == "Update":
+        meta.pop("managedFields", None)
     if resource.namespaced:
         meta["namespace"] = namespace
     if not meta.get("name") and meta.get("generateName"):
@@ -124,9 +128,11 @@ def write(
         errors = merged(errors, options.check(new, old))
     if errors:
         raise status.invalid(resource.kind, resource.group, name, errors=errors)
-    if resource.strategy.generation and not subresource:
-        if resource.strategy.raises_generation(new, old):
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    counted = resource.strategy.generation and not subresource
+    if counted and resource.strategy.raises_generation(new, old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    if options.operation == "Update":
+        new = _with_record(new, old, options=options, subresource=subresource, core=core)
     if new == old:
         return stored
     if options.dry_run:
@@ -137,6 +143,28 @@ def write(
         collection.remove(key)
         return Stored(new, core.store.version)
     return collection.put(key, new)
+
+
+def _with_record(new: Obj, old: Obj, *, options: Options, subresource: str, core: Core) -> Obj:
+    """Keep the record of field managers, on objects that have one.
+
+    An object gets its record with its first apply: before, nobody reads it, and keeping it would
+    double the cost of every write.
+    """
+    record = old["metadata"].get("managedFields")
+    if record is None or options.record is None:
+        new["metadata"].pop("managedFields", None)
+        return new
+    new["metadata"]["managedFields"] = record
+    if new == old:
+        return new
+    return options.record(
+        old,
+        new,
+        manager=options.manager or "unknown",
+        now=core.time_text(),
+        subresource=subresource,
+    )
 
 
 def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Origin) -> None:
@@ -168,6 +196,9 @@ def _prepare_and_check(
     if subresource == "status":
         strategy.prepare_status(new, old)
         return meta_errors + strategy.validate_status(new, old)
+    if subresource == "finalize":
+        strategy.prepare_finalize(new, old)
+        return meta_errors
     strategy.prepare_update(new, old)
     if new.get("spec") is not old.get("spec") or "spec" not in new:
         strategy.default(new)

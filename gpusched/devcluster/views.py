@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from gpusched.clock import Clock
 from gpusched.devcluster.event_views import to_new_group
 from gpusched.devcluster.listing import Page
+from gpusched.devcluster.status import bad_request
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.tables import IncludeObject, columns_for, custom_columns, table
 
 if TYPE_CHECKING:
     from gpusched.devcluster.kinds import Resource
@@ -56,13 +59,19 @@ def partial(obj: Obj) -> Obj:
     return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
 
 
-def list_bytes(resource: Resource, page: Page) -> bytes:
-    """Encode a list; built-in items carry no kind, custom ones do, as on a real server."""
+def page_meta(page: Page) -> Obj:
+    """Return the metadata of a list."""
     meta: Obj = {"resourceVersion": str(page.version)}
     if page.token:
         meta["continue"] = page.token
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
+    return meta
+
+
+def list_bytes(resource: Resource, page: Page) -> bytes:
+    """Encode a list; built-in items carry no kind, custom ones do, as on a real server."""
+    meta = page_meta(page)
     if resource.custom is not None:
         meta.setdefault("continue", "")
         items = [stored.raw for stored in page.items]
@@ -87,16 +96,60 @@ _TYPE: Final = frozenset({"kind", "apiVersion"})
 
 def partial_list_bytes(page: Page) -> bytes:
     """Encode a list of metadata."""
-    meta: Obj = {"resourceVersion": str(page.version)}
-    if page.token:
-        meta["continue"] = page.token
-        if page.remaining is not None:
-            meta["remainingItemCount"] = page.remaining
     return encode(
         {
             "kind": "PartialObjectMetadataList",
             "apiVersion": _META,
-            "metadata": meta,
+            "metadata": page_meta(page),
             "items": [partial(stored.obj) for stored in page.items],
         }
     )
+
+
+class TableView:
+    """Objects as rows. One view serves one request, so that a watch sends headers only once."""
+
+    def __init__(self, resource: Resource, clock: Clock, *, include: str) -> None:
+        if include not in {"Metadata", "Object", "None"}:
+            known = '"None", "Metadata", "Object"'
+            raise bad_request(
+                f'includeObject: Unsupported value: "{include}": supported values: {known}'
+            )
+        self._include = cast("IncludeObject", include)
+        self._clock = clock
+        self._view = viewed(resource)
+        if resource.custom is not None:
+            self._columns = custom_columns(resource.custom.columns)
+        else:
+            self._columns = columns_for(resource.group, resource.kind)
+        self._headers = True
+
+    def of_list(self, page: Page) -> bytes:
+        """Encode a page of a list."""
+        return encode(self._table([s.obj for s in page.items], page_meta(page)))
+
+    def of_object(self, stored: Stored) -> bytes:
+        """Encode one object as a table of one row."""
+        return encode(self._table([stored.obj], _version_of(stored.obj)))
+
+    def of_event(self, obj: Obj) -> Obj:
+        """Return the object of a watch event as a table of one row; headers come once."""
+        made = self._table([obj], _version_of(obj))
+        self._headers = False
+        return made
+
+    def _table(self, objects: list[Obj], meta: Obj) -> Obj:
+        if self._view is not None:
+            objects = [self._view(obj) for obj in objects]
+        return table(
+            self._columns,
+            objects,
+            now=self._clock.now(),
+            metadata=meta,
+            include=self._include,
+            headers=self._headers,
+        )
+
+
+def _version_of(obj: Obj) -> Obj:
+    return {"resourceVersion": obj["metadata"]["resourceVersion"]}
