@@ -59,7 +59,7 @@ class GarbageCollector:
             self._forget(uid)
             return
         self._places[uid] = Place(resource, metadata.get("namespace"), metadata["name"])
-        owners = frozenset(ref["uid"] for ref in metadata.get("ownerReferences") or ())
+        owners = frozenset(ref.get("uid", "") for ref in metadata.get("ownerReferences") or ())
         fresh = owners != self._owners.get(uid, frozenset())
         if fresh:
             self._link(uid, owners)
@@ -113,7 +113,7 @@ class GarbageCollector:
         solid: list[Obj] = []
         waiting: list[Obj] = []
         for reference in references:
-            kind = self._client.kind_of(reference["apiVersion"], reference["kind"])
+            kind = self._client.kind_of(reference.get("apiVersion", ""), reference.get("kind", ""))
             if kind is None:
                 solid.append(reference)  # nobody can tell whether such an owner is gone
                 continue
@@ -126,10 +126,10 @@ class GarbageCollector:
             self._patch(place, {"metadata": {"ownerReferences": solid}})
 
     def _owner(self, resource: str, reference: Obj, namespace: str | None) -> Obj | None:
-        known = self._places.get(reference["uid"])
+        known = self._places.get(reference.get("uid", ""))
         where = known.namespace if known is not None else namespace
-        owner = self._read(Place(resource, where, reference["name"]))
-        if owner is None or owner["metadata"]["uid"] != reference["uid"]:
+        owner = self._read(Place(resource, where, reference.get("name", "")))
+        if owner is None or owner["metadata"]["uid"] != reference.get("uid"):
             return None
         return owner
 
@@ -159,7 +159,7 @@ class GarbageCollector:
         if ORPHAN in obj["metadata"]["finalizers"]:
             for where, found in dependents:
                 references = found["metadata"].get("ownerReferences") or []
-                kept = [reference for reference in references if reference["uid"] != uid]
+                kept = [r for r in references if r.get("uid") != uid]
                 self._patch(where, {"metadata": {"ownerReferences": kept or None}})
         else:
             blocking = False
@@ -189,4 +189,4 @@ def _in_foreground(owner: Obj) -> bool:
 
 def _blocks(dependent: Obj, owner: str) -> bool:
     references = dependent["metadata"].get("ownerReferences") or ()
-    return any(r["uid"] == owner and r.get("blockOwnerDeletion") for r in references)
+    return any(r.get("uid") == owner and r.get("blockOwnerDeletion") for r in references)

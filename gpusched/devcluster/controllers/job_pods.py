@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ Obj = dict[str, Any]
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """Finalizer of pods that are not counted in their Job's status yet."""
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_DIGITS_MAX: Final = 10
+_INDEXES: Final = re.compile(r"(?:^|,)(\d{1,10})(?:-(\d{1,10}))?(?=,|$)", re.ASCII)
 _GENERATED_NAME_MAX: Final = 58
 """63 characters of a name less the 5 that the server appends."""
 
@@ -53,22 +56,23 @@ def active(pod: Obj) -> bool:
 def ready(pod: Obj) -> bool:
     """Whether the pod's Ready condition is True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def completion_index(pod: Obj) -> int:
     """The pod's completion index, -1 when it has none that can be read."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else -1
 
 
 def ended_at(pod: Obj, now: float) -> float:
     """When the pod's last container ended; else when it was deleted; else now. Epoch seconds."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [(s.get("state") or {}).get("terminated", {}).get("finishedAt") for s in statuses]
+    states = [(container.get("state") or {}).get("terminated") or {} for container in statuses]
+    ends = [state.get("finishedAt") for state in states]
     known = [parse_time(end) for end in ends if end]
     if known:
-        return max(known)
+        return min(max(known), now)  # a client's clock may be ahead
     text = pod["metadata"].get("deletionTimestamp")
     return min(parse_time(text), now) if text else now
 
@@ -147,16 +151,15 @@ def _give_index(pod: Obj, job_name: str, index: int) -> None:
 
 def _with_variable(container: Obj, variable: Obj) -> Obj:
     have = container.get("env") or []
-    if any(item["name"] == variable["name"] for item in have):
+    if any(item.get("name") == variable["name"] for item in have):
         return container
     return {**container, "env": [*have, variable]}
 
 
 def read_indexes(text: str, below: int) -> set[int]:
-    """The numbers of a text such as ``0,2-5`` that are smaller than ``below``."""
+    """The numbers of a text such as ``0,2-5`` that are smaller than ``below``; junk is no number."""
     found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
+    for first, last in _INDEXES.findall(text):
         found.update(range(int(first), min(int(last or first) + 1, below)))
     return {index for index in found if index < below}
 

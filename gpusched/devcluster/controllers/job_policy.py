@@ -25,7 +25,7 @@ _COUNT = Judgement("Count")
 def judge(policy: Obj | None, pod: Obj) -> Judgement:
     """The first rule that fits a failed pod; without one it counts towards backoffLimit."""
     for index, rule in enumerate((policy or {}).get("rules") or ()):
-        action = rule["action"]
+        action = rule.get("action")
         why = _by_exit_code(rule.get("onExitCodes"), pod)
         why = why or _by_condition(rule.get("onPodConditions") or (), pod)
         if why:
@@ -44,21 +44,23 @@ def _by_exit_code(wanted: Obj | None, pod: Obj) -> str:
         *(status.get("containerStatuses") or ()),
     ]
     for container in containers:
-        if wanted.get("containerName") not in {None, container["name"]}:
+        if wanted.get("containerName") not in {None, container.get("name")}:
             continue
         ended = (container.get("state") or {}).get("terminated")
         code = (ended or {}).get("exitCode", 0)
-        if code and (code in wanted["values"]) == (wanted["operator"] == "In"):
+        if code and (code in wanted.get("values", ())) == (wanted.get("operator") == "In"):
             place = f"{metadata['namespace']}/{metadata['name']}"
-            return f"Container {container['name']} for pod {place} failed with exit code {code}"
+            name = container.get("name", "")
+            return f"Container {name} for pod {place} failed with exit code {code}"
     return ""
 
 
 def _by_condition(wanted: list[Obj] | tuple[Obj, ...], pod: Obj) -> str:
     metadata = pod["metadata"]
-    have = {c["type"]: c["status"] for c in (pod.get("status") or {}).get("conditions") or ()}
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    have = {c.get("type"): c.get("status") for c in conditions}
     for pattern in wanted:
-        if have.get(pattern["type"]) == pattern.get("status", "True"):
+        if have.get(pattern.get("type")) == pattern.get("status", "True"):
             place = f"{metadata['namespace']}/{metadata['name']}"
-            return f"Pod {place} has condition {pattern['type']}"
+            return f"Pod {place} has condition {pattern.get('type')}"
     return ""

@@ -29,6 +29,8 @@ from gpusched.devcluster.controllers.job_turn import Turn, condition
 from gpusched.devcluster.core import parse_time, rfc3339
 
 _COMPLETIONS_REACHED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
+_OURS: Final = "kubernetes.io/job-controller"
+"""``spec.managedBy`` of the Jobs that this controller runs, when it is set at all."""
 _NO_FAILURES: Final = Backoff()
 
 
@@ -65,6 +67,8 @@ def reconcile(
         backoff_first_s: wait after the first failure; doubles with each further one.
     """
     turn = Turn(job, pods, now, backoff, backoff_first_s)
+    if job["spec"].get("managedBy", _OURS) != _OURS:
+        return Outcome([], None, backoff)
     if "deletionTimestamp" in job["metadata"] or finished(job) is not None:
         turn.actions += [Untrack(pod) for pod in pods if job_pods.tracked(pod)]
         _expire(turn)
@@ -78,7 +82,8 @@ def _expire(turn: Turn) -> None:
     ttl = turn.spec.get("ttlSecondsAfterFinished")
     if over is None or ttl is None or "deletionTimestamp" in turn.job["metadata"]:
         return
-    left = parse_time(over["lastTransitionTime"]) + ttl - turn.now
+    since = over.get("lastTransitionTime")  # a client that wrote the condition may have left it out
+    left = (parse_time(since) if since else turn.now) + ttl - turn.now
     if left > 0:
         turn.again.append(left)
     else:

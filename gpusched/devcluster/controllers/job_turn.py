@@ -35,7 +35,7 @@ _DEADLINE_EXCEEDED: Final = (
 def condition(status: Obj, kind: str) -> Obj | None:
     """The condition of that type when it is True."""
     for found in status.get("conditions") or ():
-        if found["type"] == kind and found["status"] == "True":
+        if found.get("type") == kind and found.get("status") == "True":
             result: Obj = found
             return result
     return None
@@ -145,8 +145,8 @@ class Turn:
             "message": message,
         }
         for at, found in enumerate(conditions):
-            if found["type"] == kind:
-                if found["status"] != status:
+            if found.get("type") == kind:
+                if found.get("status") != status:
                     conditions[at] = fresh
                 return
         conditions.append(fresh)
@@ -156,7 +156,7 @@ class Turn:
         before = self.job.get("status") or {}
         target = condition(before, "FailureTarget")
         if target is not None:
-            return target["reason"], target["message"]
+            return target.get("reason", ""), target.get("message", "")
         if self.forbidden:
             return "PodFailurePolicy", self.forbidden
         limit = self.spec.get("backoffLimit", 6)

@@ -70,11 +70,11 @@ class JobController:
     def _see_pod(self, item: WatchItem) -> None:
         for pod in (item.previous, item.object):
             owner = None if pod is None else job_pods.controller_of(pod)
-            if owner is None or owner["kind"] != "Job":
+            if owner is None or owner.get("kind") != "Job" or not owner.get("uid"):
                 continue
             uid: str = owner["uid"]
             metadata = item.object["metadata"]
-            self._names.setdefault(uid, (metadata["namespace"], owner["name"]))
+            self._names.setdefault(uid, (metadata["namespace"], owner.get("name", "")))
             if item.type == "DELETED" or pod is not item.object:
                 self._pods.get(uid, {}).pop(metadata["uid"], None)
             else:

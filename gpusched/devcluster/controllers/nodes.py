@@ -14,7 +14,7 @@ from gpusched.devcluster.workqueue import WorkQueue, serve
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-_BY_CONDITION: Final = {
+_BY_CONDITION: Final[dict[tuple[str | None, str | None], str]] = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
     ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
@@ -36,14 +36,15 @@ def taints(node: Obj, *, now: float) -> list[Obj]:
     """The taints a node should have: ours by its state, others as they are."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     have: list[Obj] = list(spec.get("taints") or ())
-    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     want = dict.fromkeys([UNSCHEDULABLE], "NoSchedule") if spec.get("unschedulable") else {}
-    for kind, found in conditions.items():
-        key = _BY_CONDITION.get((kind, found["status"]))
+    for kind, value in conditions.items():
+        key = _BY_CONDITION.get((kind, value))
         if key is not None:
             want[key] = "NoSchedule"
-    if "Ready" not in conditions and any(t["key"] == NOT_READY for t in have):
-        want[NOT_READY] = "NoSchedule"  # it has not said anything yet
+    spoke = conditions.get("Ready") in {"True", "False", "Unknown"}
+    if not spoke and any(t["key"] == NOT_READY for t in have):
+        want[NOT_READY] = "NoSchedule"  # it has not said how it is
     kept = [t for t in have if not _ours(t) or want.get(t["key"]) == t["effect"]]
     known = {(t["key"], t["effect"]) for t in kept}
     kept += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from math import ceil
 from typing import Any, Final
@@ -23,8 +24,11 @@ _GATHER_S: Final = 0.1
 
 
 def _share(value: Any, total: int) -> int:
-    """A number, or a percentage of ``total`` rounded up."""
-    return ceil(int(value[:-1]) * total / 100) if isinstance(value, str) else int(value)
+    """A number, or a percentage of ``total`` rounded up; what is neither counts as all."""
+    if not isinstance(value, str):
+        return int(value)
+    percent = re.fullmatch(r"(\d{1,3})%", value, re.ASCII)
+    return total if percent is None else ceil(int(percent[1]) * total / 100)
 
 
 def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float | None]:
@@ -50,7 +54,7 @@ def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float 
         desired = _share(spec.get("minAvailable", 1), expected)
     allowed = max(healthy - desired, 0) if expected and not why else 0
     fresh: Obj = {
-        "observedGeneration": budget["metadata"]["generation"],
+        "observedGeneration": budget["metadata"].get("generation", 0),
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
@@ -85,7 +89,7 @@ def _unsupported(spec: Obj, alive: Sequence[Obj]) -> str:
         owner = job_pods.controller_of(pod)
         if owner is None:
             return f"found no controller ref for pod {pod['metadata']['name']!r}".replace("'", '"')
-        if owner["kind"] == "Job":
+        if owner.get("kind") == "Job":
             return "jobs.batch does not implement the scale subresource"
     return ""
 
@@ -94,14 +98,14 @@ def _condition(budget: Obj, allowed: int, why: str, *, now: float) -> Obj:
     fresh: Obj = {
         "type": "DisruptionAllowed",
         "status": "True" if allowed else "False",
-        "observedGeneration": budget["metadata"]["generation"],
+        "observedGeneration": budget["metadata"].get("generation", 0),
         "lastTransitionTime": rfc3339(now),
         "reason": "SyncFailed" if why else "SufficientPods" if allowed else "InsufficientPods",
         "message": why,
     }
     for have in (budget.get("status") or {}).get("conditions") or ():
-        if have["type"] == fresh["type"] and have["status"] == fresh["status"]:
-            fresh["lastTransitionTime"] = have["lastTransitionTime"]
+        if (have.get("type"), have.get("status")) == (fresh["type"], fresh["status"]):
+            fresh["lastTransitionTime"] = have.get("lastTransitionTime") or rfc3339(now)
     return fresh
 
 

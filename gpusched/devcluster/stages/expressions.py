@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import cel
 import purejq
 
 from gpusched.devcluster.stages.model import Expression
+
+_NO_DATA: Final = (purejq.JqError, ArithmeticError, ValueError, TypeError, RecursionError)
+"""How jq programs end on objects they do not fit; the package lets some of Python's own through."""
 
 
 @functools.cache
@@ -71,7 +74,7 @@ class Subject:
             self._plain = plain(self.obj)
         try:
             found: list[Any] = compile_jq(text).all(self._plain)  # type: ignore[no-untyped-call]
-        except purejq.JqError:
+        except _NO_DATA:
             return []
         return [item for item in found if item is not None]
 
