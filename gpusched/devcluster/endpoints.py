@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
-from gpusched.devcluster import access, bodies, discovery, openapi, status, views
+from gpusched.devcluster import access, bodies, discovery, openapi, status, unsupported, views
 from gpusched.devcluster.access import User
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
@@ -84,6 +84,8 @@ class Endpoints:
             case ["api" | "apis"] if discovery.wants_aggregated(request.accept):
                 body = discovery.aggregated(registry, core=parts[0] == "api")
                 return Answer(body=views.encode(body), content_type=discovery.AGGREGATED)
+            case ["devcluster", "features"]:
+                body = unsupported.features(registry)
             case ["openapi", "v3"]:
                 return Answer(body=openapi.index(registry), content_type=openapi.INDEX_TYPE)
             case ["openapi", "v3", *rest]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from gpusched.devcluster import admission, status
+from gpusched.devcluster import admission, status, unsupported
 from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.meta import (
     clean_for_create,
@@ -58,6 +58,7 @@ class Options:
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
     """Store a new object; ``obj`` is decoded, of the right kind, and owned by this call."""
+    unsupported.check(resource.storage, obj)
     strategy = resource.strategy
     meta = obj["metadata"]
     clean_for_create(meta)
@@ -121,6 +122,7 @@ def write(
     """
     old = stored.obj
     name = old["metadata"]["name"]
+    unsupported.check(resource.storage, new, old)
     _check_identity(resource, stored, new=new, origin=origin)
     keep_server_fields(new["metadata"], old["metadata"])
     errors = _prepare_and_check(resource, new, old, subresource=subresource)

@@ -1,0 +1,77 @@
+"""What this server refuses to pretend: fields answered 501, fields kept without any effect.
+
+Whole resources stand in ``kinds.SERVED`` by their absence. One list drives the answers, the
+features endpoint and its test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gpusched.devcluster import status
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.kinds import Registry
+
+Obj = dict[str, Any]
+
+FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "pods": {
+        "spec.resourceClaims": "dynamic resources",
+        "spec.ephemeralContainers": "ephemeral containers",
+    },
+    "jobs.batch": {
+        "spec.template.spec.resourceClaims": "dynamic resources",
+        "spec.successPolicy": "success policies of jobs",
+        "spec.backoffLimitPerIndex": "back-off limits by index of jobs",
+        "spec.maxFailedIndexes": "back-off limits by index of jobs",
+    },
+    "resourcequotas": {
+        "spec.scopes": "scopes of resource quotas",
+        "spec.scopeSelector": "scopes of resource quotas",
+    },
+    "customresourcedefinitions.apiextensions.k8s.io": {
+        "spec.conversion.webhook": "conversion webhooks",
+    },
+}
+"""By storage name: fields whose presence is refused, and the feature they ask for."""
+
+INERT: Final[tuple[str, ...]] = (
+    "pods: volumes, probes, lifecycle hooks, images, environment, security contexts, DNS",
+    "pods/log: always empty",
+    "secrets and service accounts: stored, and used by nobody",
+)
+"""What is accepted and stored, but has no effect."""
+
+
+def check(storage: str, obj: Obj, old: Obj | None = None) -> None:
+    """Raise StatusError 501 for the first unsupported field that a write brings in."""
+    for path, feature in FIELDS.get(storage, {}).items():
+        keys = path.split(".")
+        value = _at(obj, keys)
+        if value is not None and (old is None or _at(old, keys) != value):
+            raise status.not_implemented(feature, field=path)
+
+
+def _at(value: Any, keys: list[str]) -> Any:
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def features(registry: Registry) -> Obj:
+    """Return what is refused and what is inert, for people and for tests."""
+    refused = sorted(
+        f"{plural}.{group}/{version}" if group else plural
+        for group, version, plural in registry.unsupported
+    )
+    return {"refusedResources": refused, "refusedFields": list(_fields()), "inert": list(INERT)}
+
+
+def _fields() -> Iterator[Obj]:
+    for storage, fields in FIELDS.items():
+        for path, feature in fields.items():
+            yield {"resource": storage, "field": path, "feature": feature}
