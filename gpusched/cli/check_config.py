@@ -1,0 +1,123 @@
+"""``gpusched check-config FILE``: would the daemon start with it, and what would it run?"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from gpusched.cli.command import Subparsers, add_output, print_json, table
+from gpusched.errors import ConfigError
+from gpusched.objects.duration import NANOSECONDS, format_duration
+
+if TYPE_CHECKING:
+    from gpusched.config.model import Config, PluginChoice
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "check-config",
+        description="Read a configuration and load what it names, as the daemon does at start.",
+    )
+    parser.add_argument("file", metavar="FILE", help="such as conf/gpusched.yaml")
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the daemon does at start: read the file, load what it names, build it.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    from gpusched.config.load import load_file  # noqa: PLC0415 - yaml
+    from gpusched.pluginhost.registry import load_policy  # noqa: PLC0415 - plugins import numpy
+
+    try:
+        config = load_file(arguments.file)
+        load_policy(config)
+    except ConfigError as error:
+        if arguments.output == "json":
+            print_json({"file": arguments.file, "valid": False, "problems": error.problems})
+            return error.exit_status
+        raise
+    if arguments.output == "json":
+        print_json({"file": arguments.file, "valid": True, "problems": [], "config": _json(config)})
+    else:
+        print(f"{arguments.file} is good; the daemon would run:")
+        print(table(_rows(config), indent="  "))
+    return 0
+
+
+def _rows(config: Config) -> list[tuple[str, str]]:
+    placement, cycle, election = config.placement, config.cycle, config.leader_election
+    search = f"{placement.solver}, budget {_span(placement.time_budget_s)}"
+    rhythm = f"{_span(cycle.debounce_s)} after a change, at least every"
+    lease = f"lease {election.lease_namespace}/{election.lease_name}"
+    terms = f"of {_span(election.lease_duration_s)}, renewed every {_span(election.retry_period_s)}"
+    return [
+        ("schedulerNames", ", ".join(config.scheduler_names)),
+        ("actions", ", ".join(config.actions)),
+        *(
+            (f"tier {number}", ", ".join(_choice(choice) for choice in tier.plugins))
+            for number, tier in enumerate(config.tiers, start=1)
+        ),
+        ("placement", f"{search}, workers {placement.workers}, seed {placement.seed}"),
+        ("cycle", f"{rhythm} {_span(cycle.max_period_s)}"),
+        (
+            "leaderElection",
+            f"{lease} {terms}, given up after {_span(election.renew_deadline_s)}",
+        ),
+    ]
+
+
+def _choice(choice: PluginChoice) -> str:
+    if not choice.arguments:
+        return choice.name
+    return f"{choice.name} ({', '.join(f'{k}: {v}' for k, v in choice.arguments.items())})"
+
+
+def _span(seconds: float) -> str:
+    return format_duration(round(seconds * NANOSECONDS))
+
+
+def _json(config: Config) -> dict[str, Any]:
+    """The configuration with every default filled in, under the keys of the file."""
+    election = config.leader_election
+    return {
+        "schedulerNames": config.scheduler_names,
+        "actions": config.actions,
+        "tiers": [
+            {
+                "plugins": [
+                    {"name": choice.name, "arguments": _plain(choice.arguments)}
+                    for choice in tier.plugins
+                ]
+            }
+            for tier in config.tiers
+        ],
+        "placement": {
+            "solver": config.placement.solver,
+            "timeBudget": _span(config.placement.time_budget_s),
+            "workers": config.placement.workers,
+            "seed": config.placement.seed,
+        },
+        "cycle": {
+            "debounce": _span(config.cycle.debounce_s),
+            "maxPeriod": _span(config.cycle.max_period_s),
+        },
+        "leaderElection": {
+            "leaseName": election.lease_name,
+            "leaseNamespace": election.lease_namespace,
+            "leaseDuration": _span(election.lease_duration_s),
+            "renewDeadline": _span(election.renew_deadline_s),
+            "retryPeriod": _span(election.retry_period_s),
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Mapping proxies as dicts, which json can write."""
+    if hasattr(value, "items"):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,127 @@
+"""Reading objects of the cluster for commands that print: raw JSON, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from gpusched import limits
+from gpusched.clock import SystemClock
+from gpusched.errors import ClusterUnreachable, UsageError
+from gpusched.io.api import Api, Response, api_error
+
+T = TypeVar("T")
+Json: TypeAlias = dict[str, Any]
+
+GROUP_PATH: Final = "/apis/scheduling.gpusched.io/v1alpha1"
+_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def with_cluster(kubeconfig: str | None, read: Callable[[Api], Awaitable[T]]) -> T:
+    """Connect, read, close.
+
+    Raises:
+        ClusterUnreachable: there is no way to the API server, or it does not answer.
+        ApiError: it refused.
+    """
+
+    async def session() -> T:
+        api = await Api.connect(kubeconfig, clock=SystemClock())
+        try:
+            return await read(api)
+        finally:
+            await api.close()
+
+    return asyncio.run(session())
+
+
+async def get_object(api: Api, path: str, *, what: str) -> Json | None:
+    """One object, or None when there is none of that name."""
+    answer = await api.request("GET", path, timeout_s=limits.REQUEST_TIMEOUT_S)
+    if answer.status == 404:
+        return None
+    return _body(api, answer, what=what)
+
+
+async def list_objects(
+    api: Api, path: str, *, what: str, query: Mapping[str, str] | None = None
+) -> list[Json]:
+    """Every object of a collection, in pages.
+
+    Raises:
+        NotFound: the cluster does not know the kind.
+    """
+    items: list[Json] = []
+    params = {**(query or {}), "limit": str(limits.LIST_PAGE)}
+    while True:
+        answer = await api.request("GET", path, query=params, timeout_s=limits.REQUEST_TIMEOUT_S)
+        page = _body(api, answer, what=what)
+        found = page.get("items")
+        items.extend(found if isinstance(found, list) else [])
+        more = at(page, "metadata", "continue")
+        if not more or len(items) > limits.OBJECTS_PER_KIND_MAX:
+            return items
+        params["continue"] = str(more)
+
+
+def _body(api: Api, answer: Response, *, what: str) -> Json:
+    if not answer.ok:
+        raise api_error(answer, doing=f"read {what}")
+    try:
+        body = json.loads(answer.body)
+    except ValueError as error:
+        raise ClusterUnreachable(f"{api.host} does not answer as an API server") from error
+    if not isinstance(body, dict):
+        raise ClusterUnreachable(f"{api.host} does not answer as an API server")
+    return body
+
+
+def default_namespace(kubeconfig: str | None) -> str:
+    """The namespace of the current context, of the pod we run in, or ``default``."""
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    if file is None and _POD_NAMESPACE.is_file():
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
+    if file is None:
+        file = str(Path.home() / ".kube" / "config")
+    from kubernetes_asyncio.config import (  # noqa: PLC0415 - needed on this path only
+        ConfigException,
+        list_kube_config_contexts,
+    )
+
+    try:
+        _, active = list_kube_config_contexts(config_file=file)
+    except (ConfigException, OSError):
+        return "default"  # connecting says better what is wrong with the file
+    return str(at(active, "context", "namespace") or "default")
+
+
+def checked_name(text: str, *, what: str) -> str:
+    """A name that can stand in a path.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"{text[:80]!r} is no name of a {what}")
+    return text
+
+
+def at(value: Any, *path: str) -> Any:
+    """What stands at a path of keys, or None where any step of it is missing."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def items_at(value: Any, *path: str) -> list[Json]:
+    """The objects of the list at a path; empty where there is none."""
+    found = at(value, *path)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -1,0 +1,98 @@
+"""What the modules of commands share: their contract, options that several have, and output.
+
+A module ``gpusched/cli/NAME.py`` has ``register(subparsers)``, which adds its parser and sets
+the default ``run`` to a function from the parsed arguments to an exit status. It is imported
+only when its command is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from gpusched.config.tree import nearest, quoted
+
+_CHOICE: Final = re.compile(
+    r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one sentence each; exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is, then exit with status 2."""
+        self.exit(2, f"gpusched: {self._sentence(message)}; see {self.prog} --help\n")
+
+    def _sentence(self, message: str) -> str:
+        match = _CHOICE.fullmatch(message)
+        if match is None:
+            return message
+        for action in self._actions:
+            names = list(action.choices or ())
+            if names and f"argument {_spoken(action)}:" in message:
+                what = action.metavar if isinstance(action.metavar, str) else action.dest
+                return (
+                    f"unknown {what.lower()} {quoted(match['given'])}: "
+                    f"known are {', '.join(map(str, names))}"
+                    f"{nearest(match['given'], [str(name) for name in names]).rstrip('?')}"
+                )
+        return message
+
+
+def _spoken(action: argparse.Action) -> str:
+    """How argparse names an argument in its messages."""
+    if action.option_strings:
+        return "/".join(action.option_strings)
+    return str(action.metavar or action.dest)
+
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
+
+
+def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """The option ``-o``; without formats it knows ``json`` only."""
+    parser.add_argument(
+        "-o", "--output", choices=formats or ("json",), metavar="FORMAT",
+        help=f"print {' or '.join(formats or ('json',))} instead of text",
+    )  # fmt: skip
+
+
+def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
+    """The option ``--kubeconfig``."""
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach the cluster (default: the pod's account, KUBECONFIG, ~/.kube/config)",
+    )
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on stdout; ASCII, so that no foreign text reaches a terminal raw."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
+    """Lines of left-aligned columns with three spaces between, the last column unpadded."""
+    if not rows:
+        return ""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        indent
+        + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def age(seconds: float) -> str:
+    """An age the way kubectl writes it, never negative: ``45s``, ``12m``, ``3h``, ``5d``."""
+    whole = max(0, int(seconds))
+    for unit, size, least in (("d", 86_400, 2), ("h", 3_600, 2), ("m", 60, 2)):
+        if whole >= least * size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"

@@ -1,0 +1,142 @@
+"""The command ``gpusched``, also installed as ``kubectl-gpusched``.
+
+Exit status: 0 done, 1 an expectation or check failed, 2 wrong usage, 69 the cluster cannot be
+reached, 70 a bug (its story is in a file that is named), 78 bad configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from gpusched import __version__
+from gpusched.cli.command import Parser
+from gpusched.errors import ConfigError, GpuschedError
+
+COMMANDS: Final = {
+    "run": "the daemon: in-cluster configuration, else kubeconfig",
+    "devcluster": "an embedded API server with fake nodes",
+    "demo": "see gangs start and wait: an embedded cluster, the daemon and a sample workload",
+    "check-config": "check a configuration file without starting anything",
+    "get": "list queues or pod groups",
+    "explain": "say why a gang waits and what it needs",
+    "version": "print version, API version, solver version",
+}
+"""Each is the module of that name in this package, imported only when it is asked for."""
+BUG: Final = 70
+INTERRUPTED: Final = 130
+"""What a shell reports of a program that Ctrl-C ended."""
+PIPE_CLOSED: Final = 141
+"""What a shell reports of a program whose reader went away, as in ``gpusched get ... | head``."""
+
+
+def build_parser(prog: str, *, named: str | None) -> Parser:
+    """The tree of commands.
+
+    Args:
+        prog: what the user typed.
+        named: the command to be run; its module adds its own branch, the others are only
+            listed, so that no command pays for the imports of another.
+    """
+    parser = Parser(
+        prog=prog,
+        description="A gang scheduler for AI jobs that runs beside kube-scheduler.",
+        epilog="A first look: gpusched demo",
+    )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
+    for name, summary in COMMANDS.items():
+        if name == named:
+            module = import_module(f"gpusched.cli.{name.replace('-', '_')}")
+            module.register(commands)
+        else:
+            commands.add_parser(name, help=summary)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        argv: arguments without the program's name; ``sys.argv`` when left out.
+    """
+    # As a kubectl plugin the user typed "kubectl gpusched", and help should say the same.
+    called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
+    prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
+    try:
+        words = sys.argv[1:] if argv is None else list(argv)
+        named = next((word for word in words if not word.startswith("-")), None)
+        arguments = build_parser(prog, named=named).parse_args(words)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more: without this the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - the last line: every exception becomes a status
+        return report(error)
+    return status
+
+
+def report(error: Exception) -> int:
+    """Tell on stderr what went wrong, one sentence a problem, and return the exit status.
+
+    What is a bug is written to a file, which the sentence names.
+    """
+    known = _known(error)
+    if known is None or known.exit_status == BUG:
+        what = str(known) if known else f"{type(error).__name__}: {_one_line(error)}"
+        _complain(f"this is a bug: {what} (the story is in {_dump(error)})")
+        return BUG
+    for problem in known.problems if isinstance(known, ConfigError) else (str(known),):
+        _complain(problem)
+    return known.exit_status
+
+
+def _known(error: BaseException) -> GpuschedError | None:
+    """The fault behind an exception; of a group whose members are all known, the first."""
+    if isinstance(error, GpuschedError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        known = [_known(member) for member in error.exceptions]
+        return known[0] if all(known) else None
+    return None
+
+
+def _complain(sentence: str) -> None:
+    print(f"gpusched: {sentence}", file=sys.stderr)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _dump(error: Exception) -> str:
+    """Write the traceback, without values of variables or environment, and return its place."""
+    story = (
+        f"gpusched {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        f"command: {sys.argv[1:2]}\n\n" + "".join(traceback.format_exception(error))
+    )
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="gpusched-bug-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(story)
+    except OSError as why:
+        # A read-only container has no place for files: the story must not be lost.
+        sys.stderr.write(story)
+        return f"the lines above, because no file could be written: {why.strerror}"
+    return file.name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

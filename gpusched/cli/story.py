@@ -1,0 +1,303 @@
+"""Why a gang waits, told from the objects of the API alone: pure, JSON in, text or JSON out.
+
+The daemon writes its reasons into conditions and events; nothing is decided again here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.cli.command import age, table
+from gpusched.objects.meta import Disbelief, parse_time
+from gpusched.objects.quantity import QuantityError, format_quantity
+from gpusched.objects.resources import Resources
+
+_EVENTS_SHOWN: Final = 8
+_MEMBERS_NAMED: Final = 3
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """What the API shows about one gang.
+
+    Attributes:
+        kind: PodGroup, Job or Pod; for the last two the gang is derived.
+        owner: the object of that kind.
+        pods: members, sorted by name.
+        events: about the owner, then about members.
+        now: seconds since the Unix epoch, for ages.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    owner: dict[str, Any]
+    pods: tuple[dict[str, Any], ...]
+    events: tuple[dict[str, Any], ...]
+    now: float
+
+
+def account(evidence: Evidence) -> dict[str, Any]:
+    """The whole story as JSON; ``tell`` prints it."""
+    spec = _mapping(evidence.owner, "spec")
+    status = _mapping(evidence.owner, "status")
+    counts = Counter(_state(pod) for pod in evidence.pods)
+    minimum = _minimum(evidence)
+    waiting = [_waiting(pod) for pod in evidence.pods if _state(pod) == "pending"]
+    conditions = [_condition(item, evidence.now) for item in _objects(status, "conditions")]
+    groups = evidence.kind == "PodGroup"
+    return {
+        "kind": evidence.kind,
+        "namespace": evidence.namespace,
+        "name": evidence.name,
+        "queue": _text(spec.get("queue")) if groups else _queue_label(evidence),
+        "phase": _text(status.get("phase")) if groups else _phase(counts),
+        "queuePosition": status.get("queuePosition"),
+        "estimatedStartTime": status.get("estimatedStartTime"),
+        "minMember": minimum,
+        "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
+        "needs": _needs(evidence, minimum),
+        "conditions": conditions,
+        "pendingPods": waiting,
+        "events": _events(evidence),
+    }
+
+
+def tell(story: dict[str, Any]) -> str:
+    """The story as text, for a person."""
+    lines = [_headline(story)]
+    facts = [("needs", need) for need in story["needs"]]
+    facts.append(("has", _census(story["pods"])))
+    if story["estimatedStartTime"]:
+        facts.append(("starts", f"about {_text(story['estimatedStartTime'])}"))
+    facts += [("why", why) for why in _reasons(story)]
+    lines.append(table(facts, indent="  "))
+    if story["conditions"]:
+        header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
+        keys = ("type", "status", "reason", "age", "message")
+        rows = [tuple(str(item[key]) for key in keys) for item in story["conditions"]]
+        lines += ["", table([header, *rows])]
+    if story["pendingPods"]:
+        lines += [
+            "",
+            table([("PENDING POD", "REASON", "MESSAGE"), *_grouped(story["pendingPods"])]),
+        ]
+    if story["events"]:
+        header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
+        keys = ("age", "type", "reason", "object", "message")
+        rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
+        lines += ["", table([header, *rows])]
+    return "\n".join(lines)
+
+
+def _headline(story: dict[str, Any]) -> str:
+    line = (
+        f"{story['kind']} {story['namespace']}/{story['name']}: {story['phase'] or 'not seen yet'}"
+    )
+    if story["queue"]:
+        line += f" in queue {story['queue']}"
+    if story["queuePosition"]:
+        line += f", place {story['queuePosition']}"
+    return line
+
+
+def _census(counts: dict[str, int]) -> str:
+    total = counts["total"]
+    if not total:
+        return "no pods yet"
+    parts = [f"{count} {state}" for state, count in counts.items() if state != "total"]
+    return f"{total} pod{'s' if total != 1 else ''}: {', '.join(parts)}"
+
+
+def _reasons(story: dict[str, Any]) -> list[str]:
+    """The sentence of what is false or was taken away; else that of the pods."""
+    if story["phase"] in {"Running", "Completed"}:
+        return []
+    refused = [
+        f"{item['reason']}: {item['message']}"
+        for item in story["conditions"]
+        if (item["type"] in {"Admitted", "Scheduled"} and item["status"] == "False")
+        or (item["type"] == "Preempted" and item["status"] == "True")
+    ]
+    if refused:
+        return list(dict.fromkeys(refused))
+    said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
+    if said:
+        return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
+    if story["pendingPods"] or not story["pods"]["total"]:
+        return ["nothing was said about it yet: is the daemon running, and is it the leader?"]
+    return []
+
+
+def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
+    """One row for all pods of which the same is said."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        names.setdefault((pod["reason"], pod["message"]), []).append(pod["name"])
+    for (reason, message), members in names.items():
+        shown = ", ".join(members[:_MEMBERS_NAMED])
+        more = len(members) - _MEMBERS_NAMED
+        yield (f"{shown} and {more} more" if more > 0 else shown, reason, message)
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def _minimum(evidence: Evidence) -> int:
+    """How many pods start together, by the owner's kind."""
+    spec = _mapping(evidence.owner, "spec")
+    if evidence.kind == "PodGroup":
+        given = spec.get("minMember")
+    elif evidence.kind == "Job":
+        annotations = _mapping(evidence.owner, "metadata", "annotations")
+        text = _text(annotations.get("gpusched.io/min-member"))
+        if text.isascii() and text.isdigit():
+            return int(text)
+        parallel, completions = spec.get("parallelism", 1), spec.get("completions")
+        gang = spec.get("completionMode") == "Indexed" or parallel == completions
+        given = parallel if gang else 1
+    else:
+        given = 1
+    return given if isinstance(given, int) else 1
+
+
+def _needs(evidence: Evidence, minimum: int) -> list[str]:
+    """One sentence for each kind of pod that still waits, with amounts."""
+    together = (
+        f"{minimum} pods that start together" if minimum > 1 else "1 pod, which starts by itself"
+    )
+    asked = Counter(_requests(pod) for pod in evidence.pods if _state(pod) == "pending")
+    if not asked:
+        return [together]
+    sentences = []
+    for requests, count in asked.most_common():
+        each = _amounts(requests) or "nothing that is counted"
+        sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
+    return [together, *sentences]
+
+
+def _requests(pod: dict[str, Any]) -> Resources | None:
+    """Containers' requests (limits where no request is given), None when unreadable."""
+    total: Counter[str] = Counter()
+    try:
+        for container in _objects(_mapping(pod, "spec"), "containers"):
+            resources = _mapping(container, "resources")
+            wanted = {**_mapping(resources, "limits"), **_mapping(resources, "requests")}
+            total.update(dict(Resources.parse(wanted, field="requests").items))
+    except QuantityError:
+        return None
+    return Resources.of(total)
+
+
+def _amounts(requests: Resources | None) -> str:
+    if requests is None:
+        return "amounts that cannot be read"
+    return ", ".join(
+        f"{name} {format_quantity(amount, resource=name)}" for name, amount in requests.items
+    )
+
+
+def _state(pod: dict[str, Any]) -> str:
+    phase = _text(_mapping(pod, "status").get("phase")).lower()
+    if _mapping(pod, "metadata").get("deletionTimestamp"):
+        return "terminating"
+    if phase in {"", "pending"}:
+        return "starting" if _mapping(pod, "spec").get("nodeName") else "pending"
+    return phase
+
+
+def _phase(counts: Counter[str]) -> str:
+    for state, phase in (
+        ("pending", "Pending"), ("starting", "Running"), ("running", "Running"),
+        ("failed", "Failed"), ("succeeded", "Completed"),
+    ):  # fmt: skip
+        if counts[state]:
+            return phase
+    return ""
+
+
+def _queue_label(evidence: Evidence) -> str:
+    for holder in (evidence.owner, *evidence.pods):
+        label = _mapping(holder, "metadata", "labels").get("gpusched.io/queue")
+        if label:
+            return _text(label)
+    return ""
+
+
+def _waiting(pod: dict[str, Any]) -> dict[str, str]:
+    for condition in _objects(_mapping(pod, "status"), "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
+            reason, message = _text(condition.get("reason")), _text(condition.get("message"))
+            break
+    else:
+        reason = message = ""
+    return {
+        "name": _text(_mapping(pod, "metadata").get("name")),
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _condition(item: dict[str, Any], now: float) -> dict[str, Any]:
+    keys = ("type", "status", "reason", "message", "lastTransitionTime")
+    found: dict[str, Any] = {key: _text(item.get(key)) for key in keys}
+    return {**found, "age": _since(found["lastTransitionTime"], now)}
+
+
+def _events(evidence: Evidence) -> list[dict[str, Any]]:
+    """The newest, oldest of them first."""
+    dated = [(_moment(_event_time(event)), event) for event in evidence.events]
+    dated.sort(key=lambda pair: pair[0])
+    return [
+        {
+            "time": _event_time(event),
+            "age": _since(_event_time(event), evidence.now),
+            "type": _text(event.get("type")),
+            "reason": _text(event.get("reason")),
+            "object": "/".join(
+                _text(_mapping(event, "involvedObject").get(key)) for key in ("kind", "name")
+            ),
+            "message": _text(event.get("message")),
+        }
+        for _, event in dated[-_EVENTS_SHOWN:]
+    ]
+
+
+def _event_time(event: dict[str, Any]) -> str:
+    series = _mapping(event, "series").get("lastObservedTime")
+    created = _mapping(event, "metadata").get("creationTimestamp")
+    return _text(series or event.get("lastTimestamp") or event.get("eventTime") or created)
+
+
+def _moment(text: str) -> float:
+    try:
+        return parse_time(text)
+    except Disbelief:
+        return 0.0
+
+
+def _since(text: str, now: float) -> str:
+    return age(now - _moment(text)) if text else "<unknown>"
+
+
+def _mapping(value: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The mapping at a path, empty where there is none."""
+    found: Any = value
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = value.get(key)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _text(value: Any) -> str:
+    """Foreign text on one line, without anything a terminal would obey."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else " " for c in text)
