@@ -5,13 +5,16 @@ Times are ages, so a table is made for a moment: ``now`` in seconds since the Un
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Literal
 
+import attrs
 import msgspec
 
 from gpusched.devcluster.ages import human, seconds_of
 from gpusched.devcluster.json_path import compiled
+from gpusched.devcluster.schema_build import shipped
 from gpusched.devcluster.schema_types import Doc, Json
 from gpusched.devcluster.table_columns import EVENTS, NAME, SIMPLE, Column, Columns, field
 from gpusched.devcluster.table_workloads import JOBS, NODES, PODS, row_conditions
@@ -41,9 +44,23 @@ _GENERIC: Columns = (
 _AGE_ONLY = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
 
 
+@functools.cache
 def columns_for(group: str, kind: str) -> Columns:
     """Columns of a built-in kind; name and creation time for kinds without their own."""
-    return _BUILTIN.get((group, kind), _GENERIC)
+    return _described(_BUILTIN.get((group, kind), _GENERIC), kind)
+
+
+@functools.cache
+def _descriptions() -> dict[str, dict[str, str]]:
+    """What the real server says of columns, as far as it was recorded, by kind."""
+    texts: dict[str, dict[str, str]] = shipped("column-descriptions.json.gz")
+    return texts
+
+
+def _described(columns: Columns, kind: str) -> Columns:
+    texts = _descriptions()
+    known = {**texts["any"], **texts.get(kind, {})}
+    return tuple(attrs.evolve(c, description=known.get(c.name, c.description)) for c in columns)
 
 
 def custom_columns(printer_columns: Iterable[Doc] | None) -> Columns:
@@ -52,7 +69,7 @@ def custom_columns(printer_columns: Iterable[Doc] | None) -> Columns:
     Raises:
         JsonPathError: a path is outside the supported part of JSONPath.
     """
-    return (NAME, *(_custom(raw) for raw in printer_columns or _AGE_ONLY))
+    return (*_described((NAME,), ""), *(_custom(raw) for raw in printer_columns or _AGE_ONLY))
 
 
 def _custom(raw: Doc) -> Column:
@@ -120,7 +137,7 @@ def table(
 
 def _row(columns: Columns, obj: Doc, now: float, *, include: IncludeObject) -> Doc:
     row: Doc = {"cells": [column.cell(obj, now) for column in columns]}
-    if columns is PODS and (conditions := row_conditions(obj)):
+    if obj.get("kind") == "Pod" and (conditions := row_conditions(obj)):
         row["conditions"] = conditions
     if include == "Object":
         row["object"] = obj

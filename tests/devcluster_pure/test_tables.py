@@ -53,11 +53,9 @@ def cells(group, kind, obj):
     ],
 )
 def test_recorded_columns(topic, columns):
-    """P9, J5, C6: names, types, formats and priorities are the recorded ones, in their order."""
+    """P9, J5, C6: names, types, formats, priorities, descriptions and order are the recorded ones."""
     recorded = RECORDED[topic]["columnDefinitions"]
-    assert headers(columns) == [
-        (c["name"], c["type"], c["format"], c["priority"]) for c in recorded
-    ]
+    assert table(columns, [], now=NOW, metadata={})["columnDefinitions"] == recorded
 
 
 def test_recorded_custom_rows():
@@ -206,8 +204,11 @@ def test_sidecars_count_as_containers():
 
 def test_finished_pods_are_marked():
     """Rows of finished pods carry a condition; others do not."""
-    done = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Failed"}}
-    (row,) = table(columns_for("", "Pod"), [done], now=NOW, metadata={})["rows"]
+    done = {"kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Failed"}}
+    running = {**done, "status": {"phase": "Running"}}
+    (row,) = table(columns_for("", "Pod"), [running], now=NOW, metadata={}, include="None")["rows"]
+    assert set(row) == {"cells"}
+    (row,) = table(columns_for("", "Pod"), [done], now=NOW, metadata={}, include="None")["rows"]
     assert row["conditions"] == [
         {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}
     ]
