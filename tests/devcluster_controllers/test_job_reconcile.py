@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_indexes, job_pods
 from gpusched.devcluster.controllers.job_actions import (
     Backoff,
     CreatePod,
@@ -105,7 +105,9 @@ class World:
     def end(self, phase: str, *names: str) -> None:
         """Let pods end by themselves; all living ones unless named."""
         for name in names or [n for n, p in self.pods.items() if job_pods.active(p)]:
-            self.pods[name]["status"] = {"phase": phase}
+            ended = {"exitCode": int(phase == "Failed"), "finishedAt": rfc3339(self.now)}
+            container = {"name": "c", "state": {"terminated": ended}}
+            self.pods[name]["status"] = {"phase": phase, "containerStatuses": [container]}
 
     @property
     def conditions(self) -> list[tuple[str, str, str]]:
@@ -347,6 +349,76 @@ def test_pod_failure_policy() -> None:
     assert message == (
         "Container c for pod n/j-00002 failed with exit code 42 matching FailJob rule at index 0"
     )
+
+
+def test_limit_per_index() -> None:
+    """An index that failed too often is given up; the others go on, then the Job has failed."""
+    world = World(
+        completionMode="Indexed",
+        parallelism=2,
+        completions=2,
+        backoffLimit=2**31 - 1,
+        backoffLimitPerIndex=1,
+    )
+    world.settle()
+    world.end("Failed", "j-0-00001")
+    assert world.step().again_s == 10.0
+    assert world.job["status"]["failedIndexes"] == ""
+    world.now += 10
+    world.settle()
+    again = world.pods["j-0-00003"]
+    assert again["metadata"]["annotations"][job_indexes.FAILURES] == "1"
+
+    world.end("Failed", "j-0-00003")
+    world.settle()
+    assert world.job["status"]["failedIndexes"] == "0"
+    assert world.conditions == []
+    world.end("Succeeded", "j-1-00002")
+    world.settle()
+    assert world.conditions[-1] == ("Failed", "True", "FailedIndexes")
+    assert world.job["status"]["completedIndexes"] == "1"
+
+
+def test_most_failed_indexes() -> None:
+    """More failed indexes than maxFailedIndexes fail the Job at once."""
+    world = World(
+        completionMode="Indexed",
+        parallelism=3,
+        completions=3,
+        backoffLimitPerIndex=0,
+        maxFailedIndexes=0,
+    )
+    world.settle()
+    world.end("Failed", "j-2-00003")
+    world.settle()
+    assert world.conditions[-1] == ("Failed", "True", "MaxFailedIndexesExceeded")
+
+
+def test_success_policy() -> None:
+    """Once the named indexes have succeeded the Job is complete, and other pods are deleted."""
+    rules = [{"succeededIndexes": "0-1", "succeededCount": 1}]
+    world = World(
+        completionMode="Indexed", parallelism=3, completions=3, successPolicy={"rules": rules}
+    )
+    world.settle()
+    world.end("Succeeded", "j-2-00003")
+    world.settle()
+    assert world.conditions == []
+    world.end("Succeeded", "j-1-00002")
+    world.settle()
+    assert world.conditions == [
+        ("SuccessCriteriaMet", "True", "SuccessPolicy"),
+        ("Complete", "True", "SuccessPolicy"),
+    ]
+    assert world.job["status"]["completedIndexes"] == "1,2"
+    assert "failed" not in world.job["status"]
+
+
+def test_job_of_another_controller() -> None:
+    """A Job that says who manages it is left alone."""
+    world = World(managedBy="example.com/other")
+    world.settle()
+    assert (world.pods, world.job["status"]) == ({}, {})
 
 
 def test_large_job_is_made_in_turns() -> None:

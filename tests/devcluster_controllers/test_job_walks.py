@@ -19,6 +19,7 @@ SPECS = st.fixed_dictionaries(
         "parallelism": st.integers(1, 4),
         "completions": st.integers(1, 5),
         "backoffLimit": st.integers(0, 6),
+        "backoffLimitPerIndex": st.one_of(st.none(), st.integers(0, 2)),
         "podReplacementPolicy": st.sampled_from(["TerminatingOrFailed", "Failed"]),
     }
 )

@@ -66,15 +66,22 @@ def completion_index(pod: Obj) -> int:
 
 
 def ended_at(pod: Obj, now: float) -> float:
-    """When the pod's last container ended; else when it was deleted; else now. Epoch seconds."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    states = [(container.get("state") or {}).get("terminated") or {} for container in statuses]
-    ends = [state.get("finishedAt") for state in states]
-    known = [parse_time(end) for end in ends if end]
-    if known:
-        return min(max(known), now)  # a client's clock may be ahead
-    text = pod["metadata"].get("deletionTimestamp")
-    return min(parse_time(text), now) if text else now
+    """When the pod's work ended, in epoch seconds, as well as the pod tells; never after now.
+
+    Its containers' ends count most, then the end of its readiness, its deletion, its creation.
+    """
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    containers = status.get("containerStatuses") or ()
+    states = [(container.get("state") or {}).get("terminated") or {} for container in containers]
+    ends = [end for state in states if (end := state.get("finishedAt"))]
+    unready = [
+        c.get("lastTransitionTime")
+        for c in status.get("conditions") or ()
+        if c.get("type") == "Ready" and c.get("status") == "False"
+    ]
+    texts = ends or [text for text in unready if text]
+    texts = texts or [metadata.get("deletionTimestamp") or metadata.get("creationTimestamp")]
+    return min(max((parse_time(text) for text in texts if text), default=now), now)
 
 
 def dispensable_first(pods: Iterable[Obj]) -> list[Obj]:

@@ -8,7 +8,7 @@ import attrs
 
 from gpusched.devcluster.controllers.job_pods import Obj
 
-Verdict = Literal["FailJob", "Ignore", "Count"]
+Verdict = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 
 @attrs.frozen
@@ -29,7 +29,7 @@ def judge(policy: Obj | None, pod: Obj) -> Judgement:
         why = _by_exit_code(rule.get("onExitCodes"), pod)
         why = why or _by_condition(rule.get("onPodConditions") or (), pod)
         if why:
-            if action not in {"FailJob", "Ignore"}:
+            if action not in {"FailJob", "FailIndex", "Ignore"}:
                 return _COUNT
             return Judgement(action, f"{why} matching {action} rule at index {index}")
     return _COUNT

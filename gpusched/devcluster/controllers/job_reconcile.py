@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_indexes, job_pods
 from gpusched.devcluster.controllers.job_actions import (
     BACKOFF_FIRST_S,
     Action,
@@ -102,8 +102,8 @@ def _advance(turn: Turn) -> None:
     failure = turn.failure(active)
     if failure is not None:
         alive = _end(turn, active, terminating, kind="Failed", why=failure)
-    elif condition(before, "SuccessCriteriaMet") is not None:
-        alive = _end(turn, active, terminating, kind="Complete", why=_COMPLETIONS_REACHED)
+    elif (success := _success(turn, before)) is not None:
+        alive = _end(turn, active, terminating, kind="Complete", why=success)
     else:
         alive = turn.manage(active, terminating)
         if _complete(turn, alive):
@@ -111,6 +111,16 @@ def _advance(turn: Turn) -> None:
         else:
             started = _suspension(turn, started)
     _write(turn, active, alive=alive, started=started, terminating=terminating)
+
+
+def _success(turn: Turn, before: Obj) -> tuple[str, str] | None:
+    """Why the Job has succeeded although pods may still be alive, None when it has not."""
+    met = condition(before, "SuccessCriteriaMet")
+    if met is not None:
+        return met.get("reason", ""), met.get("message", "")
+    policy = turn.spec.get("successPolicy")
+    rule = job_indexes.success_rule(policy, turn.indexes, turn.completions or 0)
+    return None if rule is None else ("SuccessPolicy", f"Matched rules at index {rule}")
 
 
 def _complete(turn: Turn, alive: int) -> bool:
@@ -167,6 +177,8 @@ def _write(
     status.update({key: count for key, count in counts.items() if count})
     if turn.indexed and turn.indexes:
         status["completedIndexes"] = job_pods.write_indexes(turn.indexes)
+    if turn.limit_per_index is not None:
+        status["failedIndexes"] = job_pods.write_indexes(turn.failed_indexes)
     status["ready"] = sum(job_pods.ready(pod) for pod in active if id(pod) not in gone)
     status["terminating"] = terminating
     status["uncountedTerminatedPods"] = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.devcluster.controllers import job_pods, job_policy
+from gpusched.devcluster.controllers import job_indexes, job_pods, job_policy
 from gpusched.devcluster.controllers.job_actions import (
     Action,
     Backoff,
@@ -57,6 +57,7 @@ class Turn:
     indexes: set[int] = attrs.field(factory=set)
     failed: int = 0
     newly_failed: int = 0
+    failed_indexes: set[int] = attrs.field(factory=set)
     forbidden: str = ""
 
     @property
@@ -77,6 +78,12 @@ class Turn:
         return self.spec.get("completionMode") == "Indexed"
 
     @property
+    def limit_per_index(self) -> int | None:
+        """Failures each index may have; None when only their sum is limited."""
+        found: int | None = self.spec.get("backoffLimitPerIndex") if self.indexed else None
+        return found
+
+    @property
     def only_failed_replaced(self) -> bool:
         """Whether a pod on its way out still keeps its place until it has failed."""
         return self.spec.get("podReplacementPolicy") == "Failed"
@@ -95,6 +102,8 @@ class Turn:
         if self.indexed:
             below = self.completions or 0
             self.indexes = job_pods.read_indexes(before.get("completedIndexes", ""), below)
+            failed = before.get("failedIndexes") or ""
+            self.failed_indexes = job_pods.read_indexes(failed, below)
         failing = condition(before, "FailureTarget") is not None
         succeeding = condition(before, "SuccessCriteriaMet") is not None
         for pod in self.pods:
@@ -119,16 +128,26 @@ class Turn:
             elif not self.indexed:
                 self.succeeded += 1
         elif counts and (all_fail or job_pods.phase(pod) == "Failed"):
-            if job_pods.phase(pod) == "Failed":
-                found = job_policy.judge(self.spec.get("podFailurePolicy"), pod)
-                if found.verdict == "Ignore":
-                    return
-                if found.verdict == "FailJob":
-                    self.forbidden = self.forbidden or found.message
-            self.failed += 1
-            self.newly_failed += 1
+            self._count_failure(pod, index)
+
+    def _count_failure(self, pod: Obj, index: int) -> None:
+        found = job_policy.Judgement("Count")
+        if job_pods.phase(pod) == "Failed":
+            found = job_policy.judge(self.spec.get("podFailurePolicy"), pod)
+        if found.verdict == "Ignore":
+            return
+        if found.verdict == "FailJob":
+            self.forbidden = self.forbidden or found.message
+        self.failed += 1
+        self.newly_failed += 1
+        if self.limit_per_index is None:
             ended = job_pods.ended_at(pod, self.now)
             self.backoff = Backoff(self.backoff.failures + 1, max(self.backoff.last, ended))
+        elif (
+            found.verdict == "FailIndex"
+            or job_indexes.earlier_failures(pod) >= self.limit_per_index
+        ):
+            self.failed_indexes.add(index)
 
     # -- conditions --------------------------------------------------------------------------
 
@@ -159,6 +178,8 @@ class Turn:
             return target.get("reason", ""), target.get("message", "")
         if self.forbidden:
             return "PodFailurePolicy", self.forbidden
+        if self.failed_indexes and (why := self._index_failure(bool(active))):
+            return why
         limit = self.spec.get("backoffLimit", 6)
         if self.newly_failed and self.failed > limit:
             return _BACKOFF_EXCEEDED
@@ -167,6 +188,13 @@ class Turn:
             if restarted and restarted >= limit:
                 return _BACKOFF_EXCEEDED
         return _DEADLINE_EXCEEDED if self._deadline_over() else None
+
+    def _index_failure(self, alive: bool) -> tuple[str, str] | None:
+        most = self.spec.get("maxFailedIndexes")
+        if most is not None and len(self.failed_indexes) > most:
+            return job_indexes.TOO_MANY_FAILED
+        left = (self.completions or 0) - self.succeeded - len(self.failed_indexes)
+        return job_indexes.FAILED_INDEXES if left <= 0 and not alive else None
 
     def _deadline_over(self) -> bool:
         seconds = self.spec.get("activeDeadlineSeconds")
@@ -185,7 +213,8 @@ class Turn:
         parallelism: int = self.spec.get("parallelism", 1)
         if self.completions is None:
             return min(active, parallelism) if self.succeeded else parallelism
-        return max(min(self.completions - self.succeeded, parallelism), 0)
+        left = self.completions - self.succeeded - len(self.failed_indexes - self.indexes)
+        return max(min(left, parallelism), 0)
 
     def manage(self, active: list[Obj], terminating: int) -> int:
         """Make or delete pods; returns how many will be alive."""
@@ -222,26 +251,49 @@ class Turn:
         kept: dict[int, Obj] = {}
         for pod in reversed(job_pods.dispensable_first(active)):
             index = job_pods.completion_index(pod)
-            inside = 0 <= index < (self.completions or 0) and index not in self.indexes
+            inside = 0 <= index < (self.completions or 0) and index not in self._settled
             if inside and index not in kept:
                 kept[index] = pod
             else:
                 surplus.append(pod)
         return surplus, list(kept.values())
 
+    @property
+    def _settled(self) -> set[int]:
+        return self.indexes | self.failed_indexes
+
     def _create(self, count: int) -> int:
         if not self.indexed:
             self.actions += [CreatePod(job_pods.new_pod(self.job, None)) for _ in range(count)]
             return count
+        free = self._free_indexes()
+        if self.limit_per_index is None:
+            chosen = free[:count]
+            self.actions += [CreatePod(job_pods.new_pod(self.job, index)) for index in chosen]
+            return len(chosen)
+        return self._create_per_index(free, count)
+
+    def _free_indexes(self) -> list[int]:
         dead = job_pods.terminal if self.only_failed_replaced else _not_active
         taken = {job_pods.completion_index(pod) for pod in self.pods if not dead(pod)}
-        free = [
-            index
-            for index in range(self.completions or 0)
-            if index not in taken and index not in self.indexes
-        ][:count]
-        self.actions += [CreatePod(job_pods.new_pod(self.job, index)) for index in free]
-        return len(free)
+        taken |= self._settled
+        return [index for index in range(self.completions or 0) if index not in taken]
+
+    def _create_per_index(self, free: list[int], count: int) -> int:
+        """Make pods of the indexes whose own back-off is over."""
+        backoffs = job_indexes.backoffs(self.pods, self.now)
+        made = 0
+        for index in free:
+            known = backoffs.get(index, Backoff())
+            wait = known.remaining(self.now, self.backoff_first_s)
+            if wait > 0:
+                self.again.append(wait)
+            elif made < count:
+                pod = job_pods.new_pod(self.job, index)
+                pod["metadata"]["annotations"][job_indexes.FAILURES] = str(known.failures)
+                self.actions.append(CreatePod(pod))
+                made += 1
+        return made
 
 
 def _not_active(pod: Obj) -> bool:
