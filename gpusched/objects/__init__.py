@@ -1,0 +1,1 @@
+"""What the cluster says, decoded and checked: bytes in, frozen entities or ``Rejected`` out."""

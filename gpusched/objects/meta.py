@@ -1,0 +1,101 @@
+"""Identity, provenance and disbelief: what every entity has in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple, NewType
+
+import attrs
+
+from gpusched.objects.resources import Resources
+
+UID = NewType("UID", str)
+ResourceVersion = NewType("ResourceVersion", str)
+"""Opaque: compared for equality; ordered only to find out that a server went back in time."""
+
+
+class ObjectKey(NamedTuple):
+    """Namespace (empty for cluster-scoped kinds) and name. Sorts by both."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@attrs.frozen(slots=True)
+class Owner:
+    """The controller of an object."""
+
+    kind: str
+    name: str
+    uid: UID
+
+
+@attrs.frozen(slots=True)
+class Charge:
+    """What an object that we refuse to believe still takes from a node.
+
+    ``requests`` is None when even that cannot be read: the node then counts as full.
+    """
+
+    node: str
+    requests: Resources | None
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Rejected:
+    """An object that cannot be believed: counted, named in an event, never scheduled."""
+
+    kind: str
+    key: ObjectKey
+    uid: UID
+    resource_version: ResourceVersion
+    field: str
+    why: str
+    generation: int = 0
+    charge: Charge | None = None
+    ours: bool = True
+    """Whether the object asks us for anything; only then is its author told."""
+
+    @property
+    def sentence(self) -> str:
+        """For the event and the log."""
+        return f"{self.kind} {self.key}: {self.field}: {self.why}"
+
+
+class Disbelief(ValueError):
+    """Raised inside decoding only, and turned into ``Rejected`` at its border."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+        self.why = why
+
+
+@lru_cache(maxsize=16384)
+def parse_time(text: str) -> float:
+    """An RFC 3339 time as seconds since the Unix epoch; 0.0 for an empty text.
+
+    Raises:
+        Disbelief: the text is no time.
+    """
+    if not text:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Disbelief("time", f"{text[:40]!r} is not an RFC 3339 time") from None
+    return moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp()
+
+
+def format_time(seconds: float) -> str:
+    """Whole seconds, as the API writes ``metav1.Time``."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(seconds: float) -> str:
+    """Microseconds, as the API writes ``metav1.MicroTime``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,82 @@
+"""GPU slots: one schedulable GPU each, an int bitmask a node."""
+
+from __future__ import annotations
+
+from gpusched.limits import SLOTS_PER_NODE_MAX
+from gpusched.objects.meta import Disbelief
+from gpusched.objects.resources import Resources
+
+GPU_RESOURCES = (
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "huawei.com/Ascend910",
+    "nvidia.com/gpu",
+)
+"""Extended resources whose pieces are slots, sorted. A node that offers several numbers its
+slots through all of them in this order."""
+
+
+def gpu_request(requests: Resources) -> tuple[str, int]:
+    """The one kind of GPU that a pod asks for and how many; ``("", 0)`` for none.
+
+    Raises:
+        Disbelief: two kinds at once, which no node layout can promise together.
+    """
+    found = [(name, requests.get(name)) for name in GPU_RESOURCES if requests.get(name)]
+    if len(found) > 1:
+        raise Disbelief("spec.containers.resources", f"asks for both {found[0][0]} and {found[1][0]}")
+    return found[0] if found else ("", 0)
+
+
+def slot_ranges(capacity: Resources) -> dict[str, range]:
+    """Slot numbers of each kind of GPU on a node with this capacity."""
+    ranges: dict[str, range] = {}
+    start = 0
+    for name in GPU_RESOURCES:
+        count = capacity.get(name)
+        if 0 < count <= SLOTS_PER_NODE_MAX - start:
+            ranges[name] = range(start, start + count)
+            start += count
+    return ranges
+
+
+def mask_of(numbers: range | tuple[int, ...]) -> int:
+    """The bitmask of some slot numbers."""
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def numbers_of(mask: int) -> tuple[int, ...]:
+    """The slot numbers of a bitmask, ascending."""
+    numbers = []
+    while mask:
+        low = mask & -mask
+        numbers.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(numbers)
+
+
+def parse_slots(text: str) -> int:
+    """The annotation ``gpusched.io/slots`` as a bitmask, 0 when empty.
+
+    Raises:
+        Disbelief: anything but distinct numbers below ``SLOTS_PER_NODE_MAX``.
+    """
+    if not text:
+        return 0
+    parts = text.split(",") if len(text) <= 8 * SLOTS_PER_NODE_MAX else [""]
+    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        raise Disbelief("metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots")
+    numbers = tuple(int(part) for part in parts)
+    if max(numbers) >= SLOTS_PER_NODE_MAX or len(set(numbers)) != len(numbers):
+        raise Disbelief("metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots")
+    return mask_of(numbers)
+
+
+def format_slots(mask: int) -> str:
+    """The annotation's text for a bitmask."""
+    return ",".join(str(number) for number in numbers_of(mask))
