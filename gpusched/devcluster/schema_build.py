@@ -180,7 +180,7 @@ def custom(raw: Doc, *, root: bool = False) -> Node:
         node.additional = custom(raw["additionalProperties"])
     elif raw.get("additionalProperties") is True:
         node.additional = ANY
-    if "items" in raw:
+    if isinstance(raw.get("items"), dict):
         node.items = custom(raw["items"])
     _junctors(node, raw)
     if root or raw.get("x-kubernetes-embedded-resource"):
