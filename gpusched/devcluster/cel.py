@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
-import cel as library
 import msgspec
 
 from gpusched.devcluster.cel_functions import FUNCTIONS, STANDARD, TYPES
+from gpusched.devcluster.cel_library import library
 from gpusched.devcluster.cel_values import cel_value, escaped
 from gpusched.devcluster.field_errors import (
     FieldError,
