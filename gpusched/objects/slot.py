@@ -26,7 +26,9 @@ def gpu_request(requests: Resources) -> tuple[str, int]:
     """
     found = [(name, requests.get(name)) for name in GPU_RESOURCES if requests.get(name)]
     if len(found) > 1:
-        raise Disbelief("spec.containers.resources", f"asks for both {found[0][0]} and {found[1][0]}")
+        raise Disbelief(
+            "spec.containers.resources", f"asks for both {found[0][0]} and {found[1][0]}"
+        )
     return found[0] if found else ("", 0)
 
 
@@ -70,10 +72,14 @@ def parse_slots(text: str) -> int:
         return 0
     parts = text.split(",") if len(text) <= 8 * SLOTS_PER_NODE_MAX else [""]
     if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        raise Disbelief("metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots")
+        raise Disbelief(
+            "metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots"
+        )
     numbers = tuple(int(part) for part in parts)
     if max(numbers) >= SLOTS_PER_NODE_MAX or len(set(numbers)) != len(numbers):
-        raise Disbelief("metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots")
+        raise Disbelief(
+            "metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots"
+        )
     return mask_of(numbers)
 
 

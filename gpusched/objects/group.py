@@ -1,0 +1,141 @@
+"""Queue, PodGroup and Topology: the project's own kinds."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.selector import Selector
+
+ROOT = "root"
+DEFAULT_QUEUE = "default"
+
+
+@attrs.frozen(slots=True)
+class Condition:
+    """One condition of a status; ``transition`` in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int
+    transition: float
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class NodePool:
+    """Limits of a queue on some nodes."""
+
+    name: str
+    node_selector: tuple[tuple[str, str], ...]
+    deserved: Resources
+    capability: Resources
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Queue:
+    """A team's share. Resources that ``deserved`` or ``capability`` do not name are unlimited.
+
+    Attributes:
+        min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.
+        status: the status object as last seen, as canonical JSON, to write only what changed.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    generation: int
+    created: float
+    parent: str = ROOT
+    weight: int = 1
+    priority: int = 0
+    guarantee: Resources = NOTHING
+    deserved: Resources = NOTHING
+    capability: Resources = NOTHING
+    reclaimable: bool = True
+    ordering: str = "Priority"
+    stop_policy: str = "None"
+    min_runtime_ns: int = 0
+    max_runtime_ns: int = 0
+    max_wait_ns: int = 0
+    namespaces: Selector = Selector()
+    node_pools: tuple[NodePool, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    status: bytes = b"{}"
+
+    @property
+    def key(self) -> ObjectKey:
+        """Cluster-scoped: an empty namespace."""
+        return ObjectKey("", self.name)
+
+
+@attrs.frozen(slots=True)
+class TopologyWish:
+    """Where the pods of a gang may sit. Empty names: no wish."""
+
+    required: str = ""
+    preferred: str = ""
+    max_wait_ns: int = 0
+
+
+@attrs.frozen(slots=True)
+class SubGroup:
+    """A part of a gang that starts with its own minimum."""
+
+    name: str
+    min_member: int
+    topology: TopologyWish
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PodGroup:
+    """A gang as its author describes it, and the status we wrote last.
+
+    Attributes:
+        min_task_member: pairs of role and minimum, sorted.
+        status: the status object as last seen, as canonical JSON.
+    """
+
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    generation: int
+    created: float
+    queue: str
+    min_member: int
+    min_task_member: tuple[tuple[str, int], ...]
+    min_resources: Resources
+    priority_class: str
+    preemptible: bool | None
+    sub_groups: tuple[SubGroup, ...]
+    min_sub_groups: int
+    topology: TopologyWish
+    expected_duration_ns: int
+    min_runtime_ns: int
+    schedule_timeout_ns: int
+    phase: str
+    conditions: tuple[Condition, ...]
+    status: bytes
+    deleting: bool
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, when there is one."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Topology:
+    """Levels, widest first: pairs of level name and node label."""
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    levels: tuple[tuple[str, str], ...]

@@ -1,0 +1,120 @@
+"""Pods and what makes two of them interchangeable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import attrs
+
+from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
+from gpusched.objects.resources import Resources
+from gpusched.objects.selector import NodeTerm, Toleration
+
+
+class PodPhase(StrEnum):
+    """As the API names them."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class PodClass:
+    """Everything that placement reads of a pod. Interned: equal pods share one object.
+
+    Attributes:
+        digest: of the content; the same in every process, so it may order and name things.
+        requests: including init containers, sidecars, overhead and one piece of ``pods``.
+        gpu: name of the GPU resource, empty for none.
+        gpus: pieces of it, the number of slots one pod takes.
+        affinity: required node affinity, ORed terms; None when there is none.
+        preferred: weights and terms of preferred node affinity.
+        unsupported: a rule in the spec that this version cannot honour, empty for none.
+    """
+
+    digest: str
+    requests: Resources
+    gpu: str
+    gpus: int
+    node_selector: tuple[tuple[str, str], ...]
+    affinity: tuple[NodeTerm, ...] | None
+    preferred: tuple[tuple[int, NodeTerm], ...]
+    tolerations: tuple[Toleration, ...]
+    unsupported: str
+
+
+@attrs.frozen(slots=True)
+class GangHints:
+    """Annotations on a pod or Job that stand in for a PodGroup. Zero or empty: not said."""
+
+    min_member: int = 0
+    topology_required: str = ""
+    topology_preferred: str = ""
+    expected_duration_ns: int = 0
+    preemptible: bool | None = None
+    min_runtime_ns: int = 0
+
+
+NO_HINTS = GangHints()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Pod:
+    """A pod as the scheduler sees it.
+
+    Attributes:
+        created, scheduled: seconds since the epoch; 0.0 when not (yet) so.
+        node: empty until bound.
+        slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
+        plan, fence: written with our binding, empty on pods that others bound.
+        rank: index inside its controller, -1 for none.
+        unschedulable: message of PodScheduled=False, to write only what changed.
+        unschedulable_reason: its reason.
+    """
+
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    created: float
+    labels: Mapping[str, str]
+    owner: Owner | None
+    scheduler: str
+    pod_class: PodClass
+    priority: int
+    priority_class: str
+    group: str
+    queue: str
+    role: str
+    sub_group: str
+    hints: GangHints
+    rank: int
+    node: str
+    phase: PodPhase
+    deleting: bool
+    gated: bool
+    scheduled: float
+    slots: int
+    plan: str
+    fence: str
+    unschedulable_reason: str
+    unschedulable: str
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it will never run again and holds nothing."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it takes room on its node."""
+        return bool(self.node) and not self.finished

@@ -1,0 +1,161 @@
+"""What a session decided: data only, in canonical order, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import attrs
+import msgspec
+
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.objects.resources import Resources
+from gpusched.objects.slot import format_slots
+
+
+class GangKey(NamedTuple):
+    """Who a gang is: ``PodGroup``, ``Job`` or ``Pod``, with namespace and name. Sorts by all."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@attrs.frozen(slots=True)
+class PodBind:
+    """One pod to one node.
+
+    Attributes:
+        node_uid: the node as it was decided on; a node made again under its name is another.
+        slots: bitmask of GPU slots, 0 when the pod takes none.
+        rank: index inside the gang, -1 for none.
+        requests: what the ledger charges.
+    """
+
+    key: ObjectKey
+    uid: UID
+    node: str
+    node_uid: UID
+    slots: int
+    rank: int
+    requests: Resources
+
+    def content(self) -> tuple[str, str, str, str, str, int]:
+        """What identifies the decision."""
+        return (*self.key, self.uid, self.node, format_slots(self.slots), self.rank)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangBind:
+    """The part of a gang that starts together now.
+
+    Attributes:
+        uid: of the PodGroup or Job, or of the lone pod.
+        generation: of the PodGroup as decided on; 0 when there is none.
+        min_member: members the gang needs in all.
+        placed: members that were bound or assumed already when this was decided.
+        binds: sorted by pod; ``placed + len(binds) >= min_member``.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    min_member: int
+    placed: int
+    binds: tuple[PodBind, ...]
+
+    @property
+    def plan_id(self) -> str:
+        """Twelve hex digits: the same decision has the same name in every process."""
+        content = (*self.gang, self.uid, self.generation, [bind.content() for bind in self.binds])
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Ask:
+    """What was asked and what there was, for sentences and status.
+
+    Attributes:
+        reason: one of the contract's reasons (``session.reasons``).
+        sentence: with numbers; the same in event, condition and ``explain``.
+    """
+
+    reason: str
+    sentence: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Undo:
+    """Members of a gang that never became whole: they are evicted, by UID."""
+
+    gang: GangKey
+    pods: tuple[tuple[ObjectKey, UID], ...]
+    sentence: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangStatus:
+    """Where a gang stands after the session; becomes conditions, events and counts.
+
+    Attributes:
+        uid, generation: of the PodGroup; generation 0 when there is none to write to.
+        phase: Pending, Inqueue, Running, Completed or Unknown.
+        admitted, scheduled: reason and sentence; scheduled.reason is ``Scheduled`` when enough
+            members are bound (never before their bindings were accepted).
+        waiting: unbound pods that are told why, as (key, uid).
+        counts: scheduled, running, succeeded, failed.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    phase: str
+    admitted: Ask
+    is_admitted: bool
+    scheduled: Ask
+    is_scheduled: bool
+    waiting: tuple[tuple[ObjectKey, UID], ...]
+    counts: tuple[int, int, int, int]
+    queue_position: int = 0
+    placement: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class QueueStatus:
+    """What a queue holds and asks for; ``ready`` tells of a bad queue."""
+
+    name: str
+    uid: UID
+    generation: int
+    state: str
+    allocated: Resources
+    requested: Resources
+    borrowed: Resources
+    pending: int
+    inqueue: int
+    running: int
+    is_ready: bool
+    ready: Ask
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Plan:
+    """All that a session wants done. Empty parts cost nothing."""
+
+    revision: int
+    binds: tuple[GangBind, ...] = ()
+    undos: tuple[Undo, ...] = ()
+    gangs: tuple[GangStatus, ...] = ()
+    queues: tuple[QueueStatus, ...] = ()
+
+    @property
+    def plan_id(self) -> str:
+        """Hash of the decisions (not of the snapshot's number): see invariant I12."""
+        content = [bind.plan_id for bind in self.binds]
+        undone = [(*undo.gang, [uid for _, uid in undo.pods]) for undo in self.undos]
+        return hashlib.sha256(msgspec.json.encode((content, undone))).hexdigest()[:12]
