@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.cli.command import Subparsers, add_output, print_json, table
+from gpusched.config.load import load_file
+from gpusched.config.model import Config, PluginChoice
 from gpusched.errors import ConfigError
 from gpusched.objects.duration import NANOSECONDS, format_duration
-
-if TYPE_CHECKING:
-    from gpusched.config.model import Config, PluginChoice
+from gpusched.pluginhost.registry import load_policy
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,9 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: with every problem found.
     """
-    from gpusched.config.load import load_file  # noqa: PLC0415 - yaml
-    from gpusched.pluginhost.registry import load_policy  # noqa: PLC0415 - plugins import numpy
-
     try:
         config = load_file(arguments.file)
         load_policy(config)

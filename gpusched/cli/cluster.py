@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kubernetes_asyncio.config import ConfigException, list_kube_config_contexts
+
 from gpusched import limits
 from gpusched.clock import SystemClock
 from gpusched.errors import ClusterUnreachable, UsageError
@@ -89,11 +91,6 @@ def default_namespace(kubeconfig: str | None) -> str:
         return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
     if file is None:
         file = str(Path.home() / ".kube" / "config")
-    from kubernetes_asyncio.config import (  # noqa: PLC0415 - needed on this path only
-        ConfigException,
-        list_kube_config_contexts,
-    )
-
     try:
         _, active = list_kube_config_contexts(config_file=file)
     except (ConfigException, OSError):
@@ -107,9 +104,14 @@ def checked_name(text: str, *, what: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    if not _NAME.fullmatch(text):
+    if not is_name(text):
         raise UsageError(f"{text[:80]!r} is no name of a {what}")
     return text
+
+
+def is_name(text: str) -> bool:
+    """Whether an object could have this name, and it can therefore stand in a path."""
+    return _NAME.fullmatch(text) is not None
 
 
 def at(value: Any, *path: str) -> Any:

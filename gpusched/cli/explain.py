@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from gpusched.cli import cluster, story
+from gpusched.cli.cluster import at, list_objects
 from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
+from gpusched.cli.story import Evidence
+from gpusched.clock import SystemClock
 from gpusched.errors import UsageError
-
-if TYPE_CHECKING:
-    from gpusched.cli.story import Evidence
-    from gpusched.io.api import Api
+from gpusched.io.api import Api
 
 _KINDS: Final = ("podgroup", "podgroups", "gpg")
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
 _GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"
 _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+_PATHS: Final = {
+    "PodGroup": cluster.GROUP_PATH + "/namespaces/{namespace}/podgroups/{name}",
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
+    "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
+}
 _MEMBERS_ASKED: Final = 3
 """Members whose events are read as well: the others' say the same."""
 
@@ -46,8 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
-    from gpusched.cli import cluster, story  # noqa: PLC0415 - the HTTP client takes long to import
-
     namespace, slash, name = arguments.name.rpartition("/")
     if slash and arguments.namespace not in {None, namespace}:
         raise UsageError(f"{arguments.name} is not in the namespace given by -n")
@@ -72,40 +76,62 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def gather(api: Api, *, namespace: str, name: str) -> Evidence | None:
-    """Everything the API shows about a gang, None when there is nothing of that name."""
-    from gpusched.cli import cluster  # noqa: PLC0415 - as in run
-    from gpusched.cli.story import Evidence  # noqa: PLC0415 - as in run
-    from gpusched.clock import SystemClock  # noqa: PLC0415 - as in run
+    """Everything the API shows about a gang, None when there is nothing of that name.
 
-    places = (
-        ("PodGroup", f"{cluster.GROUP_PATH}/namespaces/{namespace}/podgroups/{name}"),
-        ("Job", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"),
-        ("Pod", f"/api/v1/namespaces/{namespace}/pods/{name}"),
+    A pod that belongs to a PodGroup or a Job is explained as that: it starts when its gang does.
+    """
+    found = await _find(api, namespace, name, kinds=tuple(_PATHS))
+    if found is None:
+        return None
+    kind, owner = found
+    group = _group_of(owner) if kind == "Pod" else ""
+    if group:
+        above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
+        if above is not None:
+            name = group
+            kind, owner = above
+    pods = await _members(api, owner, kind=kind, namespace=namespace)
+    subjects = [(kind, name)]
+    if kind != "Pod":
+        names = [str(at(pod, "metadata", "name")) for pod in pods]
+        subjects += [("Pod", member) for member in names[:_MEMBERS_ASKED]]
+    return Evidence(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        owner=owner,
+        pods=tuple(pods),
+        events=tuple(await _events(api, namespace, subjects)),
+        now=SystemClock().now(),
     )
-    for kind, path in places:
+
+
+async def _find(
+    api: Api, namespace: str, name: str, *, kinds: tuple[str, ...]
+) -> tuple[str, dict[str, Any]] | None:
+    """The first of the kinds that has an object of the name, with the object."""
+    if not cluster.is_name(name):
+        return None
+    for kind in kinds:
+        path = _PATHS[kind].format(namespace=namespace, name=name)
         owner = await cluster.get_object(api, path, what=f"{kind} {namespace}/{name}")
         if owner is not None:
-            pods = await _members(api, owner, kind=kind, namespace=namespace)
-            subjects = [(kind, name)]
-            if kind != "Pod":
-                names = [str(cluster.at(pod, "metadata", "name")) for pod in pods]
-                subjects += [("Pod", member) for member in names[:_MEMBERS_ASKED]]
-            return Evidence(
-                kind=kind,
-                namespace=namespace,
-                name=name,
-                owner=owner,
-                pods=tuple(pods),
-                events=tuple(await _events(api, namespace, subjects)),
-                now=SystemClock().now(),
-            )
+            return kind, owner
     return None
+
+
+def _group_of(pod: dict[str, Any]) -> str:
+    """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
+    for label in (*_GROUP_LABELS, _JOB_LABEL):
+        name = at(pod, "metadata", "labels", label)
+        if name:
+            return str(name)
+    return str(at(pod, "metadata", "annotations", _GROUP_ANNOTATION) or "")
 
 
 async def _members(
     api: Api, owner: dict[str, Any], *, kind: str, namespace: str
 ) -> list[dict[str, Any]]:
-    from gpusched.cli.cluster import at, list_objects  # noqa: PLC0415 - as in run
 
     if kind == "Pod":
         return [owner]
@@ -128,7 +154,6 @@ async def _members(
 async def _events(
     api: Api, namespace: str, subjects: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    from gpusched.cli.cluster import list_objects  # noqa: PLC0415 - as in run
 
     path = f"/api/v1/namespaces/{namespace}/events"
     found = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from gpusched.cli import cluster
 from gpusched.cli.command import (
     Subparsers,
     add_kubeconfig,
@@ -14,10 +15,9 @@ from gpusched.cli.command import (
     print_json,
     table,
 )
+from gpusched.clock import SystemClock
+from gpusched.io.api import Api
 from gpusched.objects.meta import Disbelief, parse_time
-
-if TYPE_CHECKING:
-    from gpusched.io.api import Api
 
 _GPU: Final = "nvidia.com/gpu"
 _KINDS: Final = {
@@ -51,9 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
-    from gpusched.cli import cluster  # noqa: PLC0415 - the HTTP client takes long to import
-    from gpusched.clock import SystemClock  # noqa: PLC0415 - imports asyncio
-
     kind = _KINDS[arguments.kind]
     scope = ""
     if kind == "podgroups" and not arguments.all_namespaces:

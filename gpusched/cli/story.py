@@ -61,6 +61,9 @@ def account(evidence: Evidence) -> dict[str, Any]:
         "minMember": minimum,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
         "needs": _needs(evidence, minimum),
+        "schedulers": sorted(
+            {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
+        ),
         "conditions": conditions,
         "pendingPods": waiting,
         "events": _events(evidence),
@@ -128,6 +131,8 @@ def _reasons(story: dict[str, Any]) -> list[str]:
     said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
     if said:
         return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
+    if "default-scheduler" in story["schedulers"]:
+        return ["its pods are for default-scheduler: set schedulerName in the pod template"]
     if story["pendingPods"] or not story["pods"]["total"]:
         return ["nothing was said about it yet: is the daemon running, and is it the leader?"]
     return []
@@ -141,7 +146,8 @@ def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
     for (reason, message), members in names.items():
         shown = ", ".join(members[:_MEMBERS_NAMED])
         more = len(members) - _MEMBERS_NAMED
-        yield (f"{shown} and {more} more" if more > 0 else shown, reason, message)
+        names_shown = f"{shown} and {more} more" if more > 0 else shown
+        yield (names_shown, reason or "-", message or "nothing said yet")
 
 
 # -- reading --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import metadata
 
 from gpusched import API_VERSION, __version__
 from gpusched.cli.command import Subparsers, add_output, print_json, table
@@ -19,8 +20,6 @@ def register(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the versions; the solver itself, which takes a second to import, is not loaded."""
-    from importlib import metadata  # noqa: PLC0415 - costs a third of the start
-
     solver = metadata.version(_SOLVER)
     if arguments.output == "json":
         print_json(
