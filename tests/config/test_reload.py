@@ -1,0 +1,41 @@
+"""Reloading: swapped as a whole, or the old one stays with a reason."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.config.model import DEFAULT, Cycle, LeaderElection
+from gpusched.config.reload import Adopted, Kept, Unchanged, decide
+from gpusched.errors import ConfigError
+
+
+def test_same_content_changes_nothing():
+    """A file that was only moved or reformatted is no change."""
+    assert decide(DEFAULT, attrs.evolve(DEFAULT, source="other.yaml")) == Unchanged()
+
+
+def test_a_good_change_is_adopted_with_what_changed():
+    """A valid file takes effect as a whole."""
+    new = attrs.evolve(DEFAULT, cycle=Cycle(debounce_s=0.1), actions=("allocate",))
+    assert decide(DEFAULT, new) == Adopted(new, ("actions", "cycle"))
+
+
+def test_a_bad_file_leaves_the_old_one_in_force():
+    """An error keeps the old configuration and every sentence."""
+    decision = decide(DEFAULT, ConfigError("f:1: one", "f:2: two"))
+    assert decision == Kept(("f:1: one", "f:2: two"))
+    assert decision.sentence == "f:1: one; the configuration in force stays"
+
+
+def test_what_takes_a_restart_is_not_half_adopted():
+    """A change of the lease together with another one changes nothing at all."""
+    new = attrs.evolve(
+        DEFAULT,
+        source="f.yaml",
+        leader_election=LeaderElection(lease_name="x"),
+        scheduler_names=("x",),
+        cycle=Cycle(debounce_s=0.1),
+    )
+    assert decide(DEFAULT, new) == Kept(
+        ("f.yaml: schedulerNames, leaderElection changed, which takes a restart of the daemon",)
+    )
