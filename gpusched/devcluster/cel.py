@@ -223,7 +223,12 @@ def _own(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[Fie
     if not rules.rules:
         return
     unchanged = old is not None and equal(value, old)
-    names = _activation(rules, value, old, root=not path)
+    try:
+        names = _activation(rules, value, old, root=not path)
+    except _FAULTS as fault:
+        # A value that has its schema's form and still no meaning, such as the 30th of February.
+        yield invalid_unquoted(path or "<nil>", _sentence(fault))
+        return
     for rule in rules.rules:
         first_write = rule.needs_old and old is None and not rule.optional_old
         if first_write or (unchanged and not rule.needs_old):
@@ -267,8 +272,8 @@ def _context(names: dict[str, Any], *, optional_old: bool) -> Any:
 
 
 def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> FieldError | None:
-    context = _context(names, optional_old=rule.optional_old)
     try:
+        context = _context(names, optional_old=rule.optional_old)
         passed = rule.program.execute(context)
     except _FAULTS as fault:
         told = rule.message or rule.text

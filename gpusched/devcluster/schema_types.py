@@ -106,14 +106,14 @@ def map_path(path: str, key: str) -> str:
 
 
 def kind_of(value: Json) -> str:
-    """Name of a JSON value's type as error texts spell it."""
+    """Name of a JSON value's type as error texts spell it; beyond 64 bits a number is a float."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, int):
+    if isinstance(value, int) and -(1 << 63) <= value < (1 << 63):
         return "integer"
-    if isinstance(value, float):
+    if isinstance(value, (int, float)):
         return "number"
     if isinstance(value, str):
         return "string"

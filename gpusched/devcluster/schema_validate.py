@@ -112,7 +112,7 @@ def _fits(value: Json, wanted: str) -> bool:
     if wanted == "int-or-string":
         return kind in {"integer", "string"}
     if wanted == "integer" and isinstance(value, float):
-        return value.is_integer()
+        return value.is_integer() and abs(value) < 1 << 63
     if wanted == "number":
         return kind in {"integer", "number"}
     return kind == _TYPE_NAMES.get(wanted, wanted)

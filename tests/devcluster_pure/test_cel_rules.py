@@ -144,6 +144,21 @@ def test_a_rule_that_cannot_be_evaluated_fails():
     assert rule("quantity(self).isInteger()", "many")[0].startswith("f: Invalid value: ")
 
 
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ("2026-02-30T00:00:00Z", {"type": "string", "format": "date-time"}),
+        (2**70, {"x-kubernetes-int-or-string": True}),
+        (2**70, {"type": "integer"}),
+        (float(2**70), {"type": "integer"}),
+    ],
+)
+def test_values_beyond_the_rules(value, schema):
+    """A value that CEL cannot hold is a field error, not a crash."""
+    (told,) = rule("self == self || true", value, schema=schema)[:1]
+    assert told.startswith("f: Invalid value")
+
+
 def test_optional_old_self():
     """With optionalOldSelf a transition rule runs on creation too."""
     text = "!oldSelf.hasValue() || oldSelf.value() == self"
