@@ -68,8 +68,10 @@ class Endpoints:
             return self._unserved(route)
         if resource.verbs == ("create",):
             return self._review(request, resource, route)
-        if route.deep or (route.subresource and not resource.has(route.subresource)):
+        if route.subresource and not resource.has(route.subresource):
             raise self._no_subresource(resource, route)
+        if route.deep:
+            raise status.unknown_resource()
         return self._resource(request, resource, route)
 
     # -- paths that are no resource ----------------------------------------------------------

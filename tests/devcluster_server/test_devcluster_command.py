@@ -1,0 +1,52 @@
+"""The command: one line when ready, a kubeconfig for its owner, a clean end on a signal."""
+
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+import yaml
+
+RUN = (
+    "import argparse, sys; from gpusched.cli import devcluster; p = argparse.ArgumentParser(); "
+    "devcluster.register(p.add_subparsers()); a = p.parse_args(sys.argv[1:]); "
+    "raise SystemExit(a.run(a))"
+)
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+
+
+@pytest.fixture
+def running(tmp_path):
+    manifest = tmp_path / "nodes.yaml"
+    manifest.write_text(yaml.safe_dump(NODE))
+    config = tmp_path / "config"
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, "devcluster", "--kubeconfig", config, "--apply", manifest],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    yield process, config
+    if process.poll() is None:
+        process.kill()
+    process.stdout.close()
+    process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_when_it_is_ready_and_ends_on_a_signal(running, number):
+    """Exactly one line on stdout, the applied objects are there, exit status 0."""
+    process, config = running
+    line = process.stdout.readline()
+    word, url = line.split()
+    assert word == "ready"
+    written = yaml.safe_load(config.read_text())
+    assert written["clusters"][0]["cluster"]["server"] == url
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    with urllib.request.urlopen(f"{url}/api/v1/nodes/n1", timeout=5) as answer:
+        assert answer.status == 200
+    process.send_signal(number)
+    assert process.stdout.read() == ""
+    assert process.wait(timeout=10) == 0

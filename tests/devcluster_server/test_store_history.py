@@ -1,0 +1,81 @@
+"""The store: versions, snapshots, counts, and the end of a trimmed history."""
+
+import pytest
+
+from gpusched.devcluster import store as module
+from gpusched.devcluster.store import Store
+
+
+def obj(name, value=0):
+    return {"metadata": {"name": name}, "value": value}
+
+
+def values(found):
+    return {key: stored.obj["value"] for key, stored in found}
+
+
+def test_a_snapshot_is_the_past_in_key_order():
+    """scan_at shows created, changed and deleted objects as they were."""
+    pods = Store().collection("pods")
+    pods.put("ns/a", obj("a", 1))
+    pods.put("ns/c", obj("c", 1))
+    then = pods.get("ns/c").version
+    pods.put("ns/a", obj("a", 2))
+    pods.remove("ns/c")
+    pods.put("ns/b", obj("b", 1))
+    assert list(values(pods.scan_at(then, "ns")).items()) == [("ns/a", 1), ("ns/c", 1)]
+    assert values(pods.scan("ns")) == {"ns/a": 2, "ns/b": 1}
+
+
+def test_namespaces_do_not_leak_into_one_another():
+    """A namespace whose name begins with another's is not part of it."""
+    pods = Store().collection("pods")
+    for key in ("a/x", "a-b/x", "ab/x"):
+        pods.put(key, obj("x"))
+    assert list(values(pods.scan("a"))) == ["a/x"]
+    assert (pods.count("a"), pods.count()) == (1, 3)
+    assert pods.count("a", after="a/x") == 0
+
+
+def test_one_counter_serves_all_kinds():
+    """Versions grow over all collections, and a deletion takes one too."""
+    store = Store()
+    pods, nodes = store.collection("pods"), store.collection("nodes")
+    assert pods.put("ns/a", obj("a")).version == 1
+    assert nodes.put("n", obj("n")).version == 2
+    assert pods.remove("ns/a").version == 3
+    assert pods.since(0, 10)[-1].type == "DELETED"
+
+
+def test_a_reader_behind_the_log_is_told(monkeypatch):
+    """When history was trimmed past a position, the reader gets None and not a gap."""
+    monkeypatch.setattr(module, "HISTORY_PER_KIND_MAX", 4)
+    pods = Store().collection("pods")
+    for i in range(9):
+        pods.put("ns/a", obj("a", i))
+    assert pods.since(0, 10) is None
+    assert [c.version for c in pods.since(pods.end - 2, 10)] == [8, 9]
+    assert pods.scan_at(3) is None
+    assert values(pods.scan_at(6)) == {"ns/a": 5}
+
+
+def test_a_change_is_encoded_once():
+    """Every watcher is handed the same bytes."""
+    pods = Store().collection("pods")
+    pods.put("ns/a", obj("a"))
+    (change,) = pods.since(0, 1)
+    assert change.line is change.line
+    assert change.line.endswith(b"}\n")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_listeners_hear_every_change_until_they_stop(count):
+    """A listener is called at each write and not after it stopped."""
+    pods = Store().collection("pods")
+    heard = []
+    stop = pods.listen(lambda: heard.append(1))
+    for _ in range(count):
+        pods.put("ns/a", obj("a"))
+    stop()
+    pods.put("ns/a", obj("a"))
+    assert len(heard) == count
