@@ -28,6 +28,7 @@ class Reply:
 
     @property
     def message(self) -> str:
+        """The sentence of a Status."""
         return self.body["message"]
 
 
@@ -48,6 +49,7 @@ class Http:
         accept: str = "application/json",
         token: str = "",
     ) -> Reply:
+        """Send one request with the admin's token, or another."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         data = None if body is None else io.BytesIO(raw)
         headers = {
@@ -65,28 +67,41 @@ class Http:
             )
 
     async def get(self, path: str, **how: Any) -> Reply:
+        """GET."""
         return await self.send("GET", path, **how)
 
     async def post(self, path: str, body: Any, **how: Any) -> Reply:
+        """POST."""
         return await self.send("POST", path, body, **how)
 
     async def put(self, path: str, body: Any) -> Reply:
+        """PUT."""
         return await self.send("PUT", path, body)
 
     async def delete(self, path: str, body: Any = None) -> Reply:
+        """DELETE, with options when given."""
         return await self.send("DELETE", path, body)
 
     async def patch(self, path: str, body: Any, kind: str = "merge-patch+json") -> Reply:
+        """PATCH; ``kind`` is the media type behind ``application/``."""
         return await self.send("PATCH", path, body, media=f"application/{kind}")
 
     async def create_pod(self, name: str, **spec: Any) -> Obj:
+        """Create a pod that must be accepted."""
         reply = await self.post(PODS, pod(name, **spec))
         assert reply.code == 201, reply.body
         return reply.body
 
     async def bind(self, name: str, node: str, **meta: Any) -> Reply:
+        """Bind a pod; ``meta`` goes into the Binding."""
         body = {"metadata": {"name": name, **meta}, "target": {"kind": "Node", "name": node}}
         return await self.post(f"{PODS}/{name}/binding", body)
+
+    async def until(self, path: str, code: int) -> None:
+        """Wait until a GET answers with a code; fails by timeout when it never does."""
+        async with asyncio.timeout(5):
+            while (await self.get(path)).code != code:  # noqa: ASYNC110  # only HTTP can tell
+                await asyncio.sleep(0.01)
 
     async def watch(self, path: str, count: int) -> list[Obj]:
         """The first so many events of a watch; fails by timeout when they do not come."""

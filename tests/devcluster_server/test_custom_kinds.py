@@ -1,7 +1,5 @@
 """Custom kinds at run time: definition, validation, subresources, and their end."""
 
-import asyncio
-
 import pytest
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -65,9 +63,7 @@ def widget(**spec):
 async def established(http):
     """Create the definition and wait until its objects are served."""
     assert (await http.post(CRDS, DEFINITION)).code == 201
-    async with asyncio.timeout(5):
-        while (await http.get(WIDGETS)).code != 200:
-            await asyncio.sleep(0.01)
+    await http.until(WIDGETS, 200)
 
 
 async def test_a_definition_brings_its_kind_into_discovery(http):
@@ -114,7 +110,7 @@ async def test_scale_reads_and_writes_through_its_paths(http):
 
 @pytest.mark.parametrize(("field", "code"), [("spec.color%3Dred", 200), ("spec.size%3D3", 400)])
 async def test_only_declared_fields_can_be_selected(http, field, code):
-    """selectableFields opens a field to selectors, nothing else does."""
+    """A field named in selectableFields can be selected by, no other."""
     await established(http)
     assert (await http.get(f"{WIDGETS}?fieldSelector={field}")).code == code
 
@@ -124,9 +120,7 @@ async def test_a_deleted_definition_takes_its_objects_along(http):
     await established(http)
     await http.post(WIDGETS, widget(size=3))
     await http.delete(f"{CRDS}/widgets.example.com")
-    async with asyncio.timeout(5):
-        while (await http.get(WIDGETS)).code != 404:
-            await asyncio.sleep(0.01)
+    await http.until(WIDGETS, 404)
     await established(http)
     assert (await http.get(WIDGETS)).body["items"] == []
 

@@ -70,7 +70,7 @@ async def test_apply_get_describe_wait_delete(kubectl):
 
 
 async def test_generators_send_protobuf(kubectl):
-    """kubectl create sends protobuf bodies; each is understood."""
+    """The generators of kubectl create send protobuf bodies; each is understood."""
     await kubectl("create", "namespace", "team")
     await kubectl("create", "quota", "q", "--hard=pods=3", "-n", "team")
     await kubectl("create", "priorityclass", "high", "--value=100")

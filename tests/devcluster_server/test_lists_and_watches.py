@@ -130,12 +130,12 @@ async def test_initial_events_end_with_a_bookmark(http):
 
 
 async def test_a_watch_ends_at_its_timeout(http):
-    """timeoutSeconds ends the stream cleanly, with no error event."""
+    """A timeout ends the stream cleanly, with no error event."""
     assert await http.watch(f"{PODS}?watch=1&timeoutSeconds=1", 1) == []
 
 
 async def test_tables_and_metadata_are_served_on_request(http):
-    """kubectl's columns and metadata-only lists come from the same objects."""
+    """Columns for kubectl and metadata-only lists come from the same objects."""
     await http.create_pod("p")
     table = await http.get(PODS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     assert table.body["kind"] == "Table"
