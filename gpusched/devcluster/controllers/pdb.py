@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
-from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import job_pods
 from gpusched.devcluster.core import parse_time, rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.selectors import label_selector_matches
+from gpusched.devcluster.status import qualified
 from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _PDBS: Final = "poddisruptionbudgets.policy"
@@ -23,36 +22,26 @@ _GATHER_S: Final = 0.1
 """Changes of pods within so long are counted together: a count reads a whole namespace."""
 
 
-def _share(value: Any, total: int) -> int:
-    """A number, or a percentage of ``total`` rounded up; what is neither counts as all."""
-    if not isinstance(value, str):
-        return int(value)
-    percent = re.fullmatch(r"(\d{1,3})%", value, re.ASCII)
-    return total if percent is None else ceil(int(percent[1]) * total / 100)
-
-
 def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float | None]:
-    """The status of a budget over the pods its selector matches.
+    """The status of a budget over the pods its selector matches, finished ones included.
 
     Returns:
         The status, and the seconds until a granted eviction is forgotten (None: none is open).
     """
-    spec, before = budget["spec"], budget.get("status") or {}
-    alive = [pod for pod in pods if not job_pods.terminal(pod)]
-    open_evictions, again = _open_evictions(before, alive, now)
+    before = budget.get("status") or {}
+    why = _unknowable(budget["spec"], pods)
+    if why:  # nothing may be lost until the numbers are known again
+        condition = _condition(budget, 0, why, now=now)
+        return {**before, "disruptionsAllowed": 0, "conditions": [condition]}, None
+    open_evictions, again = _open_evictions(before, pods, now)
     healthy = sum(
         job_pods.ready(pod)
         and not job_pods.deleting(pod)
         and pod["metadata"]["name"] not in open_evictions
-        for pod in alive
+        for pod in pods
     )
-    why = _unsupported(spec, alive)
-    expected = len(alive)
-    if spec.get("maxUnavailable") is not None:
-        desired = max(expected - _share(spec["maxUnavailable"], expected), 0)
-    else:
-        desired = _share(spec.get("minAvailable", 1), expected)
-    allowed = max(healthy - desired, 0) if expected and not why else 0
+    expected, desired = _expectation(budget["spec"], pods)
+    allowed = max(healthy - desired, 0) if expected else 0
     fresh: Obj = {
         "observedGeneration": budget["metadata"].get("generation", 0),
         "disruptionsAllowed": allowed,
@@ -60,18 +49,28 @@ def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float 
         "desiredHealthy": desired,
         "expectedPods": expected,
     }
-    if why:
-        fresh.update(currentHealthy=0, desiredHealthy=0, expectedPods=0)
     if open_evictions:
         fresh["disruptedPods"] = open_evictions
-    fresh["conditions"] = [_condition(budget, allowed, why, now=now)]
+    fresh["conditions"] = [_condition(budget, allowed, "", now=now)]
     return fresh, again
 
 
+def _expectation(spec: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
+    """How many pods there should be, and how many of them healthy.
+
+    Shares, and maxUnavailable, are taken of the scale of controllers; pods without one do not
+    count, and no built-in kind served here has a scale.
+    """
+    least = spec.get("minAvailable", 1)
+    if spec.get("maxUnavailable") is not None or isinstance(least, str):
+        return 0, 0
+    return len(pods), int(least)
+
+
 def _open_evictions(
-    before: Obj, alive: Sequence[Obj], now: float
+    before: Obj, pods: Sequence[Obj], now: float
 ) -> tuple[dict[str, str], float | None]:
-    waiting = {p["metadata"]["name"] for p in alive if not job_pods.deleting(p)}
+    waiting = {p["metadata"]["name"] for p in pods if not job_pods.deleting(p)}
     left = {
         name: parse_time(since) + EVICTION_FORGOTTEN_S - now
         for name, since in (before.get("disruptedPods") or {}).items()
@@ -81,16 +80,16 @@ def _open_evictions(
     return kept, min((left[name] for name in kept), default=None)
 
 
-def _unsupported(spec: Obj, alive: Sequence[Obj]) -> str:
-    """Why the expected number of pods cannot be known; shares need owners that can be scaled."""
+def _unknowable(spec: Obj, pods: Sequence[Obj]) -> str:
+    """Why the expected number of pods cannot be known, empty when it can."""
     if spec.get("maxUnavailable") is None and not isinstance(spec.get("minAvailable"), str):
         return ""
-    for pod in alive:
+    for pod in pods:
         owner = job_pods.controller_of(pod)
-        if owner is None:
-            return f"found no controller ref for pod {pod['metadata']['name']!r}".replace("'", '"')
-        if owner.get("kind") == "Job":
-            return "jobs.batch does not implement the scale subresource"
+        if owner is not None:  # no kind served here has a scale that could be asked
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            kind = f"{str(owner.get('kind', '')).lower()}s"
+            return f"{qualified(kind, group)} does not implement the scale subresource"
     return ""
 
 
