@@ -1,0 +1,157 @@
+"""The guard: contains, times, blames, and sets aside what keeps failing."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.limits import PLUGIN_FAULTS_MAX
+from gpusched.pluginhost.guard import Guard, HookId, attempt
+
+
+class SteppingClock:
+    """Each look at the clock is one second later."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def monotonic(self):
+        """Seconds."""
+        self.time += 1.0
+        return self.time
+
+
+@pytest.fixture
+def guard():
+    return Guard(SteppingClock())
+
+
+def reciprocal(number):
+    return 1 / number
+
+
+def refuse(fault, number):
+    return f"{fault} ({number})"
+
+
+def test_an_answer_goes_through(guard):
+    """A hook that works is called with its arguments and answers for itself."""
+    assert guard.wrap("cap", "quota_check", reciprocal, refuse)(4) == 0.25
+
+
+def test_a_fault_is_contained_and_blamed(guard):
+    """The fallback answers with the same arguments and knows plugin, hook and cause."""
+    check = guard.wrap("cap", "quota_check", reciprocal, refuse)
+    sentence = "plugin cap failed in hook quota_check: ZeroDivisionError: division by zero"
+    assert check(0) == f"{sentence} (0)"
+    assert guard.records()[HookId("cap", "quota_check")].last_fault == sentence
+    assert guard.degraded() == ()
+
+
+def test_an_answer_that_the_hook_does_not_allow_is_a_fault(guard):
+    """A checker around the plugin's callable raises PluginFault, which is kept as it is."""
+
+    def wrong(number):
+        raise PluginFault("cap", "quota_check", "None is no verdict")
+
+    check = guard.wrap("cap", "quota_check", wrong, refuse)
+    assert check(1) == "plugin cap failed in hook quota_check: None is no verdict (1)"
+
+
+@pytest.mark.parametrize("ours", [InvariantBroken("story"), Fenced("lease lost")])
+def test_our_own_faults_go_through(guard, ours):
+    """A broken invariant of ours is never put down to a plugin."""
+
+    def broken(number):
+        raise ours
+
+    with pytest.raises(type(ours)):
+        guard.wrap("cap", "quota_check", broken, refuse)(1)
+    assert guard.records()[HookId("cap", "quota_check")].faults == 0
+    with pytest.raises(type(ours)):
+        attempt("cap", "load", lambda: broken(1))
+
+
+def test_calls_are_counted_and_timed(guard):
+    """Calls, seconds and faults by plugin and hook; a call that raises is timed too."""
+    check = guard.wrap("cap", "quota_check", reciprocal, refuse)
+    guard.wrap("bare", "node_score", reciprocal, refuse)(1)
+    for number in (1, 0, 2):
+        check(number)
+    records = guard.records()
+    assert list(records) == [HookId("bare", "node_score"), HookId("cap", "quota_check")]
+    record = records[HookId("cap", "quota_check")]
+    assert (record.calls, record.total_s, record.slowest_s, record.faults) == (3, 3.0, 1.0, 1)
+
+
+def failing(guard, faults):
+    calls = []
+
+    def check(number):
+        calls.append(number)
+        return 1 / number
+
+    guarded = guard.wrap("cap", "quota_check", check, refuse)
+    for _ in range(faults):
+        guarded(0)
+    return guarded, calls
+
+
+def test_a_hook_that_keeps_failing_is_quarantined(guard):
+    """After so many faults in a row the hook refuses without being called, and that is shown."""
+    guarded, calls = failing(guard, PLUGIN_FAULTS_MAX)
+    assert guard.quarantined("cap", "quota_check")
+    assert guarded(1).startswith("plugin cap failed in hook quota_check: ZeroDivisionError")
+    assert len(calls) == PLUGIN_FAULTS_MAX
+    (sentence,) = guard.degraded()
+    assert sentence.startswith("plugin cap failed in hook quota_check")
+    assert not guard.quarantined("cap", "enqueue_check")
+    assert not guard.quarantined("other", "quota_check")
+
+
+def test_faults_with_successes_between_do_not_add_up(guard):
+    """One odd gang among good ones never gets a plugin quarantined."""
+    guarded, _ = failing(guard, PLUGIN_FAULTS_MAX - 1)
+    guarded(1)
+    failing(guard, PLUGIN_FAULTS_MAX - 1)
+    assert not guard.quarantined("cap", "quota_check")
+
+
+def test_a_session_gives_one_more_try(guard):
+    """A quarantined hook is tried once a session; a success ends the quarantine."""
+    guarded, calls = failing(guard, PLUGIN_FAULTS_MAX)
+    guard.begin_session()
+    assert isinstance(guarded(0), str)
+    assert isinstance(guarded(1), str)
+    assert len(calls) == PLUGIN_FAULTS_MAX + 1
+    guard.begin_session()
+    assert guarded(2) == 0.5
+    assert guarded(4) == 0.25
+    assert not guard.quarantined("cap", "quota_check")
+
+
+def test_the_next_session_inherits_the_record(guard):
+    """Hooks are registered anew in each session; faults are counted across sessions."""
+    failing(guard, PLUGIN_FAULTS_MAX - 1)
+    guard.begin_session()
+    failing(guard, 1)
+    assert guard.quarantined("cap", "quota_check")
+
+
+def test_what_a_fallback_raises_goes_through(guard):
+    """The fallback is ours: its bug is not hidden."""
+
+    def bug(fault, number):
+        raise KeyError(number)
+
+    with pytest.raises(KeyError):
+        guard.wrap("cap", "quota_check", reciprocal, bug)(0)
+
+
+def test_a_faults_text_is_one_short_line():
+    """A plugin cannot write pages into our log."""
+    with pytest.raises(PluginFault) as caught:
+        attempt("cap", "load", lambda: (_ for _ in ()).throw(ValueError("a\nb" * 1000)))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert isinstance(caught.value.__cause__, ValueError)
