@@ -15,7 +15,7 @@ from gpusched.devcluster import bodies, status, verbs
 from gpusched.devcluster.apply import ApplyConflict, TypedObjectError, apply
 from gpusched.devcluster.binding import bind
 from gpusched.devcluster.deletion import DeleteOptions, delete
-from gpusched.devcluster.event_views import to_core, to_new_group
+from gpusched.devcluster.event_views import to_core
 from gpusched.devcluster.eviction import evict
 from gpusched.devcluster.field_errors import FieldError, invalid, required
 from gpusched.devcluster.managed_fields import track_update
@@ -25,6 +25,7 @@ from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
+from gpusched.devcluster.views import viewed
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -371,10 +372,15 @@ class Api:
         return self.core.store.collection(resource.storage).get(key)
 
     def _stored_form(self, resource: Resource, obj: Obj) -> Obj:
-        return to_core(obj) if resource.storage == "events" and resource.group else obj
+        if resource.storage == "events" and resource.group:
+            return to_core(obj)
+        if resource.custom is not None:
+            return {**obj, "apiVersion": resource.custom.storage_version}
+        return obj
 
     def _client_form(self, resource: Resource, obj: Obj) -> Obj:
-        return to_new_group(obj) if resource.storage == "events" and resource.group else obj
+        change = viewed(resource)
+        return obj if change is None else change(obj)
 
     def _check_place(self, obj: Obj, namespace: str, name: str) -> None:
         meta = obj["metadata"]

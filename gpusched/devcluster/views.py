@@ -45,6 +45,8 @@ def viewed(resource: Resource) -> Callable[[Obj], Obj] | None:
     """Return how storage objects become this resource's, None when they already are."""
     if resource.storage == "events" and resource.group:
         return to_new_group
+    if resource.custom is not None and resource.custom.storage_version != resource.api_version:
+        return lambda obj: {**obj, "apiVersion": resource.api_version}
     return None
 
 
@@ -74,7 +76,7 @@ def list_bytes(resource: Resource, page: Page) -> bytes:
     meta = page_meta(page)
     if resource.custom is not None:
         meta.setdefault("continue", "")
-        items = [stored.raw for stored in page.items]
+        items = [object_bytes(resource, stored) for stored in page.items]
         head = {"apiVersion": resource.api_version, "kind": resource.list_kind, "metadata": meta}
     else:
         items = _bare_items(resource, page.items)

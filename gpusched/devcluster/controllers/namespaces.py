@@ -12,6 +12,8 @@ from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _FINALIZER: Final = "kubernetes"
+_SETTLE_S: Final = 0.5
+"""A namespace is left alone so long, as real ones are (5 s): creates meet the 403 meanwhile."""
 
 
 class NamespaceController:
@@ -41,7 +43,7 @@ class NamespaceController:
                 self._terminating.discard(name)
             elif "deletionTimestamp" in metadata:
                 self._terminating.add(name)
-                self._queue.soon(name)
+                self._queue.by(name, _SETTLE_S)
         elif item.type == "DELETED" and metadata.get("namespace") in self._terminating:
             self._queue.soon(metadata["namespace"])
 
