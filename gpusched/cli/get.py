@@ -16,6 +16,7 @@ from gpusched.cli.command import (
     table,
 )
 from gpusched.clock import SystemClock
+from gpusched.errors import NotFound
 from gpusched.io.api import Api
 from gpusched.objects.meta import Disbelief, parse_time
 
@@ -58,7 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
         scope = f"/namespaces/{cluster.checked_name(namespace, what='namespace')}"
 
     async def read(api: Api) -> list[dict[str, Any]]:
-        return await cluster.list_objects(api, f"{cluster.GROUP_PATH}{scope}/{kind}", what=kind)
+        path = f"{cluster.GROUP_PATH}{scope}/{kind}"
+        try:
+            return await cluster.list_objects(api, path, what=kind)
+        except NotFound as error:
+            raise NotFound(
+                f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
+            ) from error
 
     items = cluster.with_cluster(arguments.kubeconfig, read)
     if arguments.output == "json":

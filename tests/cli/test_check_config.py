@@ -1,0 +1,88 @@
+"""check-config: the same verdict as the daemon's start, without starting."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpusched.cli import check_config
+from gpusched.cli.main import main
+from gpusched.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "gpusched.yaml"
+    path.write_text("cycle: {debounce: 5ms}\n")
+    return path
+
+
+@pytest.fixture
+def loadable(monkeypatch):
+    """Every action and plugin exists."""
+    monkeypatch.setattr(check_config, "load_policy", lambda config: config)
+
+
+def test_a_good_file_shows_what_would_run(capsys, file, loadable):
+    """Names, tiers with arguments, and timing, with defaults filled in."""
+    assert main(["check-config", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"{file} is good; the daemon would run:",
+        "  schedulerNames   gpusched",
+        "  actions          enqueue, allocate",
+        "  tier 1           priority, gang",
+        "  tier 2           predicates, nodeorder (strategy: binpack)",
+        "  placement        cpsat, budget 500ms, workers 1, seed 1",
+        "  cycle            5ms after a change, at least every 10s",
+        (
+            "  leaderElection   lease gpusched-system/gpusched of 15s, renewed every 2s, "
+            "given up after 10s"
+        ),
+    ]
+
+
+def test_json_is_a_configuration_again(capsys, file, loadable):
+    """What -o json shows under config is a file that says the same."""
+    from gpusched.config.load import load, load_file  # noqa: PLC0415
+
+    assert main(["check-config", str(file), "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["valid"], told["problems"]) == (True, [])
+    assert load(json.dumps(told["config"]), source="again") == load_file(str(file))
+
+
+def test_all_problems_and_status_78(capsys, file):
+    """Each problem is one line on stderr."""
+    file.write_text("cycle: {debounse: 5ms}\nplacement: {workers: 0}\n")
+    assert main(["check-config", str(file)]) == 78
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert captured.err.splitlines() == [
+        (
+            f'gpusched: {file}:1: unknown key "debounse" in cycle: '
+            'known keys are debounce, maxPeriod; did you mean "debounce"?'
+        ),
+        f"gpusched: {file}:2: workers must be a whole number from 1 to 64, not 0",
+    ]
+
+
+def test_what_it_names_is_loaded_too(capsys, file):
+    """An unknown plugin is found although the file itself is good."""
+    file.write_text("tiers:\n- plugins: [{name: no-such-plugin}]\n")
+    assert main(["check-config", str(file)]) == 78
+    assert f'{file}:2: unknown plugin "no-such-plugin": known plugins are ' in (
+        capsys.readouterr().err
+    )
+
+
+def test_problems_as_json(capsys, file, monkeypatch):
+    """A program reads the problems from stdout."""
+
+    def refuse(config):
+        raise ConfigError("a", "b")
+
+    monkeypatch.setattr(check_config, "load_policy", refuse)
+    assert main(["check-config", str(file), "-o", "json"]) == 78
+    assert json.loads(capsys.readouterr().out)["problems"] == ["a", "b"]

@@ -1,0 +1,365 @@
+"""get and explain, over real HTTP against canned answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+import pytest
+
+from gpusched.cli.main import main
+
+API = "/apis/scheduling.gpusched.io/v1alpha1"
+SENTENCE = "needs 4 nodes with 8 free GPUs; 2 have them"
+
+
+@attrs.define
+class Cluster:
+    """Answers GETs from a table of paths; lists go by pages of two and select by label."""
+
+    objects: dict = attrs.field(factory=dict)
+    asked: list = attrs.field(factory=list)
+
+    def answer(self, target):
+        """Status and body."""
+        url = urlsplit(target)
+        query = dict(parse_qsl(url.query))
+        self.asked.append((url.path, query))
+        found = self.objects.get(url.path)
+        if found is None:
+            return 404, {"kind": "Status", "message": "not found", "reason": "NotFound"}
+        if isinstance(found, int):
+            return found, {"kind": "Status", "message": "you may not", "reason": "Forbidden"}
+        if isinstance(found, dict):
+            return 200, found
+        items = [item for item in found if _selected(item, query)]
+        start = int(query.get("continue", "0"))
+        more = str(start + 2) if start + 2 < len(items) else ""
+        return 200, {"metadata": {"continue": more}, "items": items[start : start + 2]}
+
+
+def _selected(item, query):
+    for pair in filter(None, query.get("labelSelector", "").split(",")):
+        key, _, value = pair.partition("=")
+        if item["metadata"].get("labels", {}).get(key) != value:
+            return False
+    for pair in filter(None, query.get("fieldSelector", "").split(",")):
+        key, _, value = pair.partition("=")
+        if item["involvedObject"][key.rpartition(".")[2]] != value:
+            return False
+    return True
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A cluster whose kubeconfig is the default one, with namespace team-a."""
+    known = Cluster()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            """Answer."""
+            status, body = known.answer(self.path)
+            raw = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_):
+            """Silence."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        ],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "team-a"}}
+        ],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    yield known
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def group(name, **status):
+    return {
+        "metadata": {
+            "name": name, "namespace": "team-a", "creationTimestamp": "2001-01-01T00:00:00Z",
+        },
+        "spec": {"queue": "research", "minMember": 4},
+        "status": status,
+    }  # fmt: skip
+
+
+def pod(name, *, labels=None, said=None, **spec):
+    container = {"resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "500m"}}}
+    conditions = []
+    if said:
+        conditions = [
+            {"type": "PodScheduled", "status": "False", "reason": "NoRoom", "message": said}
+        ]
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"schedulerName": "gpusched", "containers": [container], **spec},
+        "status": {"phase": "Pending", "conditions": conditions},
+    }
+
+
+def refused(reason, message):
+    return {
+        "type": "Scheduled", "status": "False", "reason": reason, "message": message,
+        "lastTransitionTime": "2001-01-01T00:00:00Z",
+    }  # fmt: skip
+
+
+def event(kind, name, message):
+    return {
+        "involvedObject": {"kind": kind, "name": name},
+        "type": "Warning",
+        "reason": "NoRoom",
+        "message": message,
+        "lastTimestamp": "2001-01-01T00:00:00Z",
+    }
+
+
+def test_get_queues(cluster, capsys):
+    """Columns as in kubectl; a queue without status shows nothing where nothing is known."""
+    cluster.objects[f"{API}/queues"] = [
+        {
+            "metadata": {"name": "research"},
+            "spec": {"parent": "root", "weight": 3, "capability": {"nvidia.com/gpu": "64"}},
+            "status": {
+                "state": "Open", "running": 2, "allocated": {"nvidia.com/gpu": "16"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+        {"metadata": {"name": "odd\x1b[31m"}, "spec": "nonsense"},
+    ]  # fmt: skip
+    assert main(["get", "gq", "-o", "wide"]) == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == [
+        "NAME",
+        "PARENT",
+        "STATE",
+        "WEIGHT",
+        "RUNNING",
+        "INQUEUE",
+        "PENDING",
+        "GPUS",
+        "DESERVED",
+        "AGE",
+        "LIMIT",
+        "ORDERING",
+        "READY",
+    ]
+    assert first.split() == ["research", "root", "Open", "3", "2", "16", "<unknown>", "64", "True"]
+    assert second.split() == ["odd?[31m", "<unknown>"]
+
+
+def test_get_podgroups_of_the_contexts_namespace(cluster, capsys):
+    """Without -n it is the context's namespace; pages are joined."""
+    cluster.objects[f"{API}/namespaces/team-a/podgroups"] = [
+        group("a", phase="Inqueue", scheduled=0, conditions=[refused("NoRoom", SENTENCE)]),
+        group("b"),
+        group("c"),
+    ]
+    assert main(["get", "podgroups"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        "NAME",
+        "QUEUE",
+        "PHASE",
+        "MIN",
+        "SCHEDULED",
+        "RUNNING",
+        "REASON",
+        "AGE",
+    ]
+    assert lines[1].split()[:6] == ["a", "research", "Inqueue", "4", "0", "NoRoom"]
+    assert [line.split()[0] for line in lines[1:]] == ["a", "b", "c"]
+    assert [query.get("continue") for _, query in cluster.asked] == [None, "2"]
+
+
+def test_get_podgroups_elsewhere(cluster, capsys):
+    """-A shows namespaces, -n asks for one; nothing found is said."""
+    cluster.objects[f"{API}/podgroups"] = [group("a")]
+    cluster.objects[f"{API}/namespaces/other/podgroups"] = []
+    assert main(["get", "gpg", "-A"]) == 0
+    assert capsys.readouterr().out.startswith("NAMESPACE   NAME")
+    assert main(["get", "gpg", "-n", "other"]) == 0
+    assert capsys.readouterr().out == "There are no podgroups in namespace other.\n"
+    assert main(["get", "gpg", "-A", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["items"][0]["metadata"]["name"] == "a"
+
+
+def test_explain_a_pod_group(cluster, capsys):
+    """Phase, queue, place, needs, what was said, members and events, on one screen."""
+    labels = {"gpusched.io/pod-group": "llm"}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group(
+            "llm",
+            phase="Inqueue",
+            queuePosition=2,
+            estimatedStartTime="2030-01-01T00:00:00Z",
+            conditions=[refused("InsufficientResources", SENTENCE)],
+        ),
+        "/api/v1/namespaces/team-a/pods": [
+            *(pod(f"llm-{index}", labels=labels, said=SENTENCE) for index in range(5)),
+            pod("llm-5", labels=labels, nodeName="n1"),
+            pod("other"),
+        ],
+        "/api/v1/namespaces/team-a/events": [
+            event("PodGroup", "llm", SENTENCE),
+            event("PodGroup", "other", "not this one"),
+        ],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[:6] == [
+        "PodGroup team-a/llm: Inqueue in queue research, place 2",
+        "  needs    4 pods that start together",
+        "  needs    5 waiting pods with cpu 500m, nvidia.com/gpu 8 each",
+        "  has      6 pods: 5 pending, 1 starting",
+        "  starts   about 2030-01-01T00:00:00Z",
+        f"  why      InsufficientResources: {SENTENCE}",
+    ]
+    assert f"llm-0, llm-1, llm-2 and 2 more   NoRoom   {SENTENCE}" in text
+    assert "PodGroup/llm" in text
+    assert "not this one" not in text
+
+
+def test_explain_says_the_same_as_json(cluster, capsys):
+    """Programs get the same facts."""
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group("llm", phase="Pending"),
+        "/api/v1/namespaces/team-a/pods": [],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "gpg", "llm", "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["queue"], told["phase"], told["minMember"]) == ("research", "Pending", 4)
+    assert told["pods"] == {"total": 0}
+
+
+def test_explain_a_group_by_annotation(cluster, capsys):
+    """Members that only name their group in coscheduling's annotation are found."""
+    member = pod("x", said="because")
+    member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "llm"}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group("llm"),
+        "/api/v1/namespaces/team-a/pods": [member, pod("y")],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "llm"]) == 0
+    text = capsys.readouterr().out
+    assert "1 pod: 1 pending" in text
+    assert "why     NoRoom: because" in text
+
+
+def test_explain_a_derived_gang(cluster, capsys):
+    """Without a PodGroup the Job of that name is explained from its pods' conditions."""
+    labels = {"batch.kubernetes.io/job-name": "train", "gpusched.io/queue": "research"}
+    cluster.objects |= {
+        "/apis/batch/v1/namespaces/team-a/jobs/train": {
+            "metadata": {"name": "train"},
+            "spec": {"parallelism": 2, "completions": 2},
+            "status": {},
+        },
+        "/api/v1/namespaces/team-a/pods": [
+            pod(f"train-{index}", labels=labels, said=SENTENCE) for index in range(2)
+        ],
+        "/api/v1/namespaces/team-a/events": [event("Pod", "train-1", "from a member")],
+    }
+    assert main(["explain", "podgroup", "train"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Job team-a/train: Pending in queue research\n")
+    assert "needs   2 pods that start together" in text
+    assert f"why     NoRoom: {SENTENCE}" in text
+    assert "from a member" in text
+
+
+@pytest.mark.parametrize(
+    ("labels", "headline"),
+    [
+        ({}, "Pod team-a/train-0: Pending"),
+        ({"gpusched.io/pod-group": "gone"}, "Pod team-a/train-0: Pending"),
+        ({"gpusched.io/pod-group": "../../etc"}, "Pod team-a/train-0: Pending"),
+        (
+            {"gpusched.io/pod-group": "llm"},
+            "PodGroup team-a/llm: not seen yet in queue research",
+        ),
+    ],
+)
+def test_explain_a_pod(cluster, capsys, labels, headline):
+    """A pod is a gang of one, or is explained as the gang it belongs to."""
+    member = pod("train-0", labels=labels)
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group("llm"),
+        "/api/v1/namespaces/team-a/pods/train-0": member,
+        "/api/v1/namespaces/team-a/pods": [member],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "train-0"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == headline
+    assert "is the daemon running" in text
+
+
+def test_explain_pods_of_another_scheduler(cluster, capsys):
+    """The commonest reason for waiting for ever is named."""
+    cluster.objects |= {
+        "/api/v1/namespaces/team-a/pods/x": pod("x", schedulerName="default-scheduler"),
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "x"]) == 0
+    assert "set schedulerName in the pod template" in capsys.readouterr().out
+
+
+def test_nothing_of_that_name(cluster, capsys):
+    """A name that does not exist is wrong usage, with what to do."""
+    assert main(["explain", "podgroup", "team-a/nope"]) == 2
+    assert capsys.readouterr().err == (
+        "gpusched: there is no PodGroup, Job or Pod nope in namespace team-a: "
+        "gpusched get podgroups -A lists the groups\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "B", "../x", "x/", ""])
+def test_what_can_be_no_name_never_reaches_the_server(cluster, capsys, name):
+    """Names are checked before they stand in a path."""
+    assert main(["explain", "podgroup", name]) == 2
+    assert "is no name of a" in capsys.readouterr().err
+    assert not cluster.asked
+
+
+def test_no_cluster_is_status_69(cluster, capsys, tmp_path):
+    """No kubeconfig, nobody listening, or a refusal: one sentence."""
+    assert main(["get", "gq", "--kubeconfig", str(tmp_path / "absent")]) == 69
+    assert "there is no kubeconfig file" in capsys.readouterr().err
+    cluster.objects[f"{API}/queues"] = 403
+    assert main(["get", "gq"]) == 69
+    assert capsys.readouterr().err == "gpusched: could not read queues: you may not\n"
+
+
+def test_a_cluster_without_the_resources(cluster, capsys):
+    """Before manifests/ are applied the server knows no such kind."""
+    assert main(["get", "gq"]) == 69
+    assert capsys.readouterr().err == (
+        "gpusched: could not read queues: not found; if the cluster does not know gpusched yet: "
+        "kubectl apply -k manifests/\n"
+    )

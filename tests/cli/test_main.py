@@ -1,0 +1,188 @@
+"""The command line: exit statuses and sentences of the contract."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusched import __version__
+from gpusched.cli import main as cli
+from gpusched.cli import version
+from gpusched.errors import ClusterUnreachable, ConfigError, InvariantBroken
+
+KNOWN = "run, devcluster, demo, check-config, get, explain, version"
+
+
+def exits(*words):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    return caught.value.code
+
+
+def test_version_as_text_and_json(capsys):
+    """version, API version and solver version, also for programs."""
+    assert cli.main(["version"]) == 0
+    text = capsys.readouterr().out
+    assert __version__ in text
+    assert "scheduling.gpusched.io/v1alpha1" in text
+    assert cli.main(["version", "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["version"] == __version__
+    assert told["apiVersion"] == "scheduling.gpusched.io/v1alpha1"
+    assert told["solver"]["version"] in text
+
+
+def test_the_start_is_light():
+    """Neither version nor --help loads the solver, numpy, the HTTP client or yaml."""
+    program = (
+        "import sys, contextlib\n"
+        "from gpusched.cli.main import main\n"
+        "with contextlib.suppress(SystemExit): main([sys.argv[1]])\n"
+        "heavy = {'numpy', 'ortools', 'aiohttp', 'asyncio', 'yaml', 'rich', 'msgspec'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    for word in ("version", "--help"):
+        subprocess.run([sys.executable, "-c", program, word], check=True, capture_output=True)
+
+
+def test_help_lists_every_command(capsys):
+    """--help names each command of the contract that exists, and nothing else."""
+    assert exits("--help") == 0
+    text = capsys.readouterr().out
+    for name in KNOWN.split(", "):
+        assert f"\n    {name}" in text
+    for absent in ("simulate", "snapshot", "replay", "scenario"):
+        assert absent not in text
+
+
+def test_every_listed_command_is_a_module():
+    """What help lists exists."""
+    folder = Path(cli.__file__).parent
+    for name in cli.COMMANDS:
+        assert (folder / f"{name.replace('-', '_')}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "the following arguments are required: COMMAND; see gpusched --help"),
+        (["simulate"], f'unknown command "simulate": known are {KNOWN}; see gpusched --help'),
+        (
+            ["vesion"],
+            (
+                f'unknown command "vesion": known are {KNOWN}; did you mean "version"; '
+                "see gpusched --help"
+            ),
+        ),
+        (
+            ["get", "jobs"],
+            (
+                'unknown kind "jobs": known are queues, queue, gq, podgroups, podgroup, gpg; '
+                "see gpusched get --help"
+            ),
+        ),
+        (
+            ["get", "gq", "-o", "yaml"],
+            'unknown format "yaml": known are json, wide; see gpusched get --help',
+        ),
+        (["version", "--loud"], "unrecognized arguments: --loud; see gpusched --help"),
+        (
+            ["get", "gpg", "-A", "-n", "x"],
+            (
+                "argument -n/--namespace: not allowed with argument -A/--all-namespaces; "
+                "see gpusched get --help"
+            ),
+        ),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_status_2(capsys, words, sentence):
+    """Wrong usage names what is known and where help is."""
+    assert exits(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"gpusched: {sentence}\n"
+    assert not captured.out
+
+
+def test_as_a_kubectl_plugin_it_calls_itself_so(capsys, monkeypatch):
+    """Help says what the user typed."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-gpusched", "nope"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "see kubectl gpusched --help" in capsys.readouterr().err
+
+
+def failing(monkeypatch, error):
+    def run(_):
+        raise error
+
+    monkeypatch.setattr(version, "run", run)
+    return cli.main(["version"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "lines"),
+    [
+        (ConfigError("f:1: one", "f:2: two"), 78, "gpusched: f:1: one\ngpusched: f:2: two\n"),
+        (ClusterUnreachable("no answer"), 69, "gpusched: no answer\n"),
+        (
+            ExceptionGroup("tasks", [ClusterUnreachable("no answer"), ConfigError("f:1: one")]),
+            69,
+            "gpusched: no answer\n",
+        ),
+    ],
+)
+def test_a_fault_has_its_status(capsys, monkeypatch, error, status, lines):
+    """Each branch of the error tree is one sentence a problem and its own exit status."""
+    assert failing(monkeypatch, error) == status
+    assert capsys.readouterr().err == lines
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (ZeroDivisionError("1/0\nmore"), "ZeroDivisionError: 1/0 more"),
+        (InvariantBroken("slot held twice"), "slot held twice"),
+        (
+            ExceptionGroup("tasks", [ClusterUnreachable("x"), KeyError("y")]),
+            "ExceptionGroup: tasks (2 sub-exceptions)",
+        ),
+    ],
+)
+def test_a_bug_leaves_its_story_in_a_file(capsys, monkeypatch, tmp_path, error, what):
+    """Status 70, one sentence, and the traceback in a file that the sentence names."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert failing(monkeypatch, error) == 70
+    (dump,) = tmp_path.iterdir()
+    said = capsys.readouterr().err
+    assert said == f"gpusched: this is a bug: {what} (the story is in {dump})\n"
+    assert "Traceback (most recent call last)" in dump.read_text()
+
+
+def test_a_bug_without_a_place_for_files_is_told_on_stderr(capsys, monkeypatch, tmp_path):
+    """On a read-only file system the story is not lost."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    assert failing(monkeypatch, ZeroDivisionError("1/0")) == 70
+    said = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in said
+    assert "no file could be written" in said
+
+
+def test_ctrl_c_ends_without_a_traceback(capsys, monkeypatch):
+    """An interrupt is no bug."""
+    assert failing(monkeypatch, KeyboardInterrupt()) == 130
+    assert not capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_bug():
+    """``gpusched ... | head -0`` ends quietly."""
+    program = "import sys; from gpusched.cli.main import main; sys.exit(main(['version']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert not process.stderr.read()
+        assert process.wait() == 141
