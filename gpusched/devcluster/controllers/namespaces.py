@@ -12,6 +12,8 @@ from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _FINALIZER: Final = "kubernetes"
+_BEGIN_S: Final = 0.5
+"""Clients get to see the namespace Terminating for so long at least, as on a real cluster."""
 _SETTLE_S: Final = 0.5
 """A namespace is left alone so long, as real ones are (5 s): creates meet the 403 meanwhile."""
 
