@@ -144,3 +144,65 @@ async def test_many_jobs(start: Any) -> None:
     jobs = cluster.client.list("jobs.batch", "n")
     assert {tuple(conditions(job)) for job in jobs} == {("SuccessCriteriaMet", "Complete")}
     assert {job["status"]["completedIndexes"] for job in jobs} == {"0-9"}
+
+
+def pod_group(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.gpusched.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "n", **metadata},
+        "spec": {"minMember": 1},
+    }
+
+
+async def test_custom_owners_and_dependents(start: Any) -> None:
+    """Custom objects own and are owned like built-in ones, and go with their namespace."""
+    cluster = await start()
+    groups = "podgroups.scheduling.gpusched.io"
+    owner = cluster.client.create(groups, pod_group("g"))
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": "PodGroup",
+        "name": "g",
+        "uid": owner["metadata"]["uid"],
+    }
+    cluster.pod("p", ownerReferences=[reference])
+    cluster.client.create(groups, pod_group("child", ownerReferences=[reference]))
+    cluster.client.create(groups, pod_group("other"))
+    await cluster.clock.settle()
+    assert len(cluster.pods()) == 1
+
+    cluster.client.delete(groups, "n", "g")
+    await cluster.clock.advance(1)
+    assert cluster.pods() == []
+    assert [g["metadata"]["name"] for g in cluster.client.list(groups, "n")] == ["other"]
+
+    cluster.client.delete("namespaces", None, "n")
+    await cluster.clock.advance(2)
+    assert cluster.client.list(groups, "n") == []
+    assert cluster.client.get("namespaces", None, "n") is None
+
+
+async def test_one_owner_of_two_is_enough(start: Any) -> None:
+    """A dependent stays as long as one owner does, and loses the reference to the other."""
+    cluster = await start()
+    uids = {}
+    for name in ("one", "two"):
+        made = cluster.client.create(
+            "configmaps",
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}},
+        )
+        uids[name] = made["metadata"]["uid"]
+    both = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+        for name, uid in uids.items()
+    ]
+    cluster.pod("p", ownerReferences=both)
+    await cluster.clock.settle()
+    cluster.client.delete("configmaps", "n", "one")
+    await cluster.clock.advance(1)
+    (left,) = cluster.pods()
+    assert [r["name"] for r in left["metadata"]["ownerReferences"]] == ["two"]
+    cluster.client.delete("configmaps", "n", "two")
+    await cluster.clock.advance(1)
+    assert cluster.pods() == []
