@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from gpusched.devcluster.deletion import DeleteOptions
 from gpusched.devcluster.listing import selector
 from gpusched.devcluster.meta import copy_tree
-from gpusched.devcluster.status import StatusError, expired
+from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
-from gpusched.limits import WATCH_BATCH_MAX
 
 if TYPE_CHECKING:
     from gpusched.devcluster.api import Api
@@ -30,6 +29,7 @@ __all__ = ["LocalClient", "StatusError", "WatchItem"]
 Obj = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 USER = "system:devcluster"
+_BATCH: Final = 64
 
 
 @attrs.frozen(slots=True)
@@ -169,29 +169,31 @@ class LocalClient:
     async def watch(self, resource: str) -> AsyncIterator[WatchItem]:
         """Yield the existing objects as ADDED, then each change; never ends by itself.
 
-        An ended history (a consumer too slow for the event log) raises ``StatusError`` 410.
+        However slow the consumer, it misses nothing: its place in the history is kept.
         """
         kind = self._core.registry.named(resource)
         collection = self._core.store.collection(kind.storage)
         wake = asyncio.Event()
         stop = collection.listen(wake.set)
+        pin = collection.pin()
         try:
-            position = collection.end
             for _, stored in list(collection.scan()):
                 yield WatchItem("ADDED", stored.obj, None)
             while True:
-                changes = collection.since(position, WATCH_BATCH_MAX)
-                if changes is None:
-                    raise expired(f"the history of {resource} ends after position {position}")
+                changes = collection.since(pin.position, _BATCH)
+                assert changes is not None, "the pin keeps them"
                 for change in changes:
+                    pin.position += 1
                     previous = None if change.before is None else change.before.obj
                     yield WatchItem(change.type, change.after.obj, previous)
-                position += len(changes)
-                if not changes:
-                    wake.clear()
-                    await wake.wait()
+                if changes:
+                    await asyncio.sleep(0)  # a long backlog must not hold up the server
+                    continue
+                wake.clear()
+                await wake.wait()
         finally:
             stop()
+            collection.unpin(pin)
 
     def event(self, involved: Obj, reason: str, message: str, type_: str = "Normal") -> None:
         """Record an event about an object, as controllers do; repeated ones raise the count."""

@@ -84,6 +84,13 @@ def event_line(type_: str, raw: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), raw)
 
 
+@attrs.define(slots=True, eq=False)
+class Pin:
+    """Where a reader in this process stands; what lies behind it may be forgotten."""
+
+    position: int
+
+
 class Collection:
     """All objects of one kind and the log of their changes.
 
@@ -98,6 +105,7 @@ class Collection:
         self._trimmed = 0
         self.trimmed_version = 0
         self._listeners: list[Callable[[], None]] = []
+        self._pins: list[Pin] = []
 
     def __len__(self) -> int:
         return len(self._items)
@@ -181,6 +189,16 @@ class Collection:
             return None
         return self._log[start : start + limit]
 
+    def pin(self) -> Pin:
+        """Return a position at the end that keeps later changes from being trimmed."""
+        pin = Pin(self.end)
+        self._pins.append(pin)
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Let go of what a pin kept."""
+        self._pins.remove(pin)
+
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call ``wake`` at every change until the returned function is called."""
         self._listeners.append(wake)
@@ -221,11 +239,18 @@ class Collection:
         log = self._log
         log.append(change)
         if len(log) > 2 * HISTORY_PER_KIND_MAX:
-            self.trimmed_version = log[HISTORY_PER_KIND_MAX - 1].version
-            del log[:HISTORY_PER_KIND_MAX]
-            self._trimmed += HISTORY_PER_KIND_MAX
+            self._trim()
         for wake in self._listeners:
             wake()
+
+    def _trim(self) -> None:
+        first_kept = min((pin.position for pin in self._pins), default=self.end)
+        count = min(HISTORY_PER_KIND_MAX, first_kept - self._trimmed)
+        if count <= 0:
+            return
+        self.trimmed_version = self._log[count - 1].version
+        del self._log[:count]
+        self._trimmed += count
 
 
 class Store:

@@ -59,6 +59,19 @@ def test_a_reader_behind_the_log_is_told(monkeypatch):
     assert values(pods.scan_at(6)) == {"ns/a": 5}
 
 
+def test_a_pinned_place_is_never_trimmed(monkeypatch):
+    """A reader in this process finds every change, however late it comes."""
+    monkeypatch.setattr(module, "HISTORY_PER_KIND_MAX", 4)
+    pods = Store().collection("pods")
+    pin = pods.pin()
+    for i in range(20):
+        pods.put("ns/a", obj("a", i))
+    assert len(pods.since(pin.position, 99)) == 20
+    pods.unpin(pin)
+    pods.put("ns/a", obj("a"))
+    assert pods.since(0, 1) is None
+
+
 def test_a_change_is_encoded_once():
     """Every watcher is handed the same bytes."""
     pods = Store().collection("pods")
