@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.devcluster.controllers import job_indexes, job_pods
+from gpusched.devcluster.controllers import job_indexes, job_pods, pod_state
 from gpusched.devcluster.controllers.job_actions import (
     Backoff,
     CreatePod,
@@ -83,7 +83,7 @@ class World:
     def _untrack(self, pod: dict[str, Any]) -> None:
         meta = pod["metadata"]
         meta["finalizers"] = [f for f in meta["finalizers"] if f != job_pods.TRACKING]
-        if job_pods.deleting(pod) and not pod["spec"].get("nodeName"):
+        if pod_state.deleting(pod) and not pod["spec"].get("nodeName"):
             self.pods.pop(meta["name"], None)
 
     def delete(self, name: str) -> None:
@@ -104,7 +104,7 @@ class World:
 
     def end(self, phase: str, *names: str) -> None:
         """Let pods end by themselves; all living ones unless named."""
-        for name in names or [n for n, p in self.pods.items() if job_pods.active(p)]:
+        for name in names or [n for n, p in self.pods.items() if pod_state.active(p)]:
             ended = {"exitCode": int(phase == "Failed"), "finishedAt": rfc3339(self.now)}
             container = {"name": "c", "state": {"terminated": ended}}
             self.pods[name]["status"] = {"phase": phase, "containerStatuses": [container]}
@@ -216,10 +216,10 @@ def test_failed_pod_is_replaced_after_back_off() -> None:
     for wait in (10.0, 20.0):
         world.end("Failed")
         assert world.step().again_s == wait
-        assert sum(map(job_pods.active, world.pods.values())) == 0
+        assert sum(map(pod_state.active, world.pods.values())) == 0
         world.now += wait
         world.settle()
-        assert sum(map(job_pods.active, world.pods.values())) == 1
+        assert sum(map(pod_state.active, world.pods.values())) == 1
 
 
 def test_success_ends_back_off() -> None:
@@ -244,7 +244,7 @@ def test_failed_index_is_made_again() -> None:
     world.step()
     world.now += 10
     world.settle()
-    alive = [p for p in world.pods.values() if job_pods.active(p)]
+    alive = [p for p in world.pods.values() if pod_state.active(p)]
     assert sorted(job_pods.completion_index(p) for p in alive) == [0, 1, 2]
     assert len(world.pods) == 4
 

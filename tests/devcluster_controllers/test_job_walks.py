@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_pods, pod_state
 from gpusched.devcluster.controllers.job_reconcile import finished
 
 from .test_job_reconcile import World
@@ -27,7 +27,7 @@ SPECS = st.fixed_dictionaries(
 
 def disturb(world: World, rng: random.Random, true: dict[str, int]) -> None:
     """One thing happens: a pod runs, ends or is deleted, or the Job is changed."""
-    alive = [n for n, p in world.pods.items() if job_pods.active(p)]
+    alive = [n for n, p in world.pods.items() if pod_state.active(p)]
     match rng.choice(["run", "succeed", "fail", "delete", "suspend", "resize", "vanish"]):
         case "run" if alive:
             pod = world.pods[rng.choice(alive)]
@@ -51,9 +51,9 @@ def disturb(world: World, rng: random.Random, true: dict[str, int]) -> None:
 def stop_deleted(world: World) -> None:
     """What runs on nodes obeys: deleted pods fail, uncounted-for ones are gone."""
     for name, pod in list(world.pods.items()):
-        if job_pods.deleting(pod):
+        if pod_state.deleting(pod):
             if job_pods.tracked(pod):
-                if not job_pods.terminal(pod):
+                if not pod_state.terminal(pod):
                     pod["status"] = {"phase": "Failed"}
             else:
                 del world.pods[name]
@@ -62,7 +62,7 @@ def stop_deleted(world: World) -> None:
 def check(world: World, true: dict[str, int]) -> None:
     """What must hold after every turn."""
     status: dict[str, Any] = world.job["status"]
-    alive = [p for p in world.pods.values() if job_pods.active(p)]
+    alive = [p for p in world.pods.values() if pod_state.active(p)]
     assert status.get("active", 0) == len(alive)
     if finished(world.job) is None:
         assert len(alive) <= world.job["spec"]["parallelism"]
@@ -74,7 +74,7 @@ def check(world: World, true: dict[str, int]) -> None:
         assert not done & set(indexes)
     assert status.get("failed", 0) >= 0
     assert true["failed"] <= status.get("failed", 0) + sum(
-        job_pods.phase(p) == "Failed" and job_pods.tracked(p) for p in world.pods.values()
+        pod_state.phase(p) == "Failed" and job_pods.tracked(p) for p in world.pods.values()
     )
 
 
@@ -103,5 +103,5 @@ def test_job_survives_anything(spec: dict[str, Any], seed: int) -> None:
         world.now += 700
     assert finished(world.job) is not None
     world.settle()
-    assert not any(job_pods.active(p) for p in world.pods.values())
+    assert not any(pod_state.active(p) for p in world.pods.values())
     assert not any(job_pods.tracked(p) for p in world.pods.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_pods, pod_state
 from gpusched.devcluster.controllers.job_actions import Backoff
 from gpusched.devcluster.controllers.job_pods import Obj
 
@@ -29,14 +29,14 @@ def backoffs(pods: Iterable[Obj], now: float) -> dict[int, Backoff]:
     """Failures of each index so far, out of the failed pods that still exist."""
     found: dict[int, Backoff] = {}
     for pod in pods:
-        if job_pods.phase(pod) == "Failed" or (
-            job_pods.deleting(pod) and job_pods.phase(pod) != "Succeeded"
+        if pod_state.phase(pod) == "Failed" or (
+            pod_state.deleting(pod) and pod_state.phase(pod) != "Succeeded"
         ):
             index = job_pods.completion_index(pod)
             known = found.get(index, Backoff())
             found[index] = Backoff(
                 max(known.failures, earlier_failures(pod) + 1),
-                max(known.last, job_pods.ended_at(pod, now)),
+                max(known.last, pod_state.ended_at(pod, now)),
             )
     return found
 

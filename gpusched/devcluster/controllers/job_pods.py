@@ -1,4 +1,4 @@
-"""What the Job controller knows about single pods: making them, telling their state, ranking them."""
+"""Pods of Jobs: making them, their completion indexes, and which of them to give up first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpusched.devcluster.core import parse_time
+from gpusched.devcluster.controllers import pod_state
 
 Obj = dict[str, Any]
 
@@ -19,44 +19,9 @@ _GENERATED_NAME_MAX: Final = 58
 """63 characters of a name less the 5 that the server appends."""
 
 
-def controller_of(obj: Obj) -> Obj | None:
-    """The owner reference of the controlling owner, if any."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            found: Obj = reference
-            return found
-    return None
-
-
 def tracked(pod: Obj) -> bool:
     """Whether the pod still has to be counted."""
     return TRACKING in (pod["metadata"].get("finalizers") or ())
-
-
-def phase(pod: Obj) -> str:
-    """The pod's phase."""
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def terminal(pod: Obj) -> bool:
-    """Whether the pod has ended by itself."""
-    return phase(pod) in {"Succeeded", "Failed"}
-
-
-def deleting(pod: Obj) -> bool:
-    """Whether somebody deleted the pod."""
-    return "deletionTimestamp" in pod["metadata"]
-
-
-def active(pod: Obj) -> bool:
-    """Whether the pod does or will do work."""
-    return not terminal(pod) and not deleting(pod)
-
-
-def ready(pod: Obj) -> bool:
-    """Whether the pod's Ready condition is True."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def completion_index(pod: Obj) -> int:
@@ -65,43 +30,19 @@ def completion_index(pod: Obj) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else -1
 
 
-def ended_at(pod: Obj, now: float) -> float:
-    """When the pod's work ended, in epoch seconds, as well as the pod tells; never after now.
-
-    Its containers' ends count most, then the end of its readiness, its deletion, its creation.
-    """
-    status, metadata = pod.get("status") or {}, pod["metadata"]
-    containers = status.get("containerStatuses") or ()
-    states = [(container.get("state") or {}).get("terminated") or {} for container in containers]
-    ends = [end for state in states if (end := state.get("finishedAt"))]
-    unready = [
-        c.get("lastTransitionTime")
-        for c in status.get("conditions") or ()
-        if c.get("type") == "Ready" and c.get("status") == "False"
-    ]
-    texts = ends or [text for text in unready if text]
-    texts = texts or [metadata.get("deletionTimestamp") or metadata.get("creationTimestamp")]
-    return min(max((parse_time(text) for text in texts if text), default=now), now)
-
-
 def dispensable_first(pods: Iterable[Obj]) -> list[Obj]:
     """Pods in the order in which a shrinking Job gives them up: idle, unready, young ones first."""
 
     def worth(pod: Obj) -> tuple[bool, bool, bool, int]:
         bound = bool(pod["spec"].get("nodeName"))
-        return bound, phase(pod) == "Running", ready(pod), -int(pod["metadata"]["resourceVersion"])
+        return (
+            bound,
+            pod_state.phase(pod) == "Running",
+            pod_state.ready(pod),
+            -int(pod["metadata"]["resourceVersion"]),
+        )
 
     return sorted(pods, key=worth)
-
-
-def restarts(pods: Iterable[Obj]) -> int:
-    """Container restarts of pods, which count as failures where pods are restarted in place."""
-    total = 0
-    for pod in pods:
-        status = pod.get("status") or {}
-        for key in ("initContainerStatuses", "containerStatuses"):
-            total += sum(container.get("restartCount", 0) for container in status.get(key) or ())
-    return total
 
 
 def new_pod(job: Obj, index: int | None) -> Obj:

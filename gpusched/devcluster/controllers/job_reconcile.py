@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.controllers import job_indexes, job_pods
+from gpusched.devcluster.controllers import job_indexes, job_pods, pod_state
 from gpusched.devcluster.controllers.job_actions import (
     BACKOFF_FIRST_S,
     Action,
@@ -97,8 +97,8 @@ def _advance(turn: Turn) -> None:
     if started is None and not turn.spec.get("suspend"):
         started = rfc3339(turn.now)
     turn.count()
-    active = [pod for pod in turn.pods if job_pods.active(pod)]
-    terminating = sum(job_pods.deleting(p) and not job_pods.terminal(p) for p in turn.pods)
+    active = [pod for pod in turn.pods if pod_state.active(pod)]
+    terminating = sum(pod_state.deleting(p) and not pod_state.terminal(p) for p in turn.pods)
     failure = turn.failure(active)
     if failure is not None:
         alive = _end(turn, active, terminating, kind="Failed", why=failure)
@@ -179,7 +179,7 @@ def _write(
         status["completedIndexes"] = job_pods.write_indexes(turn.indexes)
     if turn.limit_per_index is not None:
         status["failedIndexes"] = job_pods.write_indexes(turn.failed_indexes)
-    status["ready"] = sum(job_pods.ready(pod) for pod in active if id(pod) not in gone)
+    status["ready"] = sum(pod_state.ready(pod) for pod in active if id(pod) not in gone)
     status["terminating"] = terminating
     status["uncountedTerminatedPods"] = {}
     turn.actions.append(WriteStatus(status))

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.devcluster.controllers import job_indexes, job_pods, job_policy
+from gpusched.devcluster.controllers import job_indexes, job_pods, job_policy, pod_state
 from gpusched.devcluster.controllers.job_actions import (
     Action,
     Backoff,
@@ -114,25 +114,25 @@ class Turn:
             self.succeeded = len(self.indexes)
 
     def _over(self, pod: Obj) -> bool:
-        if job_pods.terminal(pod):
+        if pod_state.terminal(pod):
             return True
-        return job_pods.deleting(pod) and not self.only_failed_replaced
+        return pod_state.deleting(pod) and not self.only_failed_replaced
 
     def _count_one(self, pod: Obj, *, all_fail: bool) -> None:
         index = job_pods.completion_index(pod)
         counts = not self.indexed or 0 <= index < (self.completions or 0)
-        if job_pods.phase(pod) == "Succeeded":
+        if pod_state.phase(pod) == "Succeeded":
             self.backoff = Backoff()
             if self.indexed and counts:
                 self.indexes.add(index)
             elif not self.indexed:
                 self.succeeded += 1
-        elif counts and (all_fail or job_pods.phase(pod) == "Failed"):
+        elif counts and (all_fail or pod_state.phase(pod) == "Failed"):
             self._count_failure(pod, index)
 
     def _count_failure(self, pod: Obj, index: int) -> None:
         found = job_policy.Judgement("Count")
-        if job_pods.phase(pod) == "Failed":
+        if pod_state.phase(pod) == "Failed":
             found = job_policy.judge(self.spec.get("podFailurePolicy"), pod)
         if found.verdict == "Ignore":
             return
@@ -141,7 +141,7 @@ class Turn:
         self.failed += 1
         self.newly_failed += 1
         if self.limit_per_index is None:
-            ended = job_pods.ended_at(pod, self.now)
+            ended = pod_state.ended_at(pod, self.now)
             self.backoff = Backoff(self.backoff.failures + 1, max(self.backoff.last, ended))
         elif (
             found.verdict == "FailIndex"
@@ -184,7 +184,7 @@ class Turn:
         if self.newly_failed and self.failed > limit:
             return _BACKOFF_EXCEEDED
         if self.spec["template"]["spec"].get("restartPolicy") == "OnFailure":
-            restarted = job_pods.restarts(active)
+            restarted = pod_state.restarts(active)
             if restarted and restarted >= limit:
                 return _BACKOFF_EXCEEDED
         return _DEADLINE_EXCEEDED if self._deadline_over() else None
@@ -274,7 +274,7 @@ class Turn:
         return self._create_per_index(free, count)
 
     def _free_indexes(self) -> list[int]:
-        dead = job_pods.terminal if self.only_failed_replaced else _not_active
+        dead = pod_state.terminal if self.only_failed_replaced else _not_active
         taken = {job_pods.completion_index(pod) for pod in self.pods if not dead(pod)}
         taken |= self._settled
         return [index for index in range(self.completions or 0) if index not in taken]
@@ -297,4 +297,4 @@ class Turn:
 
 
 def _not_active(pod: Obj) -> bool:
-    return not job_pods.active(pod)
+    return not pod_state.active(pod)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import job_pods, pod_state
 from gpusched.devcluster.controllers.job_actions import (
     BACKOFF_FIRST_S,
     Action,
@@ -69,7 +69,7 @@ class JobController:
 
     def _see_pod(self, item: WatchItem) -> None:
         for pod in (item.previous, item.object):
-            owner = None if pod is None else job_pods.controller_of(pod)
+            owner = None if pod is None else pod_state.controller_of(pod)
             if owner is None or owner.get("kind") != "Job" or not owner.get("uid"):
                 continue
             uid: str = owner["uid"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.core import parse_time, rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.selectors import label_selector_matches
@@ -35,8 +35,8 @@ def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float 
         return {**before, "disruptionsAllowed": 0, "conditions": [condition]}, None
     open_evictions, again = _open_evictions(before, pods, now)
     healthy = sum(
-        job_pods.ready(pod)
-        and not job_pods.deleting(pod)
+        pod_state.ready(pod)
+        and not pod_state.deleting(pod)
         and pod["metadata"]["name"] not in open_evictions
         for pod in pods
     )
@@ -70,7 +70,7 @@ def _expectation(spec: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
 def _open_evictions(
     before: Obj, pods: Sequence[Obj], now: float
 ) -> tuple[dict[str, str], float | None]:
-    waiting = {p["metadata"]["name"] for p in pods if not job_pods.deleting(p)}
+    waiting = {p["metadata"]["name"] for p in pods if not pod_state.deleting(p)}
     left = {
         name: parse_time(since) + EVICTION_FORGOTTEN_S - now
         for name, since in (before.get("disruptedPods") or {}).items()
@@ -85,7 +85,7 @@ def _unknowable(spec: Obj, pods: Sequence[Obj]) -> str:
     if spec.get("maxUnavailable") is None and not isinstance(spec.get("minAvailable"), str):
         return ""
     for pod in pods:
-        owner = job_pods.controller_of(pod)
+        owner = pod_state.controller_of(pod)
         if owner is not None:  # no kind served here has a scale that could be asked
             group = str(owner.get("apiVersion", "")).rpartition("/")[0]
             kind = f"{str(owner.get('kind', '')).lower()}s"

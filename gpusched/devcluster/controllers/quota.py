@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.local_client import LocalClient, WatchItem
 from gpusched.devcluster.quota_usage import add, pod_usage, used
 from gpusched.devcluster.workqueue import WorkQueue, serve
@@ -85,4 +85,4 @@ def _changes_usage(item: WatchItem) -> bool:
     """Whether a change can alter a count: something came, went, or ended."""
     if item.type != "MODIFIED" or item.previous is None:
         return True
-    return job_pods.terminal(item.object) != job_pods.terminal(item.previous)
+    return pod_state.terminal(item.object) != pod_state.terminal(item.previous)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpusched.clock import Clock
-from gpusched.devcluster.controllers import job_pods
+from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.core import rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
@@ -101,7 +101,7 @@ class TaintEvictions:
     def _consider(self, uid: str, node: str) -> None:
         taints = self._tainted.get(node)
         pod = self._pods[node][uid]
-        if not taints or uid in self._queue or job_pods.deleting(pod) or job_pods.terminal(pod):
+        if not taints or uid in self._queue or pod_state.deleting(pod) or pod_state.terminal(pod):
             return
         limit = patience_s(pod, taints)
         if limit is not None:

@@ -24,7 +24,7 @@ from gpusched.devcluster.stages import funcs, match, render
 from gpusched.devcluster.stages.addresses import AddressBook
 from gpusched.devcluster.stages.expressions import Subject
 from gpusched.devcluster.stages.gotmpl_parse import TemplateError
-from gpusched.devcluster.stages.model import Stage, StageError
+from gpusched.devcluster.stages.model import PatchType, Stage, StageError
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.workqueue import WorkQueue
 
@@ -214,13 +214,13 @@ class StageEngine:
         if isinstance(effect, render.Apply):
             self._apply(effect)
             return None
-        default = "strategic" if stage.kind in {"Pod", "Node"} else "merge"
+        default: PatchType = "strategic" if stage.kind in {"Pod", "Node"} else "merge"
         return self._client.patch(
             self._resource(stage),
             namespace,
             name,
             effect.body,
-            patch_type=effect.type or default,  # type: ignore[arg-type]
+            patch_type=effect.type or default,
             subresource=effect.subresource or None,
             field_manager=_MANAGER,
         )

@@ -1,0 +1,74 @@
+"""What a pod's metadata and status say about it; half-filled objects say as little as they can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpusched.devcluster.core import parse_time
+
+Obj = dict[str, Any]
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The owner reference of the controlling owner, if any."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Obj = reference
+            return found
+    return None
+
+
+def phase(pod: Obj) -> str:
+    """The pod's phase."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def terminal(pod: Obj) -> bool:
+    """Whether the pod has ended by itself."""
+    return phase(pod) in {"Succeeded", "Failed"}
+
+
+def deleting(pod: Obj) -> bool:
+    """Whether somebody deleted the pod."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def active(pod: Obj) -> bool:
+    """Whether the pod does or will do work."""
+    return not terminal(pod) and not deleting(pod)
+
+
+def ready(pod: Obj) -> bool:
+    """Whether the pod's Ready condition is True."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def ended_at(pod: Obj, now: float) -> float:
+    """When the pod's work ended, in epoch seconds, as well as the pod tells; never after now.
+
+    Its containers' ends count most, then the end of its readiness, its deletion, its creation.
+    """
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    containers = status.get("containerStatuses") or ()
+    states = [(container.get("state") or {}).get("terminated") or {} for container in containers]
+    ends = [end for state in states if (end := state.get("finishedAt"))]
+    unready = [
+        c.get("lastTransitionTime")
+        for c in status.get("conditions") or ()
+        if c.get("type") == "Ready" and c.get("status") == "False"
+    ]
+    texts = ends or [text for text in unready if text]
+    texts = texts or [metadata.get("deletionTimestamp") or metadata.get("creationTimestamp")]
+    return min(max((parse_time(text) for text in texts if text), default=now), now)
+
+
+def restarts(pods: Iterable[Obj]) -> int:
+    """Container restarts of pods, which count as failures where pods are restarted in place."""
+    total = 0
+    for pod in pods:
+        status = pod.get("status") or {}
+        for key in ("initContainerStatuses", "containerStatuses"):
+            total += sum(container.get("restartCount", 0) for container in status.get(key) or ())
+    return total
