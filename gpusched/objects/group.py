@@ -6,7 +6,7 @@ import attrs
 
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
 from gpusched.objects.resources import NOTHING, Resources
-from gpusched.objects.selector import Selector
+from gpusched.objects.selector import EVERYTHING, Selector
 
 ROOT = "root"
 DEFAULT_QUEUE = "default"
@@ -60,7 +60,7 @@ class Queue:
     min_runtime_ns: int = 0
     max_runtime_ns: int = 0
     max_wait_ns: int = 0
-    namespaces: Selector = Selector()
+    namespaces: Selector = EVERYTHING
     node_pools: tuple[NodePool, ...] = ()
     conditions: tuple[Condition, ...] = ()
     status: bytes = b"{}"
@@ -78,6 +78,9 @@ class TopologyWish:
     required: str = ""
     preferred: str = ""
     max_wait_ns: int = 0
+
+
+NO_WISH = TopologyWish()
 
 
 @attrs.frozen(slots=True)

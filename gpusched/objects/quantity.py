@@ -55,7 +55,8 @@ def parse_quantity(text: str, *, power: int = 0) -> int:
     elif match["suffix"]:
         ten += _POWERS_OF_TEN[match["suffix"]]
     value = digits << two
-    value = value * 10**ten if ten >= 0 else -(-value // 10**-ten)
+    scale: int = 10 ** abs(ten)
+    value = value * scale if ten >= 0 else -(-value // scale)
     if value > QUANTITY_MAX:
         raise QuantityError(f"{text[:40]!r} is more than any machine has (limit 2**53 base units)")
     return value

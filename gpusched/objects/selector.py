@@ -52,6 +52,9 @@ class Selector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
+EVERYTHING = Selector()
+
+
 @attrs.frozen(slots=True)
 class NodeTerm:
     """One term of a node affinity; a term without any expression matches no node."""

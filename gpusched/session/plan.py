@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
 
 import attrs
 import msgspec
 
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import format_slots
-
-
-class GangKey(NamedTuple):
-    """Who a gang is: ``PodGroup``, ``Job`` or ``Pod``, with namespace and name. Sorts by all."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 @attrs.frozen(slots=True)

@@ -1,0 +1,1 @@
+"""Arithmetic on columns: node x resource, int64, never a float."""

@@ -1,0 +1,1 @@
+"""The cluster as the watches show it, plus what we assumed. It decides nothing."""

@@ -1,0 +1,246 @@
+"""Gangs: pods that start together, gathered from a PodGroup, a Job, or one lone pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from gpusched.objects.group import DEFAULT_QUEUE, NO_WISH, PodGroup, SubGroup, TopologyWish
+from gpusched.objects.meta import UID, GangKey
+from gpusched.objects.others import Job
+from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
+from gpusched.objects.resources import NOTHING, Resources
+
+
+@attrs.frozen(slots=True, eq=False)
+class Task:
+    """Unbound pods of one class and role, in the order in which they take places."""
+
+    role: str
+    pod_class: PodClass
+    pods: tuple[Pod, ...]
+
+
+@attrs.frozen(slots=True)
+class Placed:
+    """A member that has its place, bound or assumed."""
+
+    pod: Pod
+    node: str
+    confirmed: bool
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class Gang:
+    """One unit of decision.
+
+    Attributes:
+        uid: of the PodGroup or Job, or of the lone pod.
+        generation: of the PodGroup, 0 when there is none.
+        min_member: members it needs at once; ``succeeded`` members count where ``credit``.
+        tasks: members without a place that may get one.
+        placed: members with a place, sorted by pod.
+        gated, leaving: members that cannot count: gated, or being deleted.
+        held: requests of ``placed``.
+        asked: requests of all pods in ``tasks``.
+        created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
+        trouble: reason and sentence why no attempt makes sense, empty reason for none.
+    """
+
+    key: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    priority: int
+    min_member: int
+    min_roles: tuple[tuple[str, int], ...]
+    topology: TopologyWish
+    sub_groups: tuple[SubGroup, ...]
+    tasks: tuple[Task, ...]
+    placed: tuple[Placed, ...]
+    gated: int
+    leaving: int
+    running: int
+    succeeded: int
+    failed: int
+    credit: int
+    held: Resources
+    asked: Resources
+    created: float
+    pod_group: PodGroup | None
+    trouble: tuple[str, str]
+
+    @property
+    def pending(self) -> int:
+        """Members that wait for a place."""
+        return sum(len(task.pods) for task in self.tasks)
+
+    @property
+    def ready(self) -> int:
+        """Members that count towards the minimum already."""
+        return len(self.placed) + self.credit
+
+    @property
+    def need(self) -> int:
+        """Members that must get a place at once, or nobody does."""
+        return max(0, self.min_member - self.ready)
+
+
+def pod_order(pod: Pod) -> tuple[int, str, str]:
+    """Rank first, then name: the order in which equal pods take places."""
+    return (pod.rank if pod.rank >= 0 else 2**31, pod.name, pod.uid)
+
+
+def make_tasks(pods: Iterable[Pod]) -> tuple[Task, ...]:
+    """Group by role and class; the largest class of a role first, so that it finds room."""
+    groups: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods:
+        groups.setdefault((pod.role, pod.pod_class.digest), []).append(pod)
+    tasks = [
+        Task(role, members[0].pod_class, tuple(sorted(members, key=pod_order)))
+        for (role, _), members in groups.items()
+    ]
+    return tuple(sorted(tasks, key=_task_order))
+
+
+def _task_order(task: Task) -> tuple[int, tuple[int, ...], str, str]:
+    sizes = tuple(-amount for _, amount in task.pod_class.requests.items)
+    return (-task.pod_class.gpus, sizes, task.role, task.pod_class.digest)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Origin:
+    """Where a gang's numbers come from: its PodGroup, its Job, or neither."""
+
+    key: GangKey
+    uid: UID
+    generation: int = 0
+    created: float = 0.0
+    queue: str = ""
+    min_member: int = 1
+    min_roles: tuple[tuple[str, int], ...] = ()
+    hints: GangHints = NO_HINTS
+    topology: TopologyWish = NO_WISH
+    sub_groups: tuple[SubGroup, ...] = ()
+    pod_group: PodGroup | None = None
+    counts_succeeded: bool = False
+    trouble: tuple[str, str] = ("", "")
+
+
+def origin_of_group(group: PodGroup) -> Origin:
+    """A gang as its PodGroup describes it."""
+    return Origin(
+        key=GangKey("PodGroup", group.namespace, group.name),
+        uid=group.uid,
+        generation=group.generation,
+        created=group.created,
+        queue=group.queue,
+        min_member=group.min_member,
+        min_roles=group.min_task_member,
+        topology=group.topology,
+        sub_groups=group.sub_groups,
+        pod_group=group,
+        counts_succeeded=True,
+    )
+
+
+def origin_of_job(job: Job, *, queue: str) -> Origin:
+    """A gang derived from a Job."""
+    return Origin(
+        key=GangKey("Job", job.namespace, job.name),
+        uid=job.uid,
+        created=job.created,
+        queue=job.queue or queue,
+        min_member=job.gang_size,
+        hints=job.hints,
+        topology=_wish(job.hints),
+        counts_succeeded=bool(job.hints.min_member),
+    )
+
+
+def origin_of_pod(pod: Pod, *, queue: str) -> Origin:
+    """A gang of one; it has the age and the wishes of its pod."""
+    return Origin(
+        key=GangKey("Pod", pod.namespace, pod.name),
+        uid=pod.uid,
+        created=pod.created,
+        queue=pod.queue or queue,
+        hints=pod.hints,
+        topology=_wish(pod.hints),
+    )
+
+
+def _wish(hints: GangHints) -> TopologyWish:
+    return TopologyWish(hints.topology_required, hints.topology_preferred)
+
+
+def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, bool]]) -> Gang:
+    """Count the members of one gang.
+
+    Args:
+        origin: minimum, queue and wishes.
+        pods: all members that exist, in any order.
+        places: node and whether it is confirmed, for members that have a place.
+    """
+    waiting: list[Pod] = []
+    placed: list[Placed] = []
+    gated = leaving = running = succeeded = failed = 0
+    for pod in pods:
+        if pod.phase is PodPhase.SUCCEEDED:
+            succeeded += 1
+        elif pod.phase is PodPhase.FAILED:
+            failed += 1
+        elif pod.deleting:
+            leaving += 1
+        elif pod.uid in places:
+            placed.append(Placed(pod, *places[pod.uid]))
+            running += pod.phase is PodPhase.RUNNING
+        elif pod.gated:
+            gated += 1
+        else:
+            waiting.append(pod)
+    placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
+    tasks = make_tasks(waiting)
+    return Gang(
+        key=origin.key,
+        uid=origin.uid,
+        generation=origin.generation,
+        queue=_queue(origin, pods),
+        priority=max((pod.priority for pod in pods if not pod.finished), default=0),
+        min_member=origin.min_member,
+        min_roles=origin.min_roles,
+        topology=origin.topology,
+        sub_groups=origin.sub_groups,
+        tasks=tasks,
+        placed=tuple(placed),
+        gated=gated,
+        leaving=leaving,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        credit=succeeded if origin.counts_succeeded else 0,
+        held=_sum(member.pod.pod_class for member in placed),
+        asked=_sum(pod.pod_class for pod in waiting),
+        created=origin.created or min((pod.created for pod in pods), default=0.0),
+        pod_group=origin.pod_group,
+        trouble=origin.trouble,
+    )
+
+
+def _queue(origin: Origin, pods: Sequence[Pod]) -> str:
+    if origin.pod_group is None and not origin.queue:
+        named = sorted({pod.queue for pod in pods if pod.queue})
+        return named[0] if named else DEFAULT_QUEUE
+    return origin.queue or DEFAULT_QUEUE
+
+
+def _sum(classes: Iterable[PodClass]) -> Resources:
+    counts: dict[str, tuple[PodClass, int]] = {}
+    for pod_class in classes:
+        known = counts.get(pod_class.digest)
+        counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
+    amounts = NOTHING
+    for _, (pod_class, count) in sorted(counts.items()):
+        amounts = amounts.plus(pod_class.requests, times=count)
+    return amounts

@@ -1,0 +1,127 @@
+"""Keeps the node columns: rows that changed are rewritten, the rest is shared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints, NodeColumns
+from gpusched.cache.ledger import Ledger
+from gpusched.limits import COLUMN_MAX
+from gpusched.objects.node import Node
+
+
+class NodeRows:
+    """Nodes as objects in, columns out."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._changed: set[str] = set()
+        self._moved = True
+        self._generation = 0
+        self._current: NodeColumns | None = None
+
+    def put(self, node: Node) -> None:
+        """A node appeared or changed."""
+        known = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        if known is None or known.uid != node.uid or known.allocatable != node.allocatable:
+            self._moved = True
+        else:
+            self._changed.add(node.name)
+
+    def drop(self, name: str) -> None:
+        """A node is gone."""
+        if self._nodes.pop(name, None) is not None:
+            self._moved = True
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name."""
+        return self._nodes.get(name)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._nodes)
+
+    def columns(self, ledger: Ledger) -> NodeColumns:
+        """The columns of this moment; the ledger's dirty marks are taken."""
+        self._generation += 1
+        if self._moved or self._current is None:
+            current = self._rebuild(ledger)
+        else:
+            current = self._refresh(self._current, ledger)
+        ledger.dirty.clear()
+        self._changed.clear()
+        self._moved = False
+        self._current = current
+        return current
+
+    def _rebuild(self, ledger: Ledger) -> NodeColumns:
+        nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
+        names = sorted({name for node in nodes for name, _ in node.allocatable.items})
+        columns = {name: column for column, name in enumerate(names)}
+        allocatable = np.zeros((len(nodes), len(names)), dtype=np.int64)
+        used = np.zeros((len(nodes), len(names)), dtype=np.int64)
+        free: list[int] = []
+        for row, node in enumerate(nodes):
+            for name, amount in node.allocatable.items:
+                allocatable[row, columns[name]] = amount
+            free.append(_write_use(used, row, node, columns=columns, ledger=ledger))
+        generation = np.full(len(nodes), self._generation, dtype=np.int64)
+        for array in (allocatable, used, generation):
+            array.setflags(write=False)
+        return NodeColumns(
+            nodes=nodes,
+            row={node.name: row for row, node in enumerate(nodes)},
+            columns=columns,
+            allocatable=allocatable,
+            used=used,
+            free_slots=tuple(free),
+            generation=generation,
+            epoch=self._generation,
+        )
+
+    def _refresh(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
+        dirty = [old.row[name] for name in sorted(ledger.dirty) if name in old.row]
+        changed = [old.row[name] for name in sorted(self._changed)]
+        if not dirty and not changed:
+            return old
+        nodes, used, free, generation = old.nodes, old.used, old.free_slots, old.generation
+        if changed:
+            listed = list(nodes)
+            for row in changed:
+                listed[row] = self._nodes[listed[row].name]
+            nodes = tuple(listed)
+            generation = generation.copy()
+            generation[changed] = self._generation
+            generation.setflags(write=False)
+        if dirty:
+            used = used.copy()
+            masks = list(free)
+            for row in dirty:
+                used[row] = 0
+                masks[row] = _write_use(used, row, nodes[row], columns=old.columns, ledger=ledger)
+            used.setflags(write=False)
+            free = tuple(masks)
+        return NodeColumns(
+            nodes=nodes,
+            row=old.row,
+            columns=old.columns,
+            allocatable=old.allocatable,
+            used=used,
+            free_slots=free,
+            generation=generation,
+            epoch=old.epoch,
+        )
+
+
+def _write_use(used: Ints, row: int, node: Node, *, columns: dict[str, int], ledger: Ledger) -> int:
+    """Fill one row of usage; returns its free slots.
+
+    What is held of a resource that no node offers has no column and blocks nobody.
+    """
+    use = ledger.use(node.name, node.allocatable)
+    for name, amount in use.amounts.items():
+        column = columns.get(name)
+        if column is not None:
+            used[row, column] = min(amount, COLUMN_MAX)
+    return use.free_slots

@@ -1,0 +1,33 @@
+"""One moment of the cluster, immutable and numbered: all that a session may know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueTree
+from gpusched.objects.group import Topology
+from gpusched.objects.others import Namespace
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """Input of a session.
+
+    Attributes:
+        gangs: with members that wait, or whose status may have changed; sorted by key.
+        namespaces: by name.
+        topologies: sorted by name; the first that knows a level defines it.
+        now: seconds since the epoch, for ages and display.
+    """
+
+    revision: int
+    nodes: NodeColumns
+    gangs: tuple[Gang, ...]
+    queues: QueueTree
+    namespaces: Mapping[str, Namespace]
+    topologies: tuple[Topology, ...]
+    now: float

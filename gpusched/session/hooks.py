@@ -1,0 +1,172 @@
+"""The closed list of hooks, how opinions are combined, and what a fault costs.
+
+| hook                                  | combined by                        | when one raises   |
+|---------------------------------------|------------------------------------|-------------------|
+| queue_order, gang_order, pod_order    | keys joined in tier order          | sits out          |
+| node_filter                           | AND; each names its reason         | no node           |
+| node_score                            | sum of clamped ints                | 0                 |
+| enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
+
+A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from gpusched.arrays.columns import Ints
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
+from gpusched.errors import PluginFault
+from gpusched.objects.node import Node
+from gpusched.objects.pod import Pod, PodClass
+from gpusched.session.protocols import Guard
+from gpusched.session.reasons import Reason
+from gpusched.session.verdict import ALLOW, Verdict, error
+
+if TYPE_CHECKING:
+    from gpusched.session.view import NodeRows
+
+Key = tuple[int | str, ...]
+SCORE_MAX = 1_000_000
+"""One plugin's score of one node lies within plus and minus this."""
+
+QueueOrder = Callable[[QueueNode], Key]
+GangOrder = Callable[[Gang], Key]
+PodOrder = Callable[[Pod], Key]
+NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
+NodeScore = Callable[[PodClass, "NodeRows"], Ints]
+Check = Callable[[Gang], Verdict]
+
+
+@attrs.frozen
+class Filter:
+    """One node filter: None from ``allows`` means no objection to any node."""
+
+    plugin: str
+    reason: str
+    allows: NodeFilter
+
+
+class Excluded(Exception):
+    """The item sits out this session, because its key could not be computed."""
+
+
+class Hooks:
+    """What the plugins registered for one session. Given to ``Plugin.open``.
+
+    Args:
+        guard: contains faults; every callable is wrapped by it.
+        faults: sentences of what went wrong, for metrics and events.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.plugin = ""
+        self.faults: list[str] = []
+        self.queue_orders: list[QueueOrder] = []
+        self.gang_orders: list[GangOrder] = []
+        self.pod_orders: list[PodOrder] = []
+        self.filters: list[Filter] = []
+        self.scores: list[NodeScore] = []
+        self.enqueue_checks: list[Check] = []
+        self.quota_checks: list[Check] = []
+        self.ready_checks: list[Check] = []
+
+    # -- registration ------------------------------------------------------------------------
+    def queue_order(self, key: QueueOrder) -> None:
+        """Smaller keys are served first."""
+        self.queue_orders.append(self._keyed("queue_order", key))
+
+    def gang_order(self, key: GangOrder) -> None:
+        """Smaller keys are tried first inside their queue."""
+        self.gang_orders.append(self._keyed("gang_order", key))
+
+    def pod_order(self, key: PodOrder) -> None:
+        """Smaller keys get places first inside their gang and class."""
+        self.pod_orders.append(self._keyed("pod_order", key))
+
+    def node_filter(self, reason: str, allows: NodeFilter) -> None:
+        """Which nodes may take a pod of a class.
+
+        Args:
+            reason: what is wrong with a refused node, as words after a number of nodes:
+                ``have an untolerated taint``.
+            allows: given a class and nodes, a bool for each, or None for no objection. The
+                answer for a node may depend on that node alone: it is kept until that node
+                changes.
+        """
+
+        def refuse_all(fault: PluginFault, _pod: PodClass, nodes: Sequence[Node]) -> list[bool]:
+            self.faults.append(str(fault))
+            return [False] * len(nodes)
+
+        wrapped = self.guard.wrap(self.plugin, "node_filter", allows, refuse_all)
+        self.filters.append(Filter(self.plugin, reason, wrapped))
+
+    def node_score(self, score: NodeScore, *, weight: int = 1) -> None:
+        """Which nodes are better for a class: larger is better, ``weight`` times as much."""
+
+        def weighed(pod_class: PodClass, rows: NodeRows) -> Ints:
+            points = np.asarray(score(pod_class, rows), dtype=np.int64)
+            if points.shape != (len(rows),):
+                raise PluginFault(
+                    self_plugin, "node_score", f"shape {points.shape}, not {(len(rows),)}"
+                )
+            clamped: Ints = np.clip(points, -SCORE_MAX, SCORE_MAX) * weight
+            return clamped
+
+        def neutral(fault: PluginFault, _pod: PodClass, rows: NodeRows) -> Ints:
+            self.faults.append(str(fault))
+            return np.zeros(len(rows), dtype=np.int64)
+
+        self_plugin = self.plugin
+        self.scores.append(self.guard.wrap(self.plugin, "node_score", weighed, neutral))
+
+    def enqueue_check(self, check: Check) -> None:
+        """May the gang be admitted from Pending to Inqueue?"""
+        self.enqueue_checks.append(self._checked("enqueue_check", check))
+
+    def quota_check(self, check: Check) -> None:
+        """May the gang's minimum be charged to its queue now?"""
+        self.quota_checks.append(self._checked("quota_check", check))
+
+    def gang_ready(self, check: Check) -> None:
+        """Does the gang have what an attempt to place it needs?"""
+        self.ready_checks.append(self._checked("gang_ready", check))
+
+    def _keyed(self, hook: str, key: Callable[[Any], Key]) -> Callable[[Any], Key]:
+        def exclude(fault: PluginFault, _item: Any) -> Key:
+            self.faults.append(str(fault))
+            raise Excluded(str(fault))
+
+        return self.guard.wrap(self.plugin, hook, key, exclude)
+
+    def _checked(self, hook: str, check: Check) -> Check:
+        plugin = self.plugin
+
+        def sound(gang: Gang) -> Verdict:
+            verdict = check(gang)
+            if not isinstance(verdict, Verdict):
+                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
+            return verdict
+
+        def refuse(fault: PluginFault, _gang: Gang) -> Verdict:
+            self.faults.append(str(fault))
+            return error(Reason.BACK_OFF, f"{fault}; it is tried again")
+
+        return self.guard.wrap(self.plugin, hook, sound, refuse)
+
+
+def first_refusal(checks: Sequence[Check], gang: Gang) -> Verdict:
+    """ALLOW, or the first answer that refuses."""
+    for check in checks:
+        verdict = check(gang)
+        if verdict.refuses:
+            return verdict
+    return ALLOW

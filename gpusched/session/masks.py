@@ -1,0 +1,63 @@
+"""What filters say, kept from session to session for nodes that did not change."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, NodeColumns
+from gpusched.objects.pod import PodClass
+from gpusched.session.hooks import Filter
+
+CLASSES_KEPT = 2048
+"""Classes whose masks are kept: a few kilobytes each at a thousand nodes."""
+
+
+@attrs.define
+class _Kept:
+    epoch: int
+    generation: Ints
+    refused: list[Bools]
+
+
+class MaskCache:
+    """Filter results by class. Lives as long as the configuration whose filters it keeps."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def refusals(
+        self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
+    ) -> list[Bools]:
+        """For each filter the rows it refuses, bool, shape (nodes,). Not to be changed."""
+        kept = self._kept.get(pod_class.digest)
+        if kept is None or kept.epoch != nodes.epoch or len(kept.refused) != len(filters):
+            kept = _Kept(
+                nodes.epoch,
+                nodes.generation,
+                [_refused(each, pod_class, nodes, None) for each in filters],
+            )
+        elif kept.generation is not nodes.generation:
+            rows = np.flatnonzero(kept.generation != nodes.generation).tolist()
+            if rows:
+                for mask, each in zip(kept.refused, filters, strict=True):
+                    mask[rows] = _refused(each, pod_class, nodes, rows)
+            kept.generation = nodes.generation
+        self._kept[pod_class.digest] = kept
+        self._kept.move_to_end(pod_class.digest)
+        if len(self._kept) > CLASSES_KEPT:
+            self._kept.popitem(last=False)
+        return kept.refused
+
+
+def _refused(
+    each: Filter, pod_class: PodClass, nodes: NodeColumns, rows: list[int] | None
+) -> Bools:
+    asked = nodes.nodes if rows is None else [nodes.nodes[row] for row in rows]
+    allows = each.allows(pod_class, asked)
+    if allows is None:
+        return np.zeros(len(asked), dtype=np.bool_)
+    return ~np.asarray(allows, dtype=np.bool_)

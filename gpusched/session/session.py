@@ -1,0 +1,226 @@
+"""One cycle's workbench: policies advise, actions try moves, kept moves become a plan.
+
+A session reads one snapshot and nothing else: no clock, no randomness, no API. The same
+snapshot and policy give the same plan, whatever the order in which objects arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Demand, Ints, Workbench, demand
+from gpusched.cache.gangs import Gang, Task
+from gpusched.cache.queues import QueueNode
+from gpusched.cache.snapshot import Snapshot
+from gpusched.errors import PluginFault
+from gpusched.limits import PLAN_BINDS_MAX
+from gpusched.objects.meta import GangKey
+from gpusched.objects.pod import PodClass
+from gpusched.objects.resources import NOTHING, Resources
+from gpusched.placement.board import Board
+from gpusched.session.hooks import Hooks
+from gpusched.session.masks import MaskCache
+from gpusched.session.plan import Ask, GangBind, PodBind
+from gpusched.session.protocols import Guard, Policy
+from gpusched.session.statement import Place, Statement
+from gpusched.session.view import NodeRows, View
+from gpusched.topology.domain import Level, levels_of
+
+
+@attrs.frozen(slots=True, eq=False)
+class ClassSeat:
+    """One class in this session: its demand, what filters refuse, its board."""
+
+    ask: Demand
+    refused: list[Bools]
+    board: Board
+
+
+class Session:
+    """What actions work with.
+
+    Args:
+        snapshot: of this moment.
+        policy: actions and plugins in order.
+        guard: contains the plugins.
+        masks: filter results kept from earlier sessions of the same policy.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, *, guard: Guard, masks: MaskCache
+    ) -> None:
+        self.snapshot = snapshot
+        self.bench = Workbench(snapshot.nodes)
+        self.charged: dict[str, Resources] = {}
+        self.view = View(snapshot, self.charged)
+        self.hooks = Hooks(guard)
+        self.admitted: set[GangKey] = set()
+        self.asks: dict[GangKey, Ask] = {}
+        self.admission: dict[GangKey, Ask] = {}
+        self.served: dict[str, int] = {}
+        self.enqueue_ran = False
+        self._kept: dict[GangKey, list[Place]] = {}
+        self._gangs: dict[GangKey, Gang] = {gang.key: gang for gang in snapshot.gangs}
+        self._seats: dict[str, ClassSeat] = {}
+        self._masks = masks
+        self._levels: tuple[Level, ...] | None = None
+        self._binds = 0
+        self._open(policy)
+
+    def _open(self, policy: Policy) -> None:
+        for plugin in policy.plugins:
+            self.hooks.plugin = plugin.name
+            opened = self.hooks.guard.wrap(plugin.name, "open", plugin.open, self._not_opened)
+            opened(self.hooks, self.view)
+
+    def _not_opened(self, fault: PluginFault, _hooks: Hooks, _view: View) -> None:
+        self.hooks.faults.append(str(fault))
+
+    # -- reading ---------------------------------------------------------------------------
+    @property
+    def gangs(self) -> tuple[Gang, ...]:
+        """Sorted by key."""
+        return self.snapshot.gangs
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Topology levels, widest first."""
+        if self._levels is None:
+            self._levels = levels_of(self.snapshot.nodes.nodes, self.snapshot.topologies)
+        return self._levels
+
+    @property
+    def full(self) -> bool:
+        """Whether the plan holds as many binds as one plan may."""
+        return self._binds >= PLAN_BINDS_MAX
+
+    def queue_of(self, gang: Gang) -> QueueNode | None:
+        """The gang's queue, None when it does not exist."""
+        return self.snapshot.queues.get(gang.queue)
+
+    def kept(self, gang: Gang) -> list[Place]:
+        """Places given to the gang in this session."""
+        return self._kept.get(gang.key, [])
+
+    def seat(self, pod_class: PodClass) -> ClassSeat:
+        """The class on this session's nodes, up to date."""
+        seat = self._seats.get(pod_class.digest)
+        if seat is None:
+            seat = self._make_seat(pod_class)
+            self._seats[pod_class.digest] = seat
+        else:
+            seat.board.refresh()
+        return seat
+
+    def _make_seat(self, pod_class: PodClass) -> ClassSeat:
+        nodes = self.snapshot.nodes
+        ask = demand(pod_class.requests, nodes.columns)
+        refused = self._masks.refusals(pod_class, nodes, self.hooks.filters)
+        allowed = np.ones(len(nodes), dtype=np.bool_)
+        for mask in refused:
+            allowed &= ~mask
+        scores = self.hooks.scores
+        bench = self.bench
+
+        def score(rows: Sequence[int] | None) -> Ints:
+            chosen = NodeRows(bench, rows)
+            points: Ints = np.zeros(len(chosen), dtype=np.int64)
+            for each in scores:
+                points += each(pod_class, chosen)
+            return points
+
+        return ClassSeat(ask, refused, Board(bench, ask, allowed=allowed, score=score))
+
+    # -- moving ----------------------------------------------------------------------------
+    def statement(self) -> Statement:
+        """An empty batch of moves."""
+        return Statement(self.bench)
+
+    def keep(self, gang: Gang, statement: Statement) -> None:
+        """The statement's moves belong to the plan; queues are charged up the tree."""
+        places = statement.keep()
+        self._kept.setdefault(gang.key, []).extend(places)
+        self._binds += len(places)
+        counts: dict[str, tuple[PodClass, int]] = {}
+        for place in places:
+            digest = place.pod.pod_class.digest
+            known = counts.get(digest)
+            counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
+        asked = NOTHING
+        for pod_class, count in counts.values():
+            asked = asked.plus(pod_class.requests, times=count)
+        queue = self.queue_of(gang)
+        for name in queue.path if queue else ():
+            self.charged[name] = self.charged.get(name, NOTHING).plus(asked)
+
+    def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
+        """The gang does not start in this session, and this is why."""
+        self.asks[gang.key] = Ask(reason=reason, sentence=sentence)
+
+    # -- the result ------------------------------------------------------------------------
+    def gang_binds(self) -> tuple[GangBind, ...]:
+        """The kept moves as data, sorted by gang."""
+        nodes = self.snapshot.nodes.nodes
+        binds = []
+        for key, places in sorted(self._kept.items()):
+            gang = self._gangs[key]
+            members = [
+                PodBind(
+                    place.pod.key,
+                    place.pod.uid,
+                    nodes[place.row].name,
+                    nodes[place.row].uid,
+                    place.slots,
+                    place.pod.rank,
+                    place.pod.pod_class.requests,
+                )
+                for place in places
+            ]
+            members.sort(key=lambda bind: (bind.key, bind.uid))
+            binds.append(
+                GangBind(
+                    gang=key,
+                    uid=gang.uid,
+                    generation=gang.generation,
+                    queue=gang.queue,
+                    min_member=gang.min_member,
+                    placed=gang.ready,
+                    binds=tuple(members),
+                )
+            )
+        return tuple(binds)
+
+
+def wanted(gang: Gang, *, largest_first: bool) -> tuple[list[tuple[Task, int]], str]:
+    """Which members start the gang: the roles' minima first, then as many as are missing.
+
+    Returns:
+        Pairs of task and count, largest class first, and a sentence when a role has too few
+        pods (the pairs are then meaningless).
+    """
+    have: dict[str, int] = {}
+    for member in gang.placed:
+        have[member.pod.role] = have.get(member.pod.role, 0) + 1
+    counts = dict.fromkeys(range(len(gang.tasks)), 0)
+    order = list(range(len(gang.tasks)))
+    if not largest_first:
+        order.reverse()
+    for role, minimum in gang.min_roles:
+        missing = minimum - have.get(role, 0)
+        for index in order:
+            task = gang.tasks[index]
+            if task.role == role and missing > 0:
+                counts[index] = min(missing, len(task.pods))
+                missing -= counts[index]
+        if missing > 0:
+            exist = minimum - missing
+            return [], f"needs {minimum} pods of role {role}; {exist} can run"
+    left = gang.need - sum(counts.values())
+    for index in order:
+        take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])
+        counts[index] += take
+        left -= take
+    return [(gang.tasks[index], count) for index, count in sorted(counts.items()) if count], ""

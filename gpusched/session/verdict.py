@@ -1,0 +1,56 @@
+"""What a policy answers: never None, never a bare False."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+
+class Code(Enum):
+    """How the mechanism goes on."""
+
+    ALLOW = "allow"
+    ABSTAIN = "abstain"
+    WAIT = "wait"
+    DENY = "deny"
+    ERROR = "error"
+
+
+@attrs.frozen(slots=True)
+class Verdict:
+    """One policy's answer on one gang.
+
+    Attributes:
+        code: WAIT is asked again when something changes, DENY when the spec changes.
+        reason: one of ``session.reasons.Reason``; empty for ALLOW and ABSTAIN.
+        sentence: for users, with numbers.
+    """
+
+    code: Code
+    reason: str = ""
+    sentence: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the gang may not go on now."""
+        return self.code in (Code.WAIT, Code.DENY, Code.ERROR)
+
+
+ALLOW = Verdict(Code.ALLOW)
+ABSTAIN = Verdict(Code.ABSTAIN)
+
+
+def wait(reason: str, sentence: str, **numbers: object) -> Verdict:
+    """Not now; ``{name}`` in the sentence is filled from the numbers."""
+    return Verdict(Code.WAIT, reason, sentence.format(**numbers))
+
+
+def deny(reason: str, sentence: str, **numbers: object) -> Verdict:
+    """Not before the spec changes; ``{name}`` in the sentence is filled from the numbers."""
+    return Verdict(Code.DENY, reason, sentence.format(**numbers))
+
+
+def error(reason: str, sentence: str) -> Verdict:
+    """A fault of ours or of a plugin; tried again later."""
+    return Verdict(Code.ERROR, reason, sentence)

@@ -1,0 +1,104 @@
+"""The read-only face of a session that plugins see. It follows the session's statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints, Workbench
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
+from gpusched.cache.snapshot import Snapshot
+from gpusched.objects.others import Namespace
+from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.slot import GPU_RESOURCES
+
+
+class NodeRows:
+    """Some rows of the node columns as they stand in the session now."""
+
+    def __init__(self, bench: Workbench, rows: Sequence[int] | None) -> None:
+        self._bench = bench
+        self._rows: Sequence[int] | slice = slice(None) if rows is None else rows
+        self._length = len(bench.nodes) if rows is None else len(rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def allocatable(self, resource: str) -> Ints:
+        """Base units, shape (rows,); zeros when no node offers the resource."""
+        column = self._bench.nodes.columns.get(resource)
+        if column is None:
+            return np.zeros(self._length, dtype=np.int64)
+        amounts: Ints = self._bench.nodes.allocatable[self._rows, column]
+        return amounts
+
+    def used(self, resource: str) -> Ints:
+        """Base units, shape (rows,); zeros when no node offers the resource."""
+        column = self._bench.nodes.columns.get(resource)
+        if column is None:
+            return np.zeros(self._length, dtype=np.int64)
+        amounts: Ints = self._bench.used[self._rows, column]
+        return amounts
+
+
+class View:
+    """What a plugin may know.
+
+    Args:
+        charged: requests charged in this session by queue, for the queue and all above it.
+    """
+
+    def __init__(self, snapshot: Snapshot, charged: Mapping[str, Resources]) -> None:
+        self._snapshot = snapshot
+        self._charged = charged
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch; for ages, the same during the whole session."""
+        return self._snapshot.now
+
+    def queue(self, name: str) -> QueueNode | None:
+        """The queue of that name."""
+        return self._snapshot.queues.get(name)
+
+    def queues(self) -> Sequence[QueueNode]:
+        """All queues, sorted by name."""
+        return [node for _, node in sorted(self._snapshot.queues.queues.items())]
+
+    def allocated(self, queue: str) -> Resources:
+        """Held by the queue's subtree, places of this session included."""
+        node = self._snapshot.queues.get(queue)
+        held = node.allocated if node else NOTHING
+        return held.plus(self._charged.get(queue, NOTHING))
+
+    def used_gpus(self, queue: str) -> int:
+        """GPUs of any kind held by the queue's subtree."""
+        held = self.allocated(queue)
+        return sum(held.get(name) for name in GPU_RESOURCES)
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of that name."""
+        return self._snapshot.namespaces.get(name)
+
+    def capacity(self) -> Resources:
+        """Allocatable of all nodes, summed exactly."""
+        nodes = self._snapshot.nodes
+        return Resources.of(
+            {
+                name: sum(int(amount) for amount in nodes.allocatable[:, column])
+                for name, column in nodes.columns.items()
+            }
+        )
+
+    def minimum(self, gang: Gang) -> Resources:
+        """What the gang must be given at once to start: its missing minimum."""
+        amounts = NOTHING
+        left = gang.need or min(1, gang.pending)
+        for task in gang.tasks:
+            count = min(left, len(task.pods))
+            if count:
+                amounts = amounts.plus(task.pod_class.requests, times=count)
+            left -= count
+        return amounts

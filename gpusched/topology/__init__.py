@@ -1,0 +1,1 @@
+"""Where things sit: domains between nodes, islands of GPUs inside one."""
