@@ -27,6 +27,8 @@ SLOTS_PER_NODE_MAX: Final = 1024
 """GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
 JSON_DEPTH_MAX: Final = 64
 """Nesting we follow in an object; deeper input only serves to exhaust the stack."""
+CLASS_BYTES_MAX: Final = 32 * 2**20
+"""Bytes of raw specs remembered to recognise equal pods: some 30,000 templates."""
 
 # -- watch ----------------------------------------------------------------------------------
 LIST_PAGE: Final = 500
@@ -142,3 +144,23 @@ LEASE_DURATION_MAX_S: Final = 3600
 SOLVER_WORKERS_MAX: Final = 64
 PLUGIN_FAULTS_MAX: Final = 10
 """A hook that failed so often in a row is quarantined: it refuses without being called."""
+
+# -- commits and status -----------------------------------------------------------------------
+BIND_RETRY_S: Final = 0.25
+"""Before the second try of a binding; doubled for the third: a stale server cache recovers."""
+READ_RETRY_S: Final = 1.0
+"""Between two read-backs of one pod: its slots stay assumed until one is answered."""
+EVICTIONS_IN_FLIGHT_MAX: Final = 8
+EVICT_RETRY_MIN_S: Final = 2.0
+EVICT_RETRY_MAX_S: Final = 30.0
+"""Pauses after a disruption budget refused: it opens when other pods become ready."""
+STORY_MAX: Final = 32
+"""Noteworthy steps of a gang kept for the story of a broken invariant."""
+STATUS_IN_FLIGHT_MAX: Final = 8
+STATUS_QUEUE_MAX: Final = 50_000
+"""Status writes that wait; beyond, the oldest is dropped and told again by a later session."""
+EVENTS_IN_FLIGHT_MAX: Final = 2
+EVENT_QUEUE_MAX: Final = 2_000
+"""Events that wait; beyond, the oldest is dropped and counted."""
+TOLD_MAX: Final = 50_000
+"""Objects of which is remembered what was told about them."""

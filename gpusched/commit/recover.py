@@ -1,0 +1,91 @@
+"""Gangs that are found bound in part, by us, perhaps before a restart: wait, or take back.
+
+The API alone is read here: when a member was bound is its PodScheduled time, and now is the
+server's clock, so neither a restart nor a clock that jumps gives a gang more time. A gang that
+once had its minimum is left alone: what it lost since is a matter of policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from gpusched import limits
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.session.plan import GangKey, Undo
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PartialGang:
+    """A gang with members bound, but fewer than it needs.
+
+    Attributes:
+        bound: key, UID, plan annotation (empty: not bound by us) and PodScheduled time.
+        pending_since: creation times of the members without a node.
+        ever_started: whether its PodGroup's status says that it was whole; False for gangs
+            that have no PodGroup.
+
+    Times are seconds since the epoch by the API server's clock, 0.0 for unknown.
+    """
+
+    key: GangKey
+    uid: UID
+    min_member: int
+    bound: tuple[tuple[ObjectKey, UID, str, float], ...]
+    pending_since: tuple[float, ...]
+    ever_started: bool
+
+
+def due_at(gang: PartialGang) -> float | None:
+    """When what we bound is to be taken back; None for never.
+
+    Returns:
+        Seconds since the epoch by the server's clock: the first of our bindings plus the
+        recovery time.
+    """
+    ours = [scheduled for _, _, plan, scheduled in gang.bound if plan and scheduled]
+    if not ours or len(gang.bound) >= gang.min_member or _was_whole(gang):
+        return None
+    return min(ours) + limits.GANG_RECOVERY_MAX_S
+
+
+def decide(gang: PartialGang, *, server_now: float) -> Undo | None:
+    """What to do about one gang now; None to leave it, so that it can still be completed.
+
+    Args:
+        gang: bound in part.
+        server_now: seconds since the epoch by the API server's clock.
+    """
+    due = due_at(gang)
+    if due is None or server_now < due:
+        return None
+    ours = tuple(sorted((key, uid) for key, uid, plan, _ in gang.bound if plan))
+    sentence = (
+        f"only {len(gang.bound)} of {gang.min_member} members could be bound within "
+        f"{limits.GANG_RECOVERY_MAX_S:g} s; {len(ours)} of them are evicted so that the gang "
+        "can start as a whole"
+    )
+    return Undo(gang=gang.key, pods=ours, sentence=sentence)
+
+
+def recover(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:
+    """What to take back of all gangs, in order of their keys."""
+    undos = (decide(gang, server_now=server_now) for gang in gangs)
+    return tuple(sorted((u for u in undos if u is not None), key=lambda undo: undo.gang))
+
+
+def _was_whole(gang: PartialGang) -> bool:
+    """Whether there is a sign that the gang once had all its members bound.
+
+    A member that waits since before the last of its siblings was bound was left out then. If
+    all that wait were created later, they replace members that the gang has lost. Where no
+    member waits, a PodGroup's status is believed; without one nothing shows that the gang
+    never ran, and running work is not evicted on a guess.
+    """
+    if gang.ever_started:
+        return True
+    last = max(scheduled for *_, scheduled in gang.bound)
+    if gang.pending_since:
+        return all(created > last for created in gang.pending_since)
+    return gang.key.kind != "PodGroup"

@@ -1,0 +1,198 @@
+"""The only writer of request bodies: entities and decisions in, JSON bytes out.
+
+Every write names the UID it means, so that an object made again under the same name is never
+touched. Patches hold only what differs from what the API showed last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpusched import API_VERSION, limits
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_micro_time, format_time
+from gpusched.objects.slot import format_slots
+
+CONTROLLER: Final = "gpusched"
+UNSCHEDULABLE: Final = "Unschedulable"
+"""The reason by which autoscalers know a pod that more nodes would help."""
+EVENT_NAMESPACE: Final = "default"
+"""Where events about cluster-scoped objects go: the API server accepts no other."""
+API_VERSIONS: Final = {
+    "PodGroup": API_VERSION,
+    "Queue": API_VERSION,
+    "Topology": API_VERSION,
+    "Job": "batch/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+}
+_NAME_MAX: Final = 200
+_json = msgspec.json.Encoder()
+
+
+@attrs.frozen(slots=True)
+class ObjectRef:
+    """What an event is about."""
+
+    kind: str
+    key: ObjectKey
+    uid: UID
+
+    @property
+    def event_namespace(self) -> str:
+        """Namespace of its events."""
+        return self.key.namespace or EVENT_NAMESPACE
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class EventNote:
+    """One thing to tell about an object.
+
+    Attributes:
+        type: Normal or Warning.
+        reason: one CamelCase word.
+        action: what we were doing, one CamelCase word; the API insists on it.
+        note: a sentence; cut at 1,024 bytes.
+    """
+
+    regarding: ObjectRef
+    type: str
+    reason: str
+    action: str
+    note: str
+
+    @property
+    def name(self) -> str:
+        """The same for the same object, reason and note: a repeat meets the first one."""
+        ref = self.regarding
+        content = "\0".join((ref.uid, ref.kind, *ref.key, self.reason, self.note))
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return f"{ref.key.name[:_NAME_MAX].rstrip('.-')}.{digest}"
+
+
+def clip(text: str, size: int = limits.TEXT_MAX) -> str:
+    """``text`` cut to so many bytes of UTF-8, which is how the API server measures it."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= size:
+        return text
+    return raw[: size - 3].decode("utf-8", "ignore") + "..."
+
+
+def binding(
+    key: ObjectKey, uid: UID, *, node: str, slots: int, rank: int, plan: str, fence: str
+) -> bytes:
+    """A Binding; its annotations reach the pod in the same write as the node's name.
+
+    Args:
+        key: of the pod.
+        uid: of the pod; the server refuses another.
+        node: by name.
+        slots: bitmask, 0 for none: the annotation is then left out, as there is none.
+        rank: index inside the gang; -1 leaves it out.
+        plan: id of the decision.
+        fence: ``holder/transitions`` of our leadership.
+    """
+    annotations = {"gpusched.io/fence": fence, "gpusched.io/plan": plan}
+    if rank >= 0:
+        annotations["gpusched.io/rank"] = str(rank)
+    if slots:
+        annotations["gpusched.io/slots"] = format_slots(slots)
+    return _json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": uid,
+                "annotations": annotations,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+    )
+
+
+def eviction(key: ObjectKey, uid: UID, *, fence: str) -> bytes:
+    """An Eviction of exactly this pod; the fence is there for an admission policy."""
+    return _json.encode(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "annotations": {"gpusched.io/fence": fence},
+            },
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+    )
+
+
+def pod_unscheduled(
+    uid: UID, version: ResourceVersion, *, reason: str, sentence: str, since: float | None
+) -> bytes:
+    """A strategic merge patch of pods/status: PodScheduled is False, and why.
+
+    Args:
+        uid: of the pod.
+        version: of the pod as last seen: a pod bound meanwhile must not be called unscheduled.
+        reason: ``Unschedulable`` or one of the contract's.
+        sentence: cut at 1,024 bytes.
+        since: seconds since the epoch when the condition is new; None keeps the time it has.
+    """
+    condition: dict[str, object] = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": clip(sentence),
+    }
+    if since is not None:
+        condition["lastTransitionTime"] = format_time(since)
+    return _json.encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": version},
+            "status": {"conditions": [condition]},
+        }
+    )
+
+
+def event(note: EventNote, *, instance: str, now: float) -> bytes:
+    """A new events.k8s.io/v1 Event.
+
+    Args:
+        note: what to tell.
+        instance: which process tells it.
+        now: seconds since the epoch.
+    """
+    ref = note.regarding
+    regarding = {
+        "apiVersion": API_VERSIONS.get(ref.kind, "v1"),
+        "kind": ref.kind,
+        "name": ref.key.name,
+        "uid": ref.uid,
+    }
+    if ref.key.namespace:
+        regarding["namespace"] = ref.key.namespace
+    return _json.encode(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": note.name, "namespace": ref.event_namespace},
+            "eventTime": format_micro_time(now),
+            "reportingController": CONTROLLER,
+            "reportingInstance": instance[:128] or CONTROLLER,
+            "action": note.action,
+            "reason": note.reason,
+            "regarding": regarding,
+            "note": clip(note.note),
+            "type": note.type,
+        }
+    )
+
+
+def event_series(*, count: int, now: float) -> bytes:
+    """A merge patch of an Event that was told again, so often in all."""
+    return _json.encode({"series": {"count": count, "lastObservedTime": format_micro_time(now)}})
