@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusched.devcluster.printed_times import printed_time
 from gpusched.devcluster.quantities import QuantityError, canonical
 from gpusched.devcluster.schema_types import Doc, Json, Node, join
 
@@ -107,6 +108,8 @@ def _scalar(value: Json, node: Node) -> Json:
         except QuantityError:
             # Decode errors are told elsewhere; here the text stays what the client sent.
             return value
+    if node.type in {"time", "micro-time"} and isinstance(value, str):
+        return printed_time(value, micro=node.type == "micro-time")
     return value
 
 

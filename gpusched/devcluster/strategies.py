@@ -7,6 +7,7 @@ are always owned by the caller and may be changed in place, ``old`` is stored an
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster.amounts import is_negative
@@ -130,8 +131,11 @@ class SecretStrategy(ConfigMapStrategy):
     """Secrets: stringData is written as data, the type has a default."""
 
     def default(self, obj: Obj) -> None:
-        """Give the type its default."""
+        """Give the type its default, and move what was sent as text to where it is stored."""
         obj.setdefault("type", "Opaque")
+        if texts := obj.pop("stringData", None):
+            encoded = {k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
 class ServiceAccountStrategy(Strategy):
@@ -197,6 +201,7 @@ class LeaseStrategy(Strategy):
     """Leases: a PUT creates, durations are positive."""
 
     create_on_update = True
+    needs_version = True
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check durations and counts."""

@@ -1,0 +1,23 @@
+"""Times as the API prints them: UTC, whole seconds or microseconds, whatever a client sent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+_SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
+_MICROS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+@lru_cache(maxsize=4096)
+def printed_time(text: str, *, micro: bool) -> str:
+    """Return an RFC 3339 time in canonical form; what is none stays as it is.
+
+    Bodies with unreadable times are refused before this; defaults and stored objects are not.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment.astimezone(UTC).strftime(_MICROS if micro else _SECONDS)
