@@ -7,11 +7,16 @@ All three are structural: a plugin or an action inherits from nothing and import
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 import attrs
 
 from gpusched.errors import PluginFault
+
+if TYPE_CHECKING:  # these modules import this one
+    from gpusched.session.hooks import Hooks
+    from gpusched.session.session import Session
+    from gpusched.session.view import View
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +35,7 @@ class Plugin(Protocol):
     name: ClassVar[str]
     api: ClassVar[int]
 
-    def open(self, hooks: Any, view: Any) -> None:
+    def open(self, hooks: Hooks, view: View) -> None:
         """Register hooks for one session; what belongs to a session is a local here.
 
         Raising leaves the plugin without hooks: the session then counts it as failed.
@@ -42,12 +47,15 @@ class Action(Protocol):
 
     name: ClassVar[str]
 
-    def run(self, session: Any) -> None:
+    def run(self, session: Session) -> None:
         """Try moves in statements of the session and keep those that are good as a whole."""
 
 
 class Guard(Protocol):
     """Stands between a session and a plugin's callables."""
+
+    def begin_session(self) -> None:
+        """Called once before the plugins of a session are opened."""
 
     def wrap(
         self,

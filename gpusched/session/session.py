@@ -26,6 +26,7 @@ from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.statement import Place, Statement
+from gpusched.session.verdict import Verdict
 from gpusched.session.view import NodeRows, View
 from gpusched.topology.domain import Level, levels_of
 
@@ -119,7 +120,7 @@ class Session:
         nodes = self.snapshot.nodes
         ask = demand(pod_class.requests, nodes.columns)
         refused = self._masks.refusals(pod_class, nodes, self.hooks.filters)
-        allowed = np.ones(len(nodes), dtype=np.bool_)
+        allowed = np.full(len(nodes), not pod_class.unsupported, dtype=np.bool_)
         for mask in refused:
             allowed &= ~mask
         scores = self.hooks.scores
@@ -134,6 +135,14 @@ class Session:
 
         return ClassSeat(ask, refused, Board(bench, ask, allowed=allowed, score=score))
 
+    def admit(self, gang: Gang, verdict: Verdict) -> None:
+        """Enter the answer on admission; a refused gang is told the same on both conditions."""
+        if verdict.refuses:
+            self.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
+            self.refuse(gang, verdict.reason, verdict.sentence)
+        else:
+            self.admitted.add(gang.key)
+
     # -- moving ----------------------------------------------------------------------------
     def statement(self) -> Statement:
         """An empty batch of moves."""
@@ -142,6 +151,8 @@ class Session:
     def keep(self, gang: Gang, statement: Statement) -> None:
         """The statement's moves belong to the plan; queues are charged up the tree."""
         places = statement.keep()
+        if not places:
+            return
         self._kept.setdefault(gang.key, []).extend(places)
         self._binds += len(places)
         counts: dict[str, tuple[PodClass, int]] = {}

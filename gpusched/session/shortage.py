@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Workbench
@@ -15,80 +16,72 @@ from gpusched.session.hooks import Filter
 from gpusched.session.reasons import Reason, cut, no_room, what
 
 
-def shortage(
-    pod_class: PodClass,
-    count: int,
-    *,
-    bench: Workbench,
-    board: Board,
-    filters: Sequence[Filter],
-    refused: Sequence[Bools],
-    within: Bools | None = None,
-    where: str = "",
-) -> tuple[Reason, str]:
-    """Reason and sentence for ``count`` pods of a class that do not all fit.
+@attrs.frozen(kw_only=True, eq=False)
+class Shortage:
+    """A class that did not find its places.
 
-    Args:
-        refused: for each filter the rows it refuses.
-        within, where: the domain that was looked at, as rows and as words.
+    Attributes:
+        filters, refused: each filter and the rows it refuses, shape (nodes,).
+        within, where: the domain that was looked at, as rows (None: all) and as words.
     """
-    total = len(bench.nodes) if within is None else int(within.sum())
-    never = never_fits(pod_class, bench, board.allowed)
-    if total == 0:
-        return Reason.NO_FEASIBLE_NODE, cut(
-            f"needs {what(count, pod_class)}; the cluster has no node"
-        )
-    causes = _causes(pod_class, bench, board, filters, refused, within)
-    fit = board.total(within, most=count)
-    sentence = no_room(what(count, pod_class), fit=fit, total=total, refused=causes, where=where)
-    if never:
-        return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
-    return Reason.INSUFFICIENT_RESOURCES, sentence
+
+    pod_class: PodClass
+    bench: Workbench
+    board: Board
+    filters: Sequence[Filter]
+    refused: Sequence[Bools]
+    within: Bools | None = None
+    where: str = ""
+
+    def told(self, count: int) -> tuple[Reason, str]:
+        """Reason and sentence for so many pods that do not all fit."""
+        total = len(self.bench.nodes) if self.within is None else int(self.within.sum())
+        asked = what(count, self.pod_class)
+        if total == 0:
+            return Reason.NO_FEASIBLE_NODE, cut(f"needs {asked}; the cluster has no usable node")
+        fit = self.board.total(self.within, most=count)
+        sentence = no_room(asked, fit=fit, total=total, refused=self._causes(), where=self.where)
+        never = never_fits(self.pod_class, self.bench, self.board.allowed)
+        if never:
+            return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
+        return Reason.INSUFFICIENT_RESOURCES, sentence
+
+    def _causes(self) -> list[tuple[int, str]]:
+        nodes = self.bench.nodes
+        left = np.ones(len(nodes), dtype=np.bool_) if self.within is None else self.within.copy()
+        causes: list[tuple[int, str]] = []
+        for each, mask in zip(self.filters, self.refused, strict=True):
+            hit = int((left & mask).sum())
+            if hit:
+                causes.append((hit, each.reason))
+            left &= ~mask
+        full = left & (self.board.fits == 0)
+        for name, amount in self.pod_class.requests.items:
+            column = nodes.columns.get(name)
+            if not amount:
+                continue
+            lacking = full
+            if column is not None:
+                lacking = full & (
+                    nodes.allocatable[:, column] - self.bench.used[:, column] < amount
+                )
+            if lacking.any():
+                label = "have no room for another pod" if name == PODS else f"lack free {name}"
+                causes.append((int(lacking.sum()), label))
+        return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
 
 
 def never_fits(pod_class: PodClass, bench: Workbench, allowed: Bools) -> str:
     """Why no node could take one such pod even if it were empty; empty when one could."""
-    columns = bench.nodes
-    if len(columns) == 0:
-        return ""
+    nodes = bench.nodes
     if not allowed.any():
-        return "no node is allowed for it"
+        return "no node is allowed to take it"
     for name, amount in pod_class.requests.items:
-        column = columns.columns.get(name)
         if not amount:
             continue
-        largest = int(columns.allocatable[allowed, column].max()) if column is not None else 0
+        column = nodes.columns.get(name)
+        largest = int(nodes.allocatable[allowed, column].max()) if column is not None else 0
         if amount > largest:
             have = format_quantity(largest, resource=name)
             return f"no allowed node offers more than {have} {name}"
     return ""
-
-
-def _causes(
-    pod_class: PodClass,
-    bench: Workbench,
-    board: Board,
-    filters: Sequence[Filter],
-    refused: Sequence[Bools],
-    within: Bools | None,
-) -> list[tuple[int, str]]:
-    left = np.ones(len(bench.nodes), dtype=np.bool_) if within is None else within.copy()
-    causes: list[tuple[int, str]] = []
-    for each, mask in zip(filters, refused, strict=True):
-        hit = left & mask
-        if hit.any():
-            causes.append((int(hit.sum()), each.reason))
-        left &= ~mask
-    full = left & (board.fits == 0)
-    for name, amount in pod_class.requests.items:
-        column = bench.nodes.columns.get(name)
-        if not amount:
-            continue
-        if column is None:
-            causes.append((int(full.sum()), f"have no {name}"))
-            continue
-        short_rows = full & (bench.nodes.allocatable[:, column] - bench.used[:, column] < amount)
-        if short_rows.any():
-            label = "room for another pod" if name == PODS else f"enough {name} free"
-            causes.append((int(short_rows.sum()), f"have not {label}"))
-    return sorted(causes, key=lambda cause: (-cause[0], cause[1]))

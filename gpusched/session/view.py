@@ -10,6 +10,7 @@ from gpusched.arrays.columns import Ints, Workbench
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
@@ -41,6 +42,21 @@ class NodeRows:
             return np.zeros(self._length, dtype=np.int64)
         amounts: Ints = self._bench.used[self._rows, column]
         return amounts
+
+    def gpus(self) -> Ints:
+        """GPUs of any kind that the nodes offer, shape (rows,)."""
+        total = np.zeros(self._length, dtype=np.int64)
+        for name in GPU_RESOURCES:
+            if name in self._bench.nodes.columns:
+                total += self.allocatable(name)
+        return total
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes themselves, in row order."""
+        nodes = self._bench.nodes.nodes
+        if isinstance(self._rows, slice):
+            return nodes
+        return [nodes[row] for row in self._rows]
 
 
 class View:

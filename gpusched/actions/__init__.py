@@ -1,0 +1,1 @@
+"""The verbs of a session, run in the order that the configuration names."""

@@ -1,0 +1,79 @@
+"""Places for gangs: first everybody's minimum as a whole, then extras into what is left."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from gpusched.actions.enqueue import admission
+from gpusched.cache.gangs import Gang
+from gpusched.session.hooks import first_refusal
+from gpusched.session.placing import grow, place_minimum
+from gpusched.session.reasons import Reason, not_enough_members
+from gpusched.session.session import Session
+from gpusched.session.turns import turns
+
+
+@attrs.frozen
+class Allocate:
+    """Takes queues and gangs by key; a gang that does not fit blocks nobody behind it."""
+
+    name: ClassVar[str] = "allocate"
+
+    def run(self, session: Session) -> None:
+        """See the class."""
+        ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
+        for gang in turns(session, ready):
+            if session.full:
+                return
+            if gang.need or not gang.placed:
+                _start(session, gang)
+        for gang in turns(session, ready):
+            if session.full:
+                return
+            if gang.key not in session.asks:
+                _extend(session, gang)
+
+
+def _admitted(session: Session, gang: Gang) -> bool:
+    if not session.enqueue_ran:
+        session.admit(gang, admission(session, gang))
+    if gang.key not in session.admitted:
+        return False
+    have = gang.ready + gang.pending
+    if have < gang.min_member:
+        session.refuse(
+            gang,
+            Reason.NOT_ENOUGH_MEMBERS,
+            not_enough_members(gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving),
+        )
+        return False
+    verdict = first_refusal(session.hooks.ready_checks, gang)
+    if verdict.refuses:
+        session.refuse(gang, verdict.reason, verdict.sentence)
+    return not verdict.refuses
+
+
+def _start(session: Session, gang: Gang) -> None:
+    verdict = first_refusal(session.hooks.quota_checks, gang)
+    if verdict.refuses:
+        session.refuse(gang, verdict.reason, verdict.sentence)
+        return
+    statement = session.statement()
+    refusal = place_minimum(session, gang, statement)
+    if refusal is None:
+        session.keep(gang, statement)
+    else:
+        statement.discard()
+        session.refuse(gang, refusal.reason, refusal.sentence)
+
+
+def _extend(session: Session, gang: Gang) -> None:
+    if gang.pending <= len(session.kept(gang)):
+        return
+    statement = session.statement()
+    refusal = grow(session, gang, statement)
+    session.keep(gang, statement)
+    if refusal is not None:
+        session.refuse(gang, refusal.reason, refusal.sentence)

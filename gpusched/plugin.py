@@ -1,0 +1,59 @@
+"""The one module that authors of plugins and actions import.
+
+A plugin is a frozen attrs class with ``name``, ``api = 1`` and ``open(hooks, view)``; see
+``plugins/README.md`` for a worked example and a test without a cluster.
+"""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs import Gang, Placed, Task
+from gpusched.cache.queues import QueueNode
+from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.meta import GangKey, ObjectKey
+from gpusched.objects.node import Node
+from gpusched.objects.pod import Pod, PodClass
+from gpusched.objects.resources import Resources
+from gpusched.objects.selector import NodeTerm, Taint, Toleration
+from gpusched.session.hooks import Hooks, Key
+from gpusched.session.placing import grow, place_minimum
+from gpusched.session.protocols import Action, Plugin
+from gpusched.session.reasons import Reason, request_text
+from gpusched.session.session import Session
+from gpusched.session.turns import turns
+from gpusched.session.verdict import ABSTAIN, ALLOW, Verdict, deny, wait
+from gpusched.session.view import NodeRows, View
+
+__all__ = [
+    "ABSTAIN",
+    "ALLOW",
+    "Action",
+    "Gang",
+    "GangKey",
+    "Hooks",
+    "Key",
+    "Node",
+    "NodeRows",
+    "NodeTerm",
+    "ObjectKey",
+    "Placed",
+    "Plugin",
+    "Pod",
+    "PodClass",
+    "PodGroup",
+    "Queue",
+    "QueueNode",
+    "Reason",
+    "Resources",
+    "Session",
+    "Taint",
+    "Task",
+    "Toleration",
+    "Verdict",
+    "View",
+    "deny",
+    "grow",
+    "place_minimum",
+    "request_text",
+    "turns",
+    "wait",
+]

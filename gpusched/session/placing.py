@@ -1,0 +1,216 @@
+"""Finding places for a gang: the minimum as a whole, extras one by one, inside its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs import Gang, Task
+from gpusched.session.reasons import Reason, cut, members
+from gpusched.session.session import Session, wanted
+from gpusched.session.shortage import Shortage
+from gpusched.session.statement import Statement
+from gpusched.topology.domain import Level
+
+
+@attrs.frozen(slots=True)
+class Refusal:
+    """Why a gang got no places."""
+
+    reason: Reason
+    sentence: str
+
+
+@attrs.frozen(slots=True, eq=False)
+class Area:
+    """Where a gang may sit: rows (None: anywhere) and words for its sentence."""
+
+    rows: Bools | None
+    where: str
+
+
+ANYWHERE = Area(None, "")
+
+
+def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
+    """Give places to as many members as the gang must start with, or to none.
+
+    Areas are tried in order; inside one, the largest members first and, where classes differ
+    and any members would do, the smallest first. For members of one class the answer is exact:
+    they fit if and only if the sum over nodes of what fits each says so.
+    """
+    areas, refusal = _areas(session, gang)
+    if refusal is not None:
+        return refusal
+    first: Refusal | None = None
+    for largest_first in (True, False) if len(gang.tasks) > 1 else (True,):
+        tasks, too_few = wanted(gang, largest_first=largest_first)
+        if too_few:
+            return Refusal(Reason.NOT_ENOUGH_MEMBERS, too_few)
+        for area in _promising(session, tasks, areas):
+            failed = _place_all(session, tasks, statement, area)
+            if failed is None:
+                return None
+            first = first or failed
+    if first is None or gang.topology.required or gang.topology.preferred:
+        return _no_domain(session, gang, areas)
+    return first
+
+
+def grow(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
+    """Give places to members above the minimum; says why when some stay without."""
+    areas, refusal = _areas(session, gang)
+    if refusal is not None:
+        return refusal
+    taken = {place.pod.uid for place in statement.places}
+    taken |= {place.pod.uid for place in session.kept(gang)}
+    for task in gang.tasks:
+        seat = session.seat(task.pod_class)
+        waiting = [pod for pod in task.pods if pod.uid not in taken]
+        for done, pod in enumerate(waiting):
+            row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
+            if row < 0:
+                area = areas[-1] if areas else ANYWHERE
+                refusal = refusal or _told(session, task, len(waiting) - done, area)
+                break
+            statement.place(pod, row, seat.ask)
+            seat.board.refresh()
+    return refusal
+
+
+def _place_all(
+    session: Session, tasks: Sequence[tuple[Task, int]], statement: Statement, area: Area
+) -> Refusal | None:
+    start = statement.checkpoint()
+    for task, count in tasks:
+        seat = session.seat(task.pod_class)
+        for pod in task.pods[:count]:
+            row = seat.board.best(area.rows)
+            if row < 0:
+                statement.rollback(start)
+                seat.board.refresh()
+                return _told(session, task, count, area)
+            statement.place(pod, row, seat.ask)
+            seat.board.refresh()
+    return None
+
+
+def _told(session: Session, task: Task, count: int, area: Area) -> Refusal:
+    if task.pod_class.unsupported:
+        return Refusal(
+            Reason.INVALID_SPEC,
+            cut(
+                f"pod {task.pods[0].name} {task.pod_class.unsupported}, which this version of "
+                f"gpusched does not place; remove it or use another schedulerName"
+            ),
+        )
+    seat = session.seat(task.pod_class)
+    shortage = Shortage(
+        pod_class=task.pod_class,
+        bench=session.bench,
+        board=seat.board,
+        filters=session.hooks.filters,
+        refused=seat.refused,
+        within=area.rows,
+        where=area.where,
+    )
+    return Refusal(*shortage.told(count))
+
+
+# -- topology ------------------------------------------------------------------------------
+def _areas(session: Session, gang: Gang) -> tuple[list[Area], Refusal | None]:
+    """The areas in which a gang may start, best level first; or why it has none.
+
+    From the preferred level outwards to the required one, or to the whole cluster; while the
+    gang still holds out for its preferred level, that level alone.
+    """
+    wish = gang.topology
+    if not wish.required and not wish.preferred:
+        return [ANYWHERE], None
+    names = [level.name for level in session.levels]
+    for name in (wish.required, wish.preferred):
+        if name and name not in names:
+            known = ", ".join(names) or "none"
+            sentence = f"topology level {name[:64]!r} does not exist; levels are: {known}"
+            return [], Refusal(Reason.INVALID_SPEC, sentence)
+    widest = names.index(wish.required) if wish.required else 0
+    narrowest = max(widest, names.index(wish.preferred)) if wish.preferred else widest
+    holds_out = session.snapshot.now - gang.created < wish.max_wait_ns / 1e9
+    if wish.preferred and holds_out:
+        widest = narrowest
+    areas: list[Area] = []
+    for level in reversed(session.levels[widest : narrowest + 1]):
+        areas.extend(_domains(session, gang, level))
+    if not wish.required and not holds_out:
+        areas.append(ANYWHERE)
+    return areas, None
+
+
+def _level(session: Session, name: str) -> Level | None:
+    return next((level for level in session.levels if level.name == name), None)
+
+
+def _domains(session: Session, gang: Gang, level: Level) -> list[Area]:
+    """The domains of a level, only that of the placed members when there are any."""
+    rows = [session.snapshot.nodes.row.get(member.node, -1) for member in gang.placed]
+    rows += [place.row for place in session.kept(gang)]
+    fixed = {int(level.domain[row]) for row in rows if row >= 0}
+    if len(fixed) > 1 or -1 in fixed:
+        return []
+    numbers = sorted(fixed) if fixed else range(len(level.names))
+    return [Area(level.domain == number, f"in one {level.name}") for number in numbers]
+
+
+def _promising(
+    session: Session, tasks: Sequence[tuple[Task, int]], areas: Sequence[Area]
+) -> list[Area]:
+    """Areas in which each class fits on its own, tightest first inside one level."""
+    kept: list[tuple[int, int, Area]] = []
+    rank = 0
+    where = None
+    for area in areas:
+        if area.where != where:
+            rank, where = rank + 1, area.where
+        if area.rows is None:
+            kept.append((rank, 0, area))
+            continue
+        spare = 0
+        for task, count in tasks:
+            fit = session.seat(task.pod_class).board.total(area.rows, most=count)
+            if fit < count:
+                break
+            spare += session.seat(task.pod_class).board.total(area.rows, most=2**20)
+        else:
+            kept.append((rank, spare, area))
+    kept.sort(key=lambda each: each[:2])
+    return [area for _, _, area in kept]
+
+
+def _no_domain(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal:
+    """No domain holds the minimum: tell how far the best one gets."""
+    wish = gang.topology
+    name = wish.required or wish.preferred
+    waiting = not wish.required
+    reason = Reason.WAITING_FOR_TOPOLOGY if waiting else Reason.TOPOLOGY_UNSATISFIABLE
+    tasks, _ = wanted(gang, largest_first=True)
+    if not areas:
+        return Refusal(reason, f"its placed pods do not share one {name}")
+    task, count = max(tasks, key=lambda each: each[1])
+    board = session.seat(task.pod_class).board
+    level = _level(session, name)
+    assert level is not None
+    best, path = 0, ""
+    for number, domain in enumerate(level.names):
+        fit = board.total(level.domain == number, most=count)
+        if fit > best or not path:
+            best, path = fit, domain
+    limit = f", holds out for it up to {wish.max_wait_ns // 10**9} s" if waiting else ""
+    return Refusal(
+        reason,
+        cut(
+            f"needs {members(count)} in one {name}; best {name} {path or 'none'} has room for "
+            f"{best}{limit}"
+        ),
+    )

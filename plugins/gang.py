@@ -1,0 +1,32 @@
+"""Gangs that lost members or were started in part come first, then new ones, then extras."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from gpusched.plugin import Gang as GangOf
+from gpusched.plugin import Hooks, View
+
+
+@attrs.frozen
+class Gang:
+    """Orders gangs by how close they are to running as a whole.
+
+    A gang under repair holds GPUs that do no work until it is whole again: every second it
+    waits costs more than a second of a gang that holds nothing.
+    """
+
+    name: ClassVar[str] = "gang"
+    api: ClassVar[int] = 1
+
+    def open(self, hooks: Hooks, _view: View) -> None:
+        """See the class."""
+        hooks.gang_order(_progress)
+
+
+def _progress(gang: GangOf) -> tuple[int]:
+    if gang.placed and gang.need:
+        return (0,)
+    return (1,) if gang.need else (2,)
