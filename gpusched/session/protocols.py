@@ -35,10 +35,10 @@ class Plugin(Protocol):
     name: ClassVar[str]
     api: ClassVar[int]
 
-    def open(self, hooks: Hooks, view: View) -> None:
+    def open(self, hooks: Hooks, view: View, /) -> None:
         """Register hooks for one session; what belongs to a session is a local here.
 
-        Raising leaves the plugin without hooks: the session then counts it as failed.
+        Called through ``Guard.wrap`` like every hook, under the name ``open``.
         """
 
 
@@ -47,7 +47,7 @@ class Action(Protocol):
 
     name: ClassVar[str]
 
-    def run(self, session: Session) -> None:
+    def run(self, session: Session, /) -> None:
         """Try moves in statements of the session and keep those that are good as a whole."""
 
 
