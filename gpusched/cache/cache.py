@@ -79,6 +79,7 @@ class Cache:
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
         self._held: dict[str, dict[GangKey, Resources]] = {}
+        self._running: dict[str, set[GangKey]] = {}
         self._revision = 0
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
@@ -377,6 +378,7 @@ class Cache:
             queues=build_tree(self.queues.items.values(), allocated),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
+            running={queue: len(gangs) for queue, gangs in self._running.items() if gangs},
             now=now,
         )
 
@@ -386,6 +388,7 @@ class Cache:
         for key in changed:
             for gang in self._families.pop(key, ()):
                 self._held.get(gang.queue, {}).pop(gang.key, None)
+                self._running.get(gang.queue, set()).discard(gang.key)
             family = self._family(key)
             self._waiting.discard(key)
             if not family:
@@ -396,4 +399,6 @@ class Cache:
             for gang in family:
                 if gang.held:
                     self._held.setdefault(gang.queue, {})[gang.key] = gang.held
+                    if not gang.need:
+                        self._running.setdefault(gang.queue, set()).add(gang.key)
         return changed

@@ -21,6 +21,7 @@ class Snapshot:
         gangs: with members that wait, or whose status may have changed; sorted by key.
         namespaces: by name.
         topologies: sorted by name; the first that knows a level defines it.
+        running: by queue, gangs that have their minimum.
         now: seconds since the epoch, for ages and display.
     """
 
@@ -30,4 +31,5 @@ class Snapshot:
     queues: QueueTree
     namespaces: Mapping[str, Namespace]
     topologies: tuple[Topology, ...]
+    running: Mapping[str, int]
     now: float

@@ -109,6 +109,8 @@ class GangStatus:
     is_scheduled: bool
     waiting: tuple[tuple[ObjectKey, UID], ...]
     counts: tuple[int, int, int, int]
+    waiting_ask: Ask | None = None
+    """What the waiting pods are told where it is not ``scheduled``: extras of a running gang."""
     queue_position: int = 0
     placement: tuple[tuple[str, str], ...] = ()
 

@@ -1,0 +1,77 @@
+"""The last look before a plan is carried out: is the world still as it was decided on?
+
+``recheck`` and ``assume`` are called in one step of the event loop, with nothing in between.
+"""
+
+from __future__ import annotations
+
+from gpusched.cache.cache import Cache
+from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.pod import Pod
+from gpusched.objects.resources import Resources
+
+Move = tuple[ObjectKey, UID, str, UID, int]
+"""Pod, its UID, node, the node's UID, slots."""
+
+
+def recheck(cache: Cache, gang: GangKey, *, generation: int, moves: list[Move]) -> str:
+    """Whether the moves may still be made.
+
+    Returns:
+        Empty, or why not: the whole gang is then dropped and decided again.
+    """
+    if gang.kind == "PodGroup":
+        group = cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
+        if group is None or group.deleting:
+            return f"PodGroup {gang} is gone"
+        if group.generation != generation:
+            return f"PodGroup {gang} was changed"
+    wanted: dict[str, Resources] = {}
+    taken: dict[str, int] = {}
+    for key, uid, node, node_uid, slots in moves:
+        pod = cache.pod(uid)
+        trouble = _pod_trouble(cache, pod, key) or _node_trouble(cache, node, node_uid)
+        if trouble or pod is None:
+            return trouble
+        if taken.get(node, 0) & slots:
+            return f"GPU slots on node {node} are promised twice"
+        taken[node] = taken.get(node, 0) | slots
+        wanted[node] = wanted.get(node, Resources()).plus(pod.pod_class.requests)
+    for node, requests in wanted.items():
+        trouble = _room_trouble(cache, node, requests, taken[node])
+        if trouble:
+            return trouble
+    return ""
+
+
+def _pod_trouble(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
+    if pod is None:
+        return f"pod {key} is gone"
+    if pod.node or pod.deleting or pod.finished or pod.gated:
+        return f"pod {key} is bound, gated, finished or being deleted"
+    if cache.ledger.get(pod.uid) is not None:
+        return f"pod {key} has a place already"
+    if pod.scheduler not in cache.schedulers:
+        return f"pod {key} is not ours"
+    return ""
+
+
+def _node_trouble(cache: Cache, name: str, uid: UID) -> str:
+    node = cache.rows.get(name)
+    if node is None or node.uid != uid:
+        return f"node {name} is gone"
+    if node.not_ready:
+        return f"node {name} is not ready: {node.not_ready}"
+    return ""
+
+
+def _room_trouble(cache: Cache, name: str, requests: Resources, slots: int) -> str:
+    node = cache.rows.get(name)
+    assert node is not None
+    use = cache.ledger.use(name, node.allocatable)
+    for resource, amount in requests.items:
+        if use.amounts.get(resource, 0) + amount > node.allocatable.get(resource):
+            return f"node {name} has no room for {amount} {resource} any more"
+    if slots & ~use.free_slots:
+        return f"GPU slots on node {name} are taken"
+    return ""

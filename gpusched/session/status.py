@@ -1,0 +1,160 @@
+"""Where every gang and queue stands after the actions: honest, and with a current reason."""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
+from gpusched.objects.group import DEFAULT_QUEUE
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.objects.resources import Resources
+from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.reasons import Reason, members, not_enough_members
+from gpusched.session.session import Session
+
+ADMITTED = "Admitted"
+"""The reason of the condition of the same name when it is true."""
+STARTED = ("Running", "Unknown")
+
+
+def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
+    """The status of every gang that is not on its way to its nodes.
+
+    A gang whose bindings were decided now, or are not answered yet, is left as it was: it is
+    scheduled when its members are bound, not when that was decided.
+    """
+    return tuple(
+        _status(session, gang)
+        for gang in session.gangs
+        if not session.kept(gang) and all(member.confirmed for member in gang.placed)
+    )
+
+
+def _status(session: Session, gang: Gang) -> GangStatus:
+    whole = bool(gang.placed or gang.credit) and not gang.need
+    admission = session.admission.get(gang.key)
+    ask = session.asks.get(gang.key)
+    if whole:
+        scheduled = Ask(reason=Reason.SCHEDULED, sentence=_running_sentence(gang))
+        admission = None
+    else:
+        scheduled = ask or _not_tried(gang)
+    is_admitted = admission is None
+    waiting: list[tuple[ObjectKey, UID]] = []
+    if not whole or ask is not None:
+        waiting = [(pod.key, pod.uid) for task in gang.tasks for pod in task.pods]
+    return GangStatus(
+        gang=gang.key,
+        uid=gang.uid,
+        generation=gang.generation,
+        queue=gang.queue,
+        phase=_phase(gang, whole=whole, admitted=is_admitted),
+        admitted=admission or Ask(reason=ADMITTED, sentence=f"admitted to queue {gang.queue}"),
+        is_admitted=is_admitted,
+        scheduled=scheduled,
+        is_scheduled=whole,
+        waiting=tuple(waiting),
+        waiting_ask=ask if whole else None,
+        counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+    )
+
+
+def _running_sentence(gang: Gang) -> str:
+    text = f"{gang.ready} of {members(gang.min_member)} needed have their place"
+    return f"{text}; {gang.pending} more wait" if gang.pending else text
+
+
+def _not_tried(gang: Gang) -> Ask:
+    have = gang.ready + gang.pending
+    if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
+        sentence = f"{members(gang.gated)} of {gang.min_member} needed are held by a gate"
+        return Ask(reason=Reason.GATED, sentence=sentence)
+    if have < gang.min_member:
+        sentence = not_enough_members(
+            gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
+        )
+        return Ask(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
+    return Ask(reason=Reason.BACK_OFF, sentence="waits for its turn in a later cycle")
+
+
+def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
+    group = gang.pod_group
+    before = group.phase if group else ""
+    active = bool(gang.placed or gang.pending or gang.gated or gang.leaving)
+    if not active and (before == "Completed" or (gang.succeeded >= gang.min_member)):
+        return "Completed"
+    if whole:
+        return "Running"
+    if before in STARTED:
+        return "Unknown"
+    return "Inqueue" if admitted else "Pending"
+
+
+def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
+    """The status of every queue that exists as an object."""
+    pending: dict[str, int] = {}
+    inqueue: dict[str, int] = {}
+    asked: dict[str, Resources] = {}
+    for gang in session.gangs:
+        node = session.queue_of(gang)
+        if node is None or not gang.tasks:
+            continue
+        for name in node.path:
+            asked[name] = asked.get(name, Resources()).plus(gang.asked)
+        if gang.need and not session.kept(gang):
+            counts = inqueue if gang.key in session.admitted else pending
+            for name in node.path:
+                counts[name] = counts.get(name, 0) + 1
+    running: dict[str, int] = {}
+    for queue, count in sorted(session.snapshot.running.items()):
+        node = session.snapshot.queues.get(queue)
+        for name in node.path if node else ():
+            running[name] = running.get(name, 0) + count
+    return tuple(
+        _queue_status(
+            node,
+            requested=node.allocated.plus(asked.get(name, Resources())),
+            counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
+        )
+        for name, node in sorted(session.snapshot.queues.queues.items())
+        if node.queue.uid or name != DEFAULT_QUEUE
+    )
+
+
+def _queue_status(
+    node: QueueNode, *, requested: Resources, counts: tuple[int, int, int]
+) -> QueueStatus:
+    queue = node.queue
+    states = {"Hold": "Closed", "HoldAndDrain": "Draining"}
+    borrowed = {
+        name: node.allocated.get(name) - amount
+        for name, amount in queue.deserved.items
+        if node.allocated.get(name) > amount
+    }
+    ready = Ask(reason="InvalidSpec", sentence=node.trouble)
+    if not node.trouble:
+        ready = Ask(reason="Ready", sentence="the queue takes jobs")
+    return QueueStatus(
+        name=queue.name,
+        uid=queue.uid,
+        generation=queue.generation,
+        state=states.get(queue.stop_policy, "Open"),
+        allocated=node.allocated,
+        requested=requested,
+        borrowed=Resources.of(borrowed),
+        pending=counts[0],
+        inqueue=counts[1],
+        running=counts[2],
+        is_ready=not node.trouble,
+        ready=ready,
+    )
+
+
+def unplaced(session: Session) -> dict[tuple[str, str], int]:
+    """Numbers of waiting gangs by queue and reason, for the metric."""
+    counts: dict[tuple[str, str], int] = {}
+    for gang in session.gangs:
+        if gang.need and not session.kept(gang):
+            ask = session.asks.get(gang.key) or _not_tried(gang)
+            key = (gang.queue, ask.reason)
+            counts[key] = counts.get(key, 0) + 1
+    return counts
