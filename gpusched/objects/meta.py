@@ -25,6 +25,17 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class GangKey(NamedTuple):
+    """Who a gang is: ``PodGroup``, ``Job`` or ``Pod``, with namespace and name. Sorts by all."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 @attrs.frozen(slots=True)
 class Owner:
     """The controller of an object."""
@@ -58,7 +69,10 @@ class Rejected:
     generation: int = 0
     charge: Charge | None = None
     ours: bool = True
-    """Whether the object asks us for anything; only then is its author told."""
+    """Whether the object asks us for anything; only then is its author told. False for pods,
+    which say by ``scheduler`` whom they ask."""
+    scheduler: str = ""
+    """For pods: the ``schedulerName``."""
 
     @property
     def sentence(self) -> str:

@@ -1,0 +1,112 @@
+"""Namespaces, PriorityClasses, PodDisruptionBudgets and Jobs: from the wire to the entity."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpusched.objects import hints, wire, wire_groups
+from gpusched.objects.codec import KindCodec
+from gpusched.objects.fields import check_identity, interned, labels_of, uid_of, version_of
+from gpusched.objects.meta import parse_time
+from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
+from gpusched.objects.pod import NO_HINTS
+from gpusched.objects.rules import parse_selector
+
+
+def namespace_of(parsed: wire_groups.Namespace) -> Namespace:
+    """A parsed namespace as an entity.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata = parsed.metadata
+    check_identity(metadata, namespaced=False)
+    labels = labels_of(metadata)
+    return Namespace(
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        labels=labels,
+        queue=hints.queue_of(labels, metadata.annotations),
+    )
+
+
+def priority_class_of(parsed: wire_groups.PriorityClass) -> PriorityClass:
+    """A parsed PriorityClass as an entity.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata = parsed.metadata
+    check_identity(metadata, namespaced=False)
+    return PriorityClass(
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        value=parsed.value,
+        preemption_policy=parsed.preemption_policy or "PreemptLowerPriority",
+    )
+
+
+def budget_of(parsed: wire_groups.DisruptionBudget) -> DisruptionBudget:
+    """A parsed PodDisruptionBudget as an entity; without a selector it guards no pod.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata = parsed.metadata
+    check_identity(metadata, namespaced=True)
+    selector = parsed.spec.selector if parsed.spec else None
+    return DisruptionBudget(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        selector=None
+        if selector is None
+        else parse_selector(
+            selector.match_labels, selector.match_expressions, field="spec.selector"
+        ),
+        disruptions_allowed=max(0, (parsed.status and parsed.status.disruptions_allowed) or 0),
+    )
+
+
+def job_of(parsed: wire_groups.Job) -> Job:
+    """A parsed Job as an entity; what it does not say itself its pod template may say.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata, spec = parsed.metadata, parsed.spec or wire_groups.JobSpec()
+    check_identity(metadata, namespaced=True)
+    labels = labels_of(metadata)
+    template = (spec.template.metadata if spec.template else None) or wire.WorkloadMetadata()
+    template_labels = interned(template.labels or {})
+    own_hints = hints.hints_of(metadata.annotations)
+    return Job(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        created=parse_time(metadata.creation_timestamp or ""),
+        parallelism=1 if spec.parallelism is None else spec.parallelism,
+        completions=spec.completions,
+        indexed=spec.completion_mode == "Indexed",
+        suspended=bool(spec.suspend),
+        succeeded=(parsed.status and parsed.status.succeeded) or 0,
+        queue=hints.queue_of(labels, metadata.annotations)
+        or hints.queue_of(template_labels, template.annotations),
+        group=hints.group_of(labels, metadata.annotations)
+        or hints.group_of(template_labels, template.annotations),
+        hints=hints.hints_of(template.annotations) if own_hints == NO_HINTS else own_hints,
+    )
+
+
+NAMESPACES: Final = KindCodec("Namespace", wire_type=wire_groups.Namespace, entity=namespace_of)
+PRIORITY_CLASSES: Final = KindCodec(
+    "PriorityClass", wire_type=wire_groups.PriorityClass, entity=priority_class_of
+)
+DISRUPTION_BUDGETS: Final = KindCodec(
+    "PodDisruptionBudget", wire_type=wire_groups.DisruptionBudget, entity=budget_of
+)
+JOBS: Final = KindCodec("Job", wire_type=wire_groups.Job, entity=job_of)

@@ -1,0 +1,153 @@
+"""Pods: from the wire to the entity."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpusched.limits import TEXT_MAX
+from gpusched.objects import split, wire
+from gpusched.objects.codec import KindCodec
+from gpusched.objects.fields import (
+    check_identity,
+    labels_of,
+    number,
+    quoted,
+    uid_of,
+    version_of,
+)
+from gpusched.objects.hints import SUB_GROUP_LABEL, group_of, hints_of, queue_of, role_of
+from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
+from gpusched.objects.pod import Pod, PodPhase
+from gpusched.objects.pod_class import PodClasses, requests_of
+from gpusched.objects.slot import parse_slots
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+_RANK_MAX: Final = 2**31 - 1
+_PHASES: Final = {"": PodPhase.PENDING, **{phase.value: phase for phase in PodPhase}}
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+_classes = PodClasses()
+_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
+
+
+def pod_of(parsed: wire.Pod) -> Pod:
+    """A parsed pod as an entity.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata, spec, status = parsed.metadata, parsed.spec, parsed.status
+    check_identity(metadata, namespaced=True)
+    labels = labels_of(metadata)
+    notes = metadata.annotations
+    phase = _PHASES.get(status.phase)
+    if phase is None:
+        raise Disbelief("status.phase", f"{quoted(status.phase)} is no phase of a pod")
+    slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
+    scheduled, reason, message = _scheduling(status.conditions)
+    intern = sys.intern
+    return Pod(
+        namespace=intern(metadata.namespace),
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        created=parse_time(metadata.creation_timestamp or ""),
+        labels=labels,
+        owner=_owner(metadata.owner_references) if metadata.owner_references else None,
+        scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
+        pod_class=_classes.of(spec),
+        priority=spec.priority or 0,
+        priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
+        group=intern(group_of(labels, notes)),
+        queue=intern(queue_of(labels, notes)),
+        role=intern(role_of(labels, notes)),
+        sub_group=labels.get(SUB_GROUP_LABEL, ""),
+        hints=hints_of(notes),
+        rank=_rank(labels, notes),
+        node=intern(spec.node_name),
+        phase=phase,
+        deleting=metadata.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
+        scheduled=scheduled,
+        slots=slots,
+        plan=plan,
+        fence=fence,
+        unschedulable_reason=reason,
+        unschedulable=message,
+    )
+
+
+def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
+    """Slots, plan and fence of a bound pod; without a fence we did not write them."""
+    if not notes.fence:
+        return 0, "", ""
+    intern = sys.intern
+    return parse_slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
+
+
+def _scheduling(conditions: Iterable[wire.Condition] | None) -> tuple[float, str, str]:
+    """When the pod was scheduled; or the reason and message why it was not."""
+    for each in conditions or ():
+        if each.type != "PodScheduled":
+            continue
+        if each.status == "True":
+            return parse_time(each.last_transition_time or ""), "", ""
+        message = (each.message or "")[:TEXT_MAX]
+        return 0.0, sys.intern(each.reason or ""), sys.intern(message)
+    return 0.0, "", ""
+
+
+def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:
+    for each in references:
+        if each.controller:
+            return _shared_owner(each.kind, each.name, each.uid)
+    return None
+
+
+@lru_cache(maxsize=8192)
+def _shared_owner(kind: str, name: str, uid: str) -> Owner:
+    """Pods of one controller share the object."""
+    return Owner(kind, name, UID(uid))
+
+
+def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
+    text = labels.get(_JOB_INDEX)
+    field = f"metadata.labels[{_JOB_INDEX}]"
+    if text is None and notes is not None and notes.job_index is not None:
+        text = notes.job_index
+        field = f"metadata.annotations[{_JOB_INDEX}]"
+    if text is None:
+        text = labels.get(_POD_INDEX)
+        field = f"metadata.labels[{_POD_INDEX}]"
+    return -1 if text is None else number(text, field=field, low=0, high=_RANK_MAX)
+
+
+def _adorned(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
+    """A rejected pod with its scheduler's name, and with what it still takes from a node."""
+    spec = split.members(parts.get("spec", b"{}"))
+    status = split.members(parts.get("status", b"{}"))
+    node = split.text(spec.get("nodeName"))
+    charge = None
+    if node and split.text(status.get("phase")) not in _FINISHED:
+        charge = _charge(node, parts.get("spec", b"{}"))
+    scheduler = split.text(spec.get("schedulerName")) or DEFAULT_SCHEDULER
+    return attrs.evolve(rejected, scheduler=scheduler, charge=charge)
+
+
+def _charge(node: str, spec: bytes) -> Charge:
+    try:
+        return Charge(node, requests_of(_SPEC.decode(spec)))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Not even that can be read: the node counts as full, which None says.
+        return Charge(node, None)
+
+
+PODS: Final = KindCodec("Pod", wire_type=wire.Pod, entity=pod_of, adorn=_adorned)

@@ -1,0 +1,151 @@
+"""Single fields of foreign objects, read with a reason when they cannot be believed.
+
+A field is named without indices and without names that users chose, because it becomes a
+metric label; what the user wrote stands, cut and quoted, in the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from gpusched.limits import FOREIGN_TEXT_MAX, LABELS_MAX
+from gpusched.objects import duration, wire
+from gpusched.objects.meta import UID, Disbelief, ResourceVersion
+from gpusched.objects.quantity import QuantityError
+from gpusched.objects.resources import Resources
+
+T = TypeVar("T")
+
+TEXT_UNREADABLE: Final = "cannot be read"
+_INDEX: Final = re.compile(r"\[[0-9]+\]")
+_PATH: Final = " - at `$"
+
+
+def quoted(text: str) -> str:
+    """Foreign text in a sentence of ours: one line, quoted, cut at ``FOREIGN_TEXT_MAX``."""
+    return ascii(text[:FOREIGN_TEXT_MAX])
+
+
+def printable(text: str) -> str:
+    """Text with foreign parts that are not quoted, cut, without control characters."""
+    cut = text[:FOREIGN_TEXT_MAX]
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode()
+
+
+def check_identity(metadata: wire.Metadata, *, namespaced: bool) -> None:
+    """An object without name, UID or version is nobody; one with thousands of labels a store.
+
+    Raises:
+        Disbelief: the first of these.
+    """
+    if not metadata.name:
+        raise Disbelief("metadata.name", "is missing")
+    if namespaced and not metadata.namespace:
+        raise Disbelief("metadata.namespace", "is missing")
+    if not metadata.uid:
+        raise Disbelief("metadata.uid", "is missing")
+    if not metadata.resource_version:
+        raise Disbelief("metadata.resourceVersion", "is missing")
+    if metadata.labels is not None and len(metadata.labels) > LABELS_MAX:
+        raise Disbelief(
+            "metadata.labels", f"has {len(metadata.labels)} labels, more than {LABELS_MAX}"
+        )
+
+
+def uid_of(metadata: wire.Metadata) -> UID:
+    """The UID."""
+    return UID(metadata.uid)
+
+
+def version_of(metadata: wire.Metadata) -> ResourceVersion:
+    """The resource version."""
+    return ResourceVersion(metadata.resource_version)
+
+
+def labels_of(metadata: wire.Metadata) -> Mapping[str, str]:
+    """The labels, each text held once in the process."""
+    return interned(metadata.labels) if metadata.labels else {}
+
+
+def interned(labels: dict[str, str]) -> dict[str, str]:
+    """The same mapping of texts held once in the process."""
+    intern = sys.intern
+    return {intern(key): intern(value) for key, value in labels.items()}
+
+
+def parse_resources(quantities: wire.Quantities | None, *, field: str) -> Resources:
+    """A ResourceList.
+
+    Raises:
+        Disbelief: a quantity that is none or beyond belief.
+    """
+    try:
+        return Resources.parse(quantities, field="")
+    except QuantityError as why:
+        text = str(why).removeprefix("[").replace("]: ", ": ", 1).strip()
+        raise Disbelief(field, printable(text)) from None
+
+
+def duration_ns(text: str | None, *, field: str) -> int:
+    """A duration in nanoseconds, 0 when absent.
+
+    Raises:
+        Disbelief: no duration.
+    """
+    if not text:
+        return 0
+    try:
+        return duration.parse_duration(text)
+    except ValueError as why:
+        raise Disbelief(field, str(why)) from None
+
+
+@lru_cache(maxsize=4096)
+def number(text: str, *, field: str, low: int, high: int) -> int:
+    """A decimal number inside an annotation or label.
+
+    Raises:
+        Disbelief: no number, or out of bounds.
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+        raise Disbelief(field, f"{quoted(text)} is not a whole number")
+    value = int(digits)
+    if not low <= value <= high:
+        raise Disbelief(field, f"{value} is not between {low:,} and {high:,}")
+    return value
+
+
+def why_undecoded(error: Exception, *, under: str = "") -> Disbelief:
+    """What the parser says, as a field and a reason.
+
+    Args:
+        error: of msgspec, or RecursionError.
+        under: path of the part that was parsed, empty for a whole object.
+    """
+    if isinstance(error, RecursionError):
+        return Disbelief(under or "object", "is nested too deeply")
+    says, _, path = str(error).partition(_PATH)
+    field = _INDEX.sub("[]", path.rstrip("`").lstrip("."))
+    where = f"{under}.{field}" if under and field and field[0] != "[" else under + field
+    return Disbelief(where or "object", says.replace("`", "") or TEXT_UNREADABLE)
+
+
+def decode_part(decoder: msgspec.json.Decoder[T], raw: bytes, *, field: str) -> T | None:
+    """A raw part of an object; None when it is absent or null.
+
+    Raises:
+        Disbelief: not of its shape.
+    """
+    if not raw or raw == b"null":
+        return None
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise why_undecoded(error, under=field) from None

@@ -1,0 +1,124 @@
+"""What labels and annotations say about gangs and queues; ours win over those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from gpusched.limits import GANG_PODS_MAX
+from gpusched.objects import wire
+from gpusched.objects.fields import duration_ns, number, quoted
+from gpusched.objects.meta import Disbelief
+from gpusched.objects.pod import NO_HINTS, GangHints
+
+GROUP_LABEL: Final = "gpusched.io/pod-group"
+QUEUE_LABEL: Final = "gpusched.io/queue"
+ROLE_LABEL: Final = "gpusched.io/role"
+SUB_GROUP_LABEL: Final = "gpusched.io/sub-group"
+_COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
+_KAI_QUEUE: Final = "kai.scheduler/queue"
+_VOLCANO_TASK: Final = "volcano.sh/task-spec"
+LABEL_KEY_MAX: Final = 253 + 1 + 63
+"""Characters of the longest label key: prefix, slash and name."""
+_BOOLEANS: Final = {"true": True, "false": False}
+
+_NO_ANNOTATIONS: Final = wire.WorkloadAnnotations()
+
+
+def group_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None) -> str:
+    """Name of the pod group, empty for none."""
+    notes = annotations or _NO_ANNOTATIONS
+    return (
+        labels.get(GROUP_LABEL)
+        or labels.get(_COSCHEDULING_GROUP)
+        or notes.volcano_group_old
+        or notes.volcano_group
+        or ""
+    )
+
+
+def queue_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None) -> str:
+    """Name of the queue, empty for none."""
+    notes = annotations or _NO_ANNOTATIONS
+    return (
+        labels.get(QUEUE_LABEL)
+        or labels.get(_KUEUE_QUEUE)
+        or labels.get(_VOLCANO_QUEUE)
+        or notes.volcano_queue
+        or labels.get(_KAI_QUEUE)
+        or ""
+    )
+
+
+def role_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None) -> str:
+    """Role inside the gang, empty for none."""
+    notes = annotations or _NO_ANNOTATIONS
+    return labels.get(ROLE_LABEL) or notes.volcano_task or labels.get(_VOLCANO_TASK) or ""
+
+
+def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:
+    """Annotations that stand in for a PodGroup.
+
+    Raises:
+        Disbelief: one that is there and cannot be read.
+    """
+    if annotations is None:
+        return NO_HINTS
+    texts = (
+        annotations.min_member,
+        annotations.volcano_min_member,
+        annotations.topology_required,
+        annotations.kueue_required,
+        annotations.topology_preferred,
+        annotations.kueue_preferred,
+        annotations.expected_duration,
+        annotations.preemptible,
+        annotations.min_runtime,
+    )
+    return _hints(texts) if any(text is not None for text in texts) else NO_HINTS
+
+
+@lru_cache(maxsize=4096)
+def _hints(texts: tuple[str | None, ...]) -> GangHints:
+    """In the order of ``hints_of``; pods of one template share the result."""
+    own_min, volcano_min, own_required, kueue_required = texts[:4]
+    own_preferred, kueue_preferred, expected, preemptible, min_runtime = texts[4:]
+    return GangHints(
+        min_member=_members(own_min, volcano_min),
+        topology_required=_level("topology-required", own_required or kueue_required),
+        topology_preferred=_level("topology-preferred", own_preferred or kueue_preferred),
+        expected_duration_ns=duration_ns(expected, field=_field("expected-duration")),
+        preemptible=_boolean("preemptible", preemptible),
+        min_runtime_ns=duration_ns(min_runtime, field=_field("min-runtime")),
+    )
+
+
+def _field(name: str) -> str:
+    return f"metadata.annotations[gpusched.io/{name}]"
+
+
+def _members(own: str | None, volcano: str | None) -> int:
+    if own is not None:
+        return number(own, field=_field("min-member"), low=1, high=GANG_PODS_MAX)
+    if volcano is None:
+        return 0
+    field = "metadata.annotations[scheduling.volcano.sh/group-min-member]"
+    return number(volcano, field=field, low=1, high=GANG_PODS_MAX)
+
+
+def _level(name: str, text: str | None) -> str:
+    """A level of the topology, by its name or node label."""
+    if text and (len(text) > LABEL_KEY_MAX or not text.isprintable()):
+        raise Disbelief(_field(name), f"{quoted(text)} is no level of a topology")
+    return text or ""
+
+
+def _boolean(name: str, text: str | None) -> bool | None:
+    if text is None:
+        return None
+    if text not in _BOOLEANS:
+        raise Disbelief(_field(name), f"{quoted(text)} is neither true nor false")
+    return _BOOLEANS[text]

@@ -1,0 +1,315 @@
+"""The shape of API objects on the wire: only the fields that are read, nothing checked yet.
+
+Unknown fields are skipped by the parser and cost next to nothing, so a field that nobody reads
+must not stand here. ``null`` and absent mean the same to the API, hence ``| None`` wherever the
+server may write ``null``. Parts that decide about placement stay ``Raw``: equal bytes mean
+equal rules, and most pods repeat the bytes of another pod.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Raw, Struct
+
+ABSENT: Final = Raw(b"")
+"""Stands for a raw part that the object does not have."""
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Generation = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Quantities = dict[str, str | int | float]
+"""A ResourceList: the server writes strings, and numbers in kinds whose schema lets it."""
+
+
+class OwnerReference(Struct, gc=False):
+    """One owner; ``controller`` marks the one that made the object."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class WorkloadAnnotations(
+    Struct,
+    gc=False,
+    rename={
+        "min_member": "gpusched.io/min-member",
+        "topology_required": "gpusched.io/topology-required",
+        "topology_preferred": "gpusched.io/topology-preferred",
+        "expected_duration": "gpusched.io/expected-duration",
+        "preemptible": "gpusched.io/preemptible",
+        "min_runtime": "gpusched.io/min-runtime",
+        "kueue_required": "kueue.x-k8s.io/podset-required-topology",
+        "kueue_preferred": "kueue.x-k8s.io/podset-preferred-topology",
+        "volcano_group_old": "scheduling.k8s.io/group-name",
+        "volcano_group": "scheduling.volcano.sh/group-name",
+        "volcano_min_member": "scheduling.volcano.sh/group-min-member",
+        "volcano_queue": "scheduling.volcano.sh/queue-name",
+        "volcano_task": "volcano.sh/task-spec",
+    },
+):
+    """Annotations that a pod, a Job or a namespace may carry for us."""
+
+    min_member: str | None = None
+    topology_required: str | None = None
+    topology_preferred: str | None = None
+    expected_duration: str | None = None
+    preemptible: str | None = None
+    min_runtime: str | None = None
+    kueue_required: str | None = None
+    kueue_preferred: str | None = None
+    volcano_group_old: str | None = None
+    volcano_group: str | None = None
+    volcano_min_member: str | None = None
+    volcano_queue: str | None = None
+    volcano_task: str | None = None
+
+
+class PodAnnotations(
+    WorkloadAnnotations,
+    gc=False,
+    rename={
+        "slots": "gpusched.io/slots",
+        "plan": "gpusched.io/plan",
+        "fence": "gpusched.io/fence",
+        "job_index": "batch.kubernetes.io/job-completion-index",
+    },
+):
+    """Those of a pod, with what our binding wrote."""
+
+    slots: str | None = None
+    plan: str | None = None
+    fence: str | None = None
+    job_index: str | None = None
+
+
+class NodeAnnotations(Struct, gc=False, rename={"gpu_layout": "gpusched.io/gpu-layout"}):
+    """Those of a node."""
+
+    gpu_layout: str | None = None
+
+
+class ListMeta(
+    Struct, gc=False, rename={"resource_version": "resourceVersion", "continue_token": "continue"}
+):
+    """Of a list or a bookmark."""
+
+    resource_version: str = ""
+    continue_token: str | None = None
+
+
+class Metadata(Struct, gc=False, rename="camel"):
+    """What every object says about itself."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: Generation = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class PodMetadata(Metadata, gc=False, rename="camel"):
+    """Of a pod."""
+
+    annotations: PodAnnotations | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class WorkloadMetadata(Metadata, gc=False, rename="camel"):
+    """Of a Job, a pod template or a namespace."""
+
+    annotations: WorkloadAnnotations | None = None
+
+
+class NodeMetadata(Metadata, gc=False, rename="camel"):
+    """Of a node."""
+
+    annotations: NodeAnnotations | None = None
+
+
+class Condition(Struct, gc=False, rename="camel"):
+    """One condition of a status."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+    observed_generation: Generation = 0
+
+
+# -- pods -----------------------------------------------------------------------------------
+
+
+class Container(Struct, gc=False, rename="camel"):
+    """What a container takes from its node."""
+
+    resources: Raw = ABSENT
+    ports: Raw = ABSENT
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Struct, gc=False):
+    """A gate; that it is there is all that matters."""
+
+
+class PodSpec(Struct, gc=False, rename="camel"):
+    """The part of a pod's spec that scheduling reads."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: Int32 | None = None
+    priority_class_name: str | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: Raw = ABSENT
+    overhead: Raw = ABSENT
+    node_selector: Raw = ABSENT
+    affinity: Raw = ABSENT
+    tolerations: Raw = ABSENT
+    topology_spread_constraints: Raw = ABSENT
+    resource_claims: Raw = ABSENT
+
+
+class PodStatus(Struct, gc=False, frozen=True):
+    """The part of a pod's status that scheduling reads."""
+
+    phase: str = ""
+    conditions: list[Condition] | None = None
+
+
+class Pod(Struct, gc=False):
+    """A pod."""
+
+    metadata: PodMetadata
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+# -- rules inside a pod ---------------------------------------------------------------------
+
+
+class ResourceRequirements(Struct, gc=False):
+    """``resources`` of a container or a pod; ``claims`` only count."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+    claims: list[Raw] | None = None
+
+
+class Port(Struct, gc=False, rename="camel"):
+    """A port; only one on the host keeps a pod off a node."""
+
+    host_port: Int32 | None = None
+
+
+class Expression(Struct, gc=False):
+    """One expression of a selector."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(Struct, gc=False, rename="camel"):
+    """One term of node affinity."""
+
+    match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
+
+
+class PreferredTerm(Struct, gc=False):
+    """A weighted term of preferred node affinity."""
+
+    weight: Annotated[int, Meta(ge=0, le=100)]
+    preference: NodeSelectorTerm
+
+
+class RequiredTerms(Struct, gc=False, rename="camel"):
+    """The terms of required node affinity, ORed."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(
+    Struct,
+    gc=False,
+    rename={
+        "required": "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferred": "preferredDuringSchedulingIgnoredDuringExecution",
+    },
+):
+    """Node affinity."""
+
+    required: RequiredTerms | None = None
+    preferred: list[PreferredTerm] | None = None
+
+
+class PodAffinity(
+    Struct, gc=False, rename={"required": "requiredDuringSchedulingIgnoredDuringExecution"}
+):
+    """Affinity to pods: whether any of it is required."""
+
+    required: list[Raw] | None = None
+
+
+class Affinity(Struct, gc=False, rename="camel"):
+    """All affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, gc=False):
+    """A consent to a taint."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Struct, gc=False, rename="camel"):
+    """A topology spread constraint: whether it forbids or prefers."""
+
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+# -- nodes ----------------------------------------------------------------------------------
+
+
+class Taint(Struct, gc=False):
+    """A taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, gc=False, frozen=True):
+    """The part of a node's spec that scheduling reads."""
+
+    taints: list[Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Struct, gc=False, frozen=True):
+    """The part of a node's status that scheduling reads."""
+
+    allocatable: Quantities | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(Struct, gc=False):
+    """A node."""
+
+    metadata: NodeMetadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()

@@ -1,0 +1,196 @@
+"""The shape on the wire of our own kinds and of those of which only a few fields matter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from gpusched.limits import GANG_PODS_MAX
+from gpusched.objects.wire import (
+    ABSENT,
+    Count,
+    Expression,
+    Int32,
+    Metadata,
+    Quantities,
+    WorkloadMetadata,
+)
+
+Members = Annotated[int, Meta(ge=0, le=GANG_PODS_MAX)]
+MembersFromOne = Annotated[int, Meta(ge=1, le=GANG_PODS_MAX)]
+Name = Annotated[str, Meta(max_length=317)]
+
+
+class LabelSelector(Struct, gc=False, rename="camel"):
+    """A selector of labels."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class Guarantee(Struct, gc=False):
+    """``spec.guarantee`` of a Queue."""
+
+    resource: Quantities | None = None
+
+
+class NodePool(Struct, gc=False, rename="camel"):
+    """One of ``spec.nodePools``."""
+
+    name: str
+    node_selector: dict[str, str] | None = None
+    deserved: Quantities | None = None
+    capability: Quantities | None = None
+
+
+class QueueSpec(Struct, gc=False, rename="camel"):
+    """Spec of a Queue."""
+
+    parent: str | None = None
+    weight: Count | None = None
+    priority: Int32 | None = None
+    guarantee: Guarantee | None = None
+    deserved: Quantities | None = None
+    capability: Quantities | None = None
+    reclaimable: bool | None = None
+    ordering: Literal["Priority", "Fifo", "StrictFifo", "FairShare"] | None = None
+    stop_policy: Literal["None", "Hold", "HoldAndDrain"] | None = None
+    min_runtime: str | None = None
+    max_runtime: str | None = None
+    max_wait: str | None = None
+    namespace_selector: LabelSelector | None = None
+    node_pools: list[NodePool] | None = None
+
+
+class Queue(Struct, gc=False):
+    """A Queue."""
+
+    metadata: Metadata
+    spec: QueueSpec | None = None
+    status: Raw = ABSENT
+
+
+class TopologyWish(Struct, gc=False, rename="camel"):
+    """``topology`` of a PodGroup or one of its sub-groups."""
+
+    required: Name | None = None
+    preferred: Name | None = None
+    max_wait: str | None = None
+
+
+class SubGroup(Struct, gc=False, rename="camel"):
+    """One of ``spec.subGroups``."""
+
+    name: str
+    min_member: MembersFromOne | None = None
+    topology: TopologyWish | None = None
+
+
+class PodGroupSpec(Struct, gc=False, rename="camel"):
+    """Spec of a PodGroup."""
+
+    queue: str | None = None
+    min_member: MembersFromOne | None = None
+    min_task_member: dict[str, Members] | None = None
+    min_resources: Quantities | None = None
+    priority_class_name: str | None = None
+    preemptible: bool | None = None
+    sub_groups: list[SubGroup] | None = None
+    min_sub_groups: MembersFromOne | None = None
+    topology: TopologyWish | None = None
+    expected_duration: str | None = None
+    min_runtime: str | None = None
+    schedule_timeout: str | None = None
+
+
+class PodGroup(Struct, gc=False):
+    """A PodGroup."""
+
+    metadata: Metadata
+    spec: PodGroupSpec | None = None
+    status: Raw = ABSENT
+
+
+class Level(Struct, gc=False, rename="camel"):
+    """One of ``spec.levels`` of a Topology."""
+
+    name: str
+    node_label: str
+
+
+class TopologySpec(Struct, gc=False):
+    """Spec of a Topology."""
+
+    levels: list[Level]
+
+
+class Topology(Struct, gc=False):
+    """A Topology."""
+
+    metadata: Metadata
+    spec: TopologySpec
+
+
+class Namespace(Struct, gc=False):
+    """A namespace."""
+
+    metadata: WorkloadMetadata
+
+
+class PriorityClass(Struct, gc=False, rename="camel"):
+    """A PriorityClass."""
+
+    metadata: Metadata
+    value: Int32
+    preemption_policy: str | None = None
+
+
+class BudgetSpec(Struct, gc=False):
+    """Spec of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Struct, gc=False, rename="camel"):
+    """Status of a PodDisruptionBudget."""
+
+    disruptions_allowed: Int32 | None = None
+
+
+class DisruptionBudget(Struct, gc=False):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class PodTemplate(Struct, gc=False):
+    """The pods that a Job makes."""
+
+    metadata: WorkloadMetadata | None = None
+
+
+class JobSpec(Struct, gc=False, rename="camel"):
+    """Spec of a Job."""
+
+    parallelism: Count | None = None
+    completions: Count | None = None
+    completion_mode: str | None = None
+    suspend: bool | None = None
+    template: PodTemplate | None = None
+
+
+class JobStatus(Struct, gc=False):
+    """Status of a Job."""
+
+    succeeded: Count | None = None
+
+
+class Job(Struct, gc=False):
+    """A Job."""
+
+    metadata: WorkloadMetadata
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
