@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import attrs
 
 from gpusched import limits
-from gpusched.objects.meta import UID, ObjectKey
-from gpusched.session.plan import GangKey, Undo
+from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.session.plan import Undo
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -1,0 +1,394 @@
+"""Carries out what the commit machine asks for: binds gangs, reads back, repairs, undoes.
+
+The machine knows what follows from what; this file knows HTTP, timers and the lease. A gang's
+bindings go out together and each answer is kept, whatever happens to its siblings. Nothing is
+sent unless the lease outlasts the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import attrs
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.commit.facts import facts_of
+from gpusched.commit.machine import step
+from gpusched.commit.model import (
+    FINAL,
+    Accepted,
+    CommitState,
+    Completed,
+    Deadline,
+    DoBind,
+    DoConfirm,
+    DoDoubtLease,
+    DoEvict,
+    DoForget,
+    DoReadBack,
+    DoReadGroup,
+    DoSettle,
+    Effect,
+    Event,
+    Evicted,
+    Fenced,
+    Gone,
+    Phase,
+    ReadBack,
+    Sent,
+    Shown,
+    Stage,
+)
+from gpusched.io.api import Api
+from gpusched.io.bind_calls import CALL_S, BindCalls
+from gpusched.io.evictor import Evictor
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace, Traffic
+from gpusched.io.pool import OnFault, Pool
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.meta import UID, GangKey
+from gpusched.objects.pod import Pod
+from gpusched.session.plan import GangBind, Undo
+
+_ACTIVE: Final = frozenset({Phase.VERIFIED, Phase.BINDING})
+_log = Log(__name__)
+
+
+class CommitCache(Protocol):
+    """What the ledger is told; all in the loop, all at once."""
+
+    def pod(self, uid: UID) -> Pod | None:
+        """The pod as last seen."""
+
+    def forget(self, uid: UID) -> None:
+        """The assumption about this pod is void; nothing when there is none."""
+
+    def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
+        """The pod is bound, although the watch may not have shown it yet."""
+
+
+@attrs.frozen(slots=True)
+class Settled:
+    """A gang came to rest.
+
+    Attributes:
+        phase: ``bound``; ``repair``: bound in part, a later plan may complete it before the
+            deadline; ``released``: nothing of this plan is bound any more.
+        bound: members this plan bound.
+        why: the first thing that went wrong, empty when nothing did.
+    """
+
+    gang: GangBind
+    phase: Phase
+    bound: int
+    why: str
+
+
+class _Run:
+    """One gang on its way."""
+
+    __slots__ = ("began", "deadline", "state", "timer")
+
+    def __init__(self, state: CommitState, *, began: float, deadline: float) -> None:
+        self.state = state
+        self.began = began
+        self.deadline = deadline
+        self.timer: asyncio.TimerHandle | None = None
+
+
+_Job = tuple[Callable[[_Run, int], Awaitable[None]], _Run, int]
+
+
+class Binder:
+    """See the module. One per process; everything is called in the event loop.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns.
+        cache: is told what became of each assumption.
+        lease: asked before each write.
+        clock: time.
+        telemetry: counts and spans.
+        on_fault: told of a crash or a broken invariant, after which nothing new is sent.
+        on_settled: told when a gang came to rest.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        cache: CommitCache,
+        lease: Lease,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_fault: OnFault,
+        on_settled: Callable[[Settled], None] | None = None,
+    ) -> None:
+        self._calls = BindCalls(api, pace, clock=clock, telemetry=telemetry)
+        self._pace = pace
+        self._cache = cache
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._report = on_fault
+        self._on_settled = on_settled
+        self.evictor = Evictor(
+            api, pace, lease=lease, clock=clock, telemetry=telemetry, on_fault=self._fault
+        )
+        self._pool: Pool[_Job] = Pool(
+            "bind", limit=limits.BINDS_IN_FLIGHT_MAX, work=self._work, on_fault=self._fault
+        )
+        self._by_uid: dict[UID, tuple[_Run, int]] = {}
+        self._by_gang: dict[GangKey, list[_Run]] = {}
+        self._active = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._queued = 0
+        self._closing = False
+        self._broken = False
+        self.in_flight = 0
+        """Bindings sent and not answered."""
+
+    # -- for the cycle and the cache ----------------------------------------------------------
+
+    @property
+    def committing(self) -> int:
+        """Gangs whose bindings are not all decided."""
+        return self._active
+
+    def knows(self, gang: GangKey) -> bool:
+        """Whether a commit of this gang is under way, or waits in repair for a later plan."""
+        return gang in self._by_gang
+
+    def server_now(self) -> float:
+        """Seconds since the epoch by the API server's clock, as its answers have shown it."""
+        return self._calls.server_now()
+
+    def submit(self, gang: GangBind) -> None:
+        """Bind a gang; the cache has just assumed it, in the same step of the loop.
+
+        While closing, or after a fault, its assumptions are forgotten at once.
+        """
+        fence = self._lease.fence
+        if self._closing or self._broken or not fence:
+            for bind in gang.binds:
+                self._cache.forget(bind.uid)
+            return
+        now = self._clock.monotonic()
+        siblings = self._by_gang.setdefault(gang.gang, [])
+        deadline = min((run.deadline for run in siblings), default=now + limits.GANG_RECOVERY_MAX_S)
+        run = _Run(CommitState.of(gang, fence), began=self._clock.now(), deadline=deadline)
+        siblings.append(run)
+        for index, bind in enumerate(gang.binds):
+            self._by_uid[bind.uid] = (run, index)
+        run.timer = asyncio.get_running_loop().call_later(
+            max(deadline - now, CALL_S), self._deadline, run
+        )
+        self._active += 1
+        self._quiet.clear()
+        self._feed(run, Accepted())
+
+    def observe(self, pod: Pod) -> None:
+        """The watch showed a pod, ours or not."""
+        known = self._by_uid.get(pod.uid)
+        if known is not None:
+            run, index = known
+            self._feed(run, Shown(index, facts_of(pod)))
+
+    def observe_gone(self, uid: UID) -> None:
+        """The watch said that a pod is deleted, ours or not."""
+        known = self._by_uid.get(uid)
+        if known is not None:
+            run, index = known
+            self._feed(run, Gone(index))
+        self.evictor.observe_gone(uid)
+
+    def undo(self, undo: Undo) -> None:
+        """Evict members of a gang that never became whole."""
+        _log.warning("a gang is taken back", gang=undo.gang, pods=len(undo.pods), why=undo.sentence)
+        self.evictor.evict(undo.pods, action="undo", reason="StaleGang")
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Take no more gangs, let those under way come to rest, then close.
+
+        Args:
+            timeout_s: after it, what was not sent is forgotten and what was is abandoned to
+                the recovery of whoever leads next.
+
+        Returns:
+            Whether all came to rest in time.
+        """
+        self._closing = True
+        rested = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._quiet.wait()
+        except TimeoutError:
+            rested = False
+            for run in self._runs():
+                self._feed(run, Fenced())
+        for run in self._runs():
+            if run.timer is not None:
+                run.timer.cancel()
+        await self._pool.close()
+        self._pace.binds_queued(0)
+        await self.evictor.close()
+        return rested
+
+    # -- machine and effects ------------------------------------------------------------------
+
+    def _runs(self) -> list[_Run]:
+        return [run for runs in self._by_gang.values() for run in runs]
+
+    def _feed(self, run: _Run, event: Event) -> None:
+        """One step of the machine. Late answers of a gang at rest change nothing."""
+        before = run.state.phase
+        if before in FINAL:
+            return
+        try:
+            run.state, effects = step(run.state, event)
+        except errors.InvariantBroken as error:
+            self._fault(error)
+            return
+        for effect in effects:
+            self._do(run, effect)
+        if run.state.phase is not before and before in _ACTIVE and run.state.phase not in _ACTIVE:
+            self._active -= 1
+            if not self._active:
+                self._quiet.set()
+
+    def _do(self, run: _Run, effect: Effect) -> None:
+        binds = run.state.gang.binds
+        match effect:
+            case DoConfirm(index):
+                bind = binds[index]
+                self._cache.confirm(bind.uid, bind.node, bind.slots, run.state.plan)
+            case DoForget(indices):
+                for index in indices:
+                    self._cache.forget(binds[index].uid)
+            case DoBind(indices, delay_s):
+                self._after(delay_s, self._enqueue, run, indices)
+            case DoReadBack(index, delay_s):
+                self._after(delay_s, self._pool.put_first, (self._read_back, run, index))
+            case DoReadGroup(delay_s):
+                self._after(delay_s, self._pool.put_first, (self._read_group, run, 0))
+            case DoDoubtLease(why):
+                _log.error("a binding was denied", gang=run.state.gang.gang, why=why)
+                self._lease.doubt()
+            case DoEvict(indices):
+                self._evict(run, indices)
+            case DoSettle(phase, why):
+                self._settle(run, phase, why)
+
+    def _after(self, delay_s: float, act: Callable[..., None], *args: object) -> None:
+        if delay_s > 0.0:
+            asyncio.get_running_loop().call_later(delay_s, act, *args)
+        else:
+            act(*args)
+
+    def _enqueue(self, run: _Run, indices: tuple[int, ...]) -> None:
+        if not self._queued:
+            self._pace.binds_queued(len(indices))
+        self._queued += len(indices)
+        self._pool.put_all((self._bind, run, index) for index in indices)
+
+    def _evict(self, run: _Run, indices: tuple[int, ...]) -> None:
+        gang = run.state.gang
+        _log.warning("a gang is taken back", gang=gang.gang, pods=len(indices), why=run.state.why)
+        numbers = {gang.binds[index].uid: index for index in indices}
+        self.evictor.evict(
+            ((gang.binds[index].key, gang.binds[index].uid) for index in indices),
+            action="undo",
+            reason="StaleGang",
+            on_evicted=lambda uid: self._feed(run, Evicted(numbers[uid])),
+        )
+
+    def _settle(self, run: _Run, phase: Phase, why: str) -> None:
+        gang = run.state.gang
+        if phase in FINAL:
+            self._close(run)
+        if self._telemetry.tracing.on:
+            self._telemetry.tracing.finished(
+                "commit", began=run.began, ended=self._clock.now(),
+                gang=str(gang.gang), pods=len(gang.binds), phase=str(phase),
+            )  # fmt: skip
+        if why:
+            _log.warning(
+                f"commit ended: {phase}", gang=gang.gang, bound=run.state.confirmed,
+                of=len(gang.binds), why=why,
+            )  # fmt: skip
+        if phase is Phase.BOUND:
+            for sibling in tuple(self._by_gang.get(gang.gang, ())):
+                self._feed(sibling, Completed())
+        if self._on_settled is not None:
+            self._on_settled(Settled(gang, phase, run.state.confirmed, why))
+
+    def _close(self, run: _Run) -> None:
+        gang = run.state.gang
+        if run.timer is not None:
+            run.timer.cancel()
+        for bind in gang.binds:
+            known = self._by_uid.get(bind.uid)
+            if known is not None and known[0] is run:
+                del self._by_uid[bind.uid]
+        runs = self._by_gang[gang.gang]
+        runs.remove(run)
+        if not runs:
+            del self._by_gang[gang.gang]
+
+    def _deadline(self, run: _Run) -> None:
+        """The recovery time is over, unless a later plan is just completing the gang."""
+        siblings = self._by_gang.get(run.state.gang.gang, ())
+        if run.state.phase is Phase.REPAIR and any(s.state.phase in _ACTIVE for s in siblings):
+            loop = asyncio.get_running_loop()
+            run.timer = loop.call_later(limits.READ_RETRY_S, self._deadline, run)
+        else:
+            self._feed(run, Deadline())
+
+    def _fault(self, error: BaseException) -> None:
+        """Nothing is sent any more; whoever runs us decides what ends."""
+        self._broken = True
+        self._report(error)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    async def _work(self, job: _Job) -> None:
+        call, run, index = job
+        await call(run, index)
+
+    async def _bind(self, run: _Run, index: int) -> None:
+        self._queued -= 1
+        if not self._queued:
+            self._pace.binds_queued(0)
+        if run.state.stages[index] != Stage.ASSUMED or self._broken:
+            return
+        await self._pace.turn(Traffic.BIND)
+        if run.state.stages[index] != Stage.ASSUMED or self._broken:
+            return
+        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
+            self._feed(run, Fenced())
+            return
+        self._feed(run, Sent(index))
+        if run.state.stages[index] != Stage.SENT:  # the invariant broke
+            return
+        self.in_flight += 1
+        try:
+            answer = await self._calls.bind(run.state, index)
+        finally:
+            self.in_flight -= 1
+        self._feed(run, answer)
+
+    async def _read_back(self, run: _Run, index: int) -> None:
+        state = run.state
+        if state.stages[index] == Stage.UNKNOWN and not state.calls[index] and not self._broken:
+            self._feed(run, ReadBack(index))
+            self._feed(run, await self._calls.read_pod(state, index))
+
+    async def _read_group(self, run: _Run, _index: int) -> None:
+        if run.state.phase is Phase.VERIFIED:
+            self._feed(run, await self._calls.read_group(run.state))

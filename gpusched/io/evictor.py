@@ -1,0 +1,176 @@
+"""Evicts pods through the Eviction API, by UID, until each is gone.
+
+A refusing disruption budget, a busy server or a lost answer is tried again with growing
+pauses: repeating is harmless, as the UID says which pod is meant. Only the lease, a denial
+that stays, or the pod's end stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from urllib.parse import quote
+
+import attrs
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.io.answers import api_error
+from gpusched.io.api import Api
+from gpusched.io.bind_calls import CALL_S, SERVER_QUERY
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace, Traffic
+from gpusched.io.pool import OnFault, Pool
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects import encode
+from gpusched.objects.meta import UID, ObjectKey
+
+_log = Log(__name__)
+
+OnEvicted = Callable[[UID], None]
+
+
+@attrs.define(slots=True, eq=False)
+class _Victim:
+    key: ObjectKey
+    uid: UID
+    action: str
+    reason: str
+    tries: int = 0
+    blocked: str = ""
+    told: list[OnEvicted] = attrs.Factory(list)
+
+
+class Evictor:
+    """See the module. One per process.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns.
+        lease: asked before each eviction; while it says no, nothing is sent.
+        clock: monotonic and boot time.
+        telemetry: counts.
+        on_fault: told when a task crashed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        *,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_fault: OnFault,
+    ) -> None:
+        self._api = api
+        self._pace = pace
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._victims: dict[UID, _Victim] = {}
+        self._pool: Pool[_Victim] = Pool(
+            "evict", limit=limits.EVICTIONS_IN_FLIGHT_MAX, work=self._evict, on_fault=on_fault
+        )
+
+    @property
+    def blocked(self) -> dict[UID, str]:
+        """Why pods could not be evicted yet, in a sentence each."""
+        return {uid: each.blocked for uid, each in self._victims.items() if each.blocked}
+
+    def evicting(self, uid: UID) -> bool:
+        """Whether an eviction of this pod is under way or to be repeated."""
+        return uid in self._victims
+
+    def evict(
+        self,
+        pods: Iterable[tuple[ObjectKey, UID]],
+        *,
+        action: str,
+        reason: str,
+        on_evicted: OnEvicted | None = None,
+    ) -> None:
+        """Begin to evict; pods already being evicted are not sent twice.
+
+        Args:
+            pods: key and UID.
+            action: who asks, for metrics.
+            reason: one of the contract's, for metrics.
+            on_evicted: called for each when the API accepted it or the pod is not there.
+        """
+        for key, uid in pods:
+            victim = self._victims.get(uid)
+            if victim is None:
+                victim = self._victims[uid] = _Victim(key, uid, action, reason)
+                self._pool.put(victim)
+            if on_evicted is not None:
+                victim.told.append(on_evicted)
+
+    def observe_gone(self, uid: UID) -> None:
+        """The watch said that a pod is deleted."""
+        victim = self._victims.get(uid)
+        if victim is not None:
+            self._done(victim)
+
+    async def close(self) -> None:
+        """Stop; what was not accepted by now is not evicted by us."""
+        self._victims.clear()
+        await self._pool.close()
+
+    async def _evict(self, victim: _Victim) -> None:
+        await self._pace.turn(Traffic.EVICT)
+        if victim.uid not in self._victims:
+            return
+        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
+            self._later(victim, limits.EVICT_RETRY_MIN_S)
+            return
+        namespace, name = quote(victim.key.namespace), quote(victim.key.name)
+        doing = f"evict pod {victim.key}"
+        try:
+            async with asyncio.timeout(CALL_S):
+                answer = await self._api.request(
+                    "POST",
+                    f"/api/v1/namespaces/{namespace}/pods/{name}/eviction",
+                    query=SERVER_QUERY,
+                    body=encode.eviction(victim.key, victim.uid, fence=self._lease.fence),
+                    timeout_s=CALL_S,
+                )
+        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as error:
+            self._refused(victim, error)
+        except TimeoutError:
+            self._refused(victim, errors.OutcomeUnknown(f"{doing}: no answer in {CALL_S:g} s"))
+        else:
+            # 404 and 409: there is no pod of that UID, which is what was wanted.
+            if answer.ok:
+                self._telemetry.eviction(victim.action, victim.reason)
+                self._done(victim)
+            elif answer.status in (404, 409):
+                self._done(victim)
+            else:
+                self._refused(victim, api_error(answer, doing=doing, write=True))
+
+    def _refused(self, victim: _Victim, error: errors.GpuschedError) -> None:
+        if isinstance(error, errors.Throttled):
+            self._telemetry.throttled()
+            self._pace.throttled(error.retry_after_s)
+        elif isinstance(error, errors.Denied):
+            self._lease.doubt()
+        if not victim.blocked:
+            _log.warning("a pod cannot be evicted yet", pod=victim.key, why=error)
+        victim.blocked = str(error)
+        pause_s = limits.EVICT_RETRY_MIN_S * float(1 << min(victim.tries, 8))
+        victim.tries += 1
+        self._later(victim, min(pause_s, limits.EVICT_RETRY_MAX_S))
+
+    def _later(self, victim: _Victim, delay_s: float) -> None:
+        asyncio.get_running_loop().call_later(delay_s, self._again, victim)
+
+    def _again(self, victim: _Victim) -> None:
+        if self._victims.get(victim.uid) is victim:
+            self._pool.put(victim)
+
+    def _done(self, victim: _Victim) -> None:
+        if self._victims.pop(victim.uid, None) is not None:
+            for tell in victim.told:
+                tell(victim.uid)

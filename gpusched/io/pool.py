@@ -1,0 +1,93 @@
+"""A queue of jobs and at most so many tasks that work on it.
+
+Tasks are made when there is work and end when there is none: a burst of 5,000 bindings costs
+64 tasks, not 5,000, and an idle daemon has none waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job")
+OnFault = Callable[[BaseException], None]
+
+
+class Pool(Generic[Job]):
+    """Runs ``work(job)`` for every job put in.
+
+    Args:
+        name: of the tasks.
+        limit: most tasks at once.
+        work: must return, whatever the job's outcome; what it raises is a fault.
+        on_fault: told of a fault; the other tasks go on.
+    """
+
+    def __init__(
+        self, name: str, *, limit: int, work: Callable[[Job], Awaitable[None]], on_fault: OnFault
+    ) -> None:
+        self._name = name
+        self._limit = limit
+        self._work = work
+        self._on_fault = on_fault
+        self._jobs: deque[Job] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job waits or is being worked on."""
+        return bool(self._jobs or self._tasks)
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait."""
+        return len(self._jobs)
+
+    def put(self, job: Job) -> None:
+        """Behind all others."""
+        if not self._closed:
+            self._jobs.append(job)
+            self._hire()
+
+    def put_all(self, jobs: Iterable[Job]) -> None:
+        """Behind all others, in this order."""
+        for job in jobs:
+            self.put(job)
+
+    def put_first(self, job: Job) -> None:
+        """Before all others."""
+        if not self._closed:
+            self._jobs.appendleft(job)
+            self._hire()
+
+    async def close(self) -> None:
+        """Cancel what is under way and forget what waits; later jobs are ignored."""
+        self._closed = True
+        self._jobs.clear()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hire(self) -> None:
+        if len(self._tasks) < self._limit:
+            task = asyncio.get_running_loop().create_task(self._shift(), name=self._name)
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    async def _shift(self) -> None:
+        while self._jobs:
+            await self._work(self._jobs.popleft())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_fault(error)
+        if self._jobs:
+            self._hire()
