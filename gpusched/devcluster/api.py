@@ -210,11 +210,9 @@ class Api:
         self, namespace: str, name: str, subresource: str, *, body: Any, dry_run: bool = False
     ) -> None:
         """Post a Binding or an Eviction to a pod."""
-        if not isinstance(body, dict):
-            raise status.bad_request("the body is no object")
-        meta = body.get("metadata") or {}
-        in_body = meta.get("name") or ""
         what = "Binding" if subresource == "binding" else "Eviction"
+        body = bodies.as_options(body, what)
+        in_body = (body.get("metadata") or {}).get("name") or ""
         if in_body and in_body != name:
             raise status.bad_request(f"name in URL does not match name in {what} object")
         if subresource == "binding":
@@ -365,7 +363,7 @@ class Api:
             place = "/".join(filter(None, (meta.get("namespace", ""), meta["name"])))
             what = f"{resource.group}/{resource.version}, Kind={resource.kind}"
             why = f"failed to create typed patch object ({place}; {what}): {e}"
-            raise status.failure(500, "", why) from None
+            raise status.bad_request(why) from None
 
     def _find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         key = resource.key(namespace, name)

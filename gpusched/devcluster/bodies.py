@@ -9,6 +9,8 @@ import yaml
 
 from gpusched.devcluster import status
 from gpusched.devcluster.protobuf import ProtobufError, decode_body
+from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.schema_decode import decode_error
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -103,6 +105,13 @@ def as_object(core: Core, resource: Resource, body: Any, *, subject: str = "") -
             f"the object provided is unrecognized (must be of type {wanted}): "
             "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value"
         )
+    for key in ("kind", "apiVersion"):
+        if not isinstance(body.get(key), str | None):
+            raise status.bad_request(
+                f"the object provided is unrecognized (must be of type {wanted}): couldn't get "
+                f"version/kind; json parse error: json: cannot unmarshal {json_kind(body[key])} "
+                f"into Go struct field .{key} of type string"
+            )
     kind = body.get("kind") or ""
     version = body.get("apiVersion") or ""
     if resource.custom is not None and not (kind and version):
@@ -156,3 +165,23 @@ def _mismatch(core: Core, resource: Resource, kind: str, *, version: str) -> str
         f"({short if not group else version}.{kind}) to ({package}.{resource.kind}): "
         "unknown conversion"
     )
+
+
+def as_options(body: Any, kind: str) -> Obj:
+    """Check the types of a body that is no resource: Binding, Eviction or DeleteOptions."""
+    head = f'{kind} in version "v1" cannot be handled as a {kind}: '
+    if not isinstance(body, dict):
+        raise status.bad_request(f"{head}json: cannot unmarshal {json_kind(body)} into Go value")
+    why: str | None = None
+    if kind == "Eviction":
+        meta = load_builtin("", "v1", "Binding").at("metadata")
+        assert meta is not None
+        why = decode_error(body.get("metadata"), meta)
+        options = body.get("deleteOptions")
+        if why is None and options is not None:
+            as_options(options, "DeleteOptions")
+    else:
+        why = load_builtin("", "v1", kind).decode_error(body)
+    if why is not None:
+        raise status.bad_request(head + why)
+    return body

@@ -10,7 +10,10 @@ import attrs
 from gpusched.devcluster.crd_validation import CustomVersion, SchemaRefused, compile_version
 from gpusched.devcluster.field_errors import FieldError, invalid, required
 from gpusched.devcluster.meta import name_errors
-from gpusched.devcluster.schema import Schema
+from gpusched.devcluster.schema import Schema, load_builtin
+from gpusched.devcluster.schema_decode import decode_error
+from gpusched.devcluster.schema_types import Node
+from gpusched.devcluster.status import bad_request
 from gpusched.devcluster.strategies import Strategy
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ class DefinitionStrategy(Strategy):
         obj["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": [v["name"] for v in versions if v.get("storage")],
+            "storedVersions": [v.get("name", "") for v in versions if v.get("storage")],
         }
 
     def default(self, obj: Obj) -> None:
@@ -140,6 +143,9 @@ def _schema_errors(version: Obj, index: int, *, alone: bool) -> list[FieldError]
     if not alone:
         at = f"spec.versions[{index}].schema.openAPIV3Schema"
     raw = (version.get("schema") or {}).get("openAPIV3Schema")
+    if raw is not None and (why := _misfit(raw)):
+        kind = "CustomResourceDefinition"
+        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {why}')
     if raw is None:
         return [required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")]
     scale = (version.get("subresources") or {}).get("scale")
@@ -148,3 +154,31 @@ def _schema_errors(version: Obj, index: int, *, alone: bool) -> list[FieldError]
     except SchemaRefused as e:
         return e.errors
     return []
+
+
+def _misfit(raw: Obj) -> str | None:
+    """Return why a nested schema cannot be decoded: those that may also be booleans or lists."""
+    for key in ("items", "additionalProperties"):
+        inner = raw.get(key)
+        if inner is None or isinstance(inner, bool | list):
+            continue
+        if (why := decode_error(inner, _schema_node())) is not None:
+            return why
+    nested = [raw.get("items"), raw.get("additionalProperties"), raw.get("not")]
+    properties = raw.get("properties") or {}
+    if None in properties.values():
+        return "json: cannot unmarshal null into Go struct field JSONSchemaProps.properties"
+    nested += properties.values()
+    for key in ("allOf", "anyOf", "oneOf"):
+        nested += raw.get(key) or ()
+    for inner in nested:
+        if isinstance(inner, dict) and (why := _misfit(inner)):
+            return why
+    return None
+
+
+def _schema_node() -> Node:
+    kind = load_builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+    node = kind.at("spec", "versions", "schema", "openAPIV3Schema")
+    assert node is not None
+    return node

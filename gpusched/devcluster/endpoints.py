@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -303,12 +303,12 @@ class Endpoints:
         return Answer(body=views.list_bytes(resource, done))
 
     def _delete_options(self, request: Request) -> DeleteOptions:
-        body: Any = None
+        body: Obj | None = None
         if request.body:
-            body = bodies.decode(
-                request.body, request.content_type, kind="DeleteOptions", custom=False
-            )
-        return DeleteOptions.from_body(cast("Obj | None", body), request.query)
+            kind = "DeleteOptions"
+            decoded = bodies.decode(request.body, request.content_type, kind=kind, custom=False)
+            body = bodies.as_options(decoded, kind)
+        return DeleteOptions.from_body(body, request.query)
 
     # -- bodies and shapes -------------------------------------------------------------------
 

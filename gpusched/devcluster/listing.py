@@ -140,11 +140,14 @@ def _count(query: dict[str, str], key: str) -> int:
     if not text:
         return 0
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise status.bad_request(
-            f"strconv.ParseInt: parsing {quote(text)}: invalid syntax"
-        ) from None
+        why = "invalid syntax"
+    else:
+        if abs(number) < 2**63:
+            return number
+        why = "value out of range"
+    raise status.bad_request(f"strconv.ParseInt: parsing {quote(text)}: {why}")
 
 
 def _flag(query: dict[str, str], key: str) -> bool:

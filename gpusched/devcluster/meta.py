@@ -131,6 +131,8 @@ def clean_for_create(meta: Obj) -> None:
 
 
 KEPT: Final = (
+    "name",
+    "namespace",
     "uid",
     "creationTimestamp",
     "deletionTimestamp",

@@ -5,7 +5,8 @@ All return new documents and leave their input alone.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from gpusched.devcluster.printed_times import printed_time
 from gpusched.devcluster.quantities import QuantityError, canonical
@@ -80,7 +81,7 @@ def prune_builtin(value: Json, node: Node) -> Json:
     canonical.
     """
     if isinstance(value, list):
-        return value if node.items is None else [prune_builtin(v, node.items) for v in value]
+        return _elements(value, node.items)
     if not isinstance(value, dict):
         return _scalar(value, node)
     if node.preserve_unknown:
@@ -94,6 +95,17 @@ def prune_builtin(value: Json, node: Node) -> Json:
         if clean or not _vanishes(clean, child) or key in node.required:
             kept[key] = clean
     return kept
+
+
+def _elements(values: list[Json], node: Node | None) -> list[Json]:
+    """Elements of a list; a null among them is an empty value of their type."""
+    if node is None:
+        return values
+    empty = _EMPTY.get(node.type)
+    return [prune_builtin(v if v is not None or empty is None else empty(), node) for v in values]
+
+
+_EMPTY: Final[Mapping[str, Callable[[], Json]]] = {"object": dict, "string": str, "integer": int}
 
 
 def _vanishes(value: Json, node: Node) -> bool:

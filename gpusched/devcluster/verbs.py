@@ -13,6 +13,7 @@ import attrs
 
 from gpusched.devcluster import admission, status, unsupported
 from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.field_sets import TypedObjectError
 from gpusched.devcluster.meta import (
     clean_for_create,
     keep_server_fields,
@@ -76,7 +77,8 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     admission.admit_create(core, resource, obj)
     strategy.default(obj)
     errors = metadata_errors(meta, label_name=strategy.label_name)
-    errors = merged(errors + strategy.validate(obj), options.check(obj, None))
+    # Strategies read fields that the schema promises, so they come second.
+    errors += options.check(obj, None) or strategy.validate(obj)
     name = meta.get("name", "")
     if errors:
         raise status.invalid(resource.kind, resource.group, name, errors=errors)
@@ -125,9 +127,8 @@ def write(
     unsupported.check(resource.storage, new, old)
     _check_identity(resource, stored, new=new, origin=origin)
     keep_server_fields(new["metadata"], old["metadata"])
-    errors = _prepare_and_check(resource, new, old, subresource=subresource)
-    if new != old:
-        errors = merged(errors, options.check(new, old))
+    _prepare(resource, new, old, subresource=subresource)
+    errors = _update_errors(resource, new, old, options=options, subresource=subresource)
     if errors:
         raise status.invalid(resource.kind, resource.group, name, errors=errors)
     counted = resource.strategy.generation and not subresource
@@ -160,13 +161,17 @@ def _with_record(new: Obj, old: Obj, *, options: Options, subresource: str, core
     new["metadata"]["managedFields"] = record
     if new == old:
         return new
-    return options.record(
-        old,
-        new,
-        manager=options.manager or "unknown",
-        now=core.time_text(),
-        subresource=subresource,
-    )
+    try:
+        return options.record(
+            old,
+            new,
+            manager=options.manager or "unknown",
+            now=core.time_text(),
+            subresource=subresource,
+        )
+    except TypedObjectError:
+        # Lists without their keys have no owners; real servers keep the old record as well.
+        return new
 
 
 def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Origin) -> None:
@@ -190,22 +195,37 @@ def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Ori
         raise status.invalid(resource.kind, resource.group, name, errors=[error, error])
 
 
-def _prepare_and_check(
-    resource: Resource, new: Obj, old: Obj, *, subresource: str
-) -> list[FieldError]:
+def _prepare(resource: Resource, new: Obj, old: Obj, *, subresource: str) -> None:
+    """Undo what this door may not change, and fill in defaults."""
     strategy = resource.strategy
-    meta_errors = new_finalizer_errors(new["metadata"], old["metadata"])
     if subresource == "status":
         strategy.prepare_status(new, old)
-        return meta_errors + strategy.validate_status(new, old)
+        return
     if subresource == "finalize":
         strategy.prepare_finalize(new, old)
-        return meta_errors
+        return
+    if "spec" in old:
+        new.setdefault("spec", {})
     strategy.prepare_update(new, old)
     if new.get("spec") is not old.get("spec") or "spec" not in new:
         strategy.default(new)
-    meta_errors += metadata_errors(new["metadata"], label_name=strategy.label_name)
-    return meta_errors + strategy.validate_update(new, old)
+
+
+def _update_errors(
+    resource: Resource, new: Obj, old: Obj, *, options: Options, subresource: str
+) -> list[FieldError]:
+    strategy = resource.strategy
+    if subresource == "finalize":
+        return []
+    errors = new_finalizer_errors(new["metadata"], old["metadata"])
+    if not subresource:
+        errors += metadata_errors(new["metadata"], label_name=strategy.label_name)
+    by_schema = options.check(new, old) if new != old else []
+    if by_schema:
+        return errors + by_schema
+    if subresource == "status":
+        return errors + strategy.validate_status(new, old)
+    return errors + strategy.validate_update(new, old)
 
 
 def _deletable(resource: Resource, obj: Obj) -> bool:
@@ -215,9 +235,3 @@ def _deletable(resource: Resource, obj: Obj) -> bool:
     if meta.get("deletionGracePeriodSeconds"):
         return False
     return not resource.strategy.stays_when_deleted(obj)
-
-
-def merged(own: list[FieldError], by_schema: list[FieldError]) -> list[FieldError]:
-    """Join errors of strategy and schema; what both complain about is told once."""
-    told = {e.field for e in own}
-    return [*own, *(e for e in by_schema if e.field not in told)]
