@@ -72,6 +72,8 @@ class PodStrategy(Strategy):
         was, now = old["spec"], new["spec"]
         if was == now:
             return []
+        if errors := pod_errors(new):
+            return errors
         errors = _gate_changes(now, was)
         errors += _deadline_changes(now, was)
         if not _only_added(now.get("tolerations"), was.get("tolerations")):

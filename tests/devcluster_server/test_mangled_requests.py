@@ -1,0 +1,118 @@
+"""Requests mangled at random, from a seed: each gets an answer that blames nobody but the client."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from gpusched.clock import SystemClock
+from gpusched.devcluster.access import Access
+from gpusched.devcluster.api import Api
+from gpusched.devcluster.app import build_core
+from gpusched.devcluster.endpoints import Endpoints, Request
+from gpusched.devcluster.status import StatusError
+
+JUNK = [None, 0, -1, 1.5, 10**30, "", "x", "1e30", True, [], {}, [1], [{}], [None], {"a": None}]
+NAMESPACED = "/api/v1/namespaces/default"
+POD = {
+    "metadata": {"name": "z", "labels": {"a": "b"}, "finalizers": ["example.com/x"]},
+    "spec": {
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "schedulingGates": [{"name": "example.com/a"}],
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "env": [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}],
+                "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+            }
+        ],
+    },
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
+NODE = {
+    "metadata": {"name": "z"},
+    "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+    "status": {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
+}
+JOB = {
+    "metadata": {"name": "z"},
+    "spec": {
+        "completions": 2,
+        "completionMode": "Indexed",
+        "template": {
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+        },
+    },
+}
+BUDGET = {
+    "metadata": {"name": "z"},
+    "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}},
+}
+KINDS = [
+    (f"{NAMESPACED}/pods", POD),
+    ("/api/v1/nodes", NODE),
+    ("/apis/batch/v1/namespaces/default/jobs", JOB),
+    ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", BUDGET),
+]
+MEDIA = {
+    "PATCH": ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"],
+    "POST": ["json"],
+    "PUT": ["json"],
+}
+
+
+def places(value, path=()):
+    if path:
+        yield path
+    items = enumerate(value) if isinstance(value, list) else ()
+    for key, inner in value.items() if isinstance(value, dict) else items:
+        yield from places(inner, (*path, key))
+
+
+def mangled(rng, obj):
+    obj = copy.deepcopy(obj)
+    for _ in range(rng.choice([1, 1, 2])):
+        *above, last = rng.choice(list(places(obj)))
+        parent = obj
+        for key in above:
+            parent = parent[key]
+        parent[last] = copy.deepcopy(rng.choice(JUNK))
+    return obj
+
+
+def answered(endpoints, request):
+    try:
+        return endpoints.serve(request).code
+    except StatusError as refusal:
+        return refusal.code
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_a_client_sends_is_a_fault_of_the_server(seed):
+    """Every answer is a success or a StatusError below 500 (501 names a missing feature)."""
+    rng = random.Random(seed)
+    endpoints = Endpoints(Api(build_core(SystemClock(), seed)))
+    access = Access("token")
+    codes = set()
+    for _ in range(400):
+        path, obj = rng.choice(KINDS)
+        method = rng.choice(["POST", "PUT", "PATCH"])
+        name = "" if method == "POST" else "/z" + rng.choice(["", "/status"])
+        body = obj if rng.random() < 0.1 else mangled(rng, obj)
+        request = Request(
+            method=method,
+            path=path + name,
+            query={"fieldManager": "m", "force": "true"},
+            accept="application/json",
+            content_type=f"application/{rng.choice(MEDIA[method])}",
+            agent="test",
+            body=json.dumps(body).encode(),
+            user=access.user("Bearer token"),
+            check=access.check,
+        )
+        code = answered(endpoints, request)
+        codes.add(code)
+        assert code < 500 or code == 501, request
+    assert {200, 201, 400, 422} <= codes
