@@ -35,6 +35,7 @@ _PHASES: Final = {"": PodPhase.PENDING, **{phase.value: phase for phase in PodPh
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 _classes = PodClasses()
+_slots = lru_cache(maxsize=4096)(parse_slots)
 _SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
 
 
@@ -90,7 +91,7 @@ def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
     if not notes.fence:
         return 0, "", ""
     intern = sys.intern
-    return parse_slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
+    return _slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
 
 
 def _scheduling(conditions: Iterable[wire.Condition] | None) -> tuple[float, str, str]:
@@ -120,14 +121,19 @@ def _shared_owner(kind: str, name: str, uid: str) -> Owner:
 
 def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
     text = labels.get(_JOB_INDEX)
-    field = f"metadata.labels[{_JOB_INDEX}]"
-    if text is None and notes is not None and notes.job_index is not None:
-        text = notes.job_index
-        field = f"metadata.annotations[{_JOB_INDEX}]"
-    if text is None:
-        text = labels.get(_POD_INDEX)
-        field = f"metadata.labels[{_POD_INDEX}]"
-    return -1 if text is None else number(text, field=field, low=0, high=_RANK_MAX)
+    if text is not None:
+        return _index(text, f"metadata.labels[{_JOB_INDEX}]")
+    if notes is not None and notes.job_index is not None:
+        return _index(notes.job_index, f"metadata.annotations[{_JOB_INDEX}]")
+    text = labels.get(_POD_INDEX)
+    return -1 if text is None else _index(text, f"metadata.labels[{_POD_INDEX}]")
+
+
+def _index(text: str, field: str) -> int:
+    # Almost every index is a short plain number; the full check is for the rest.
+    if len(text) < 5 and text.isdecimal() and text.isascii():
+        return int(text)
+    return number(text, field=field, low=0, high=_RANK_MAX)
 
 
 def _adorned(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:

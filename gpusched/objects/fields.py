@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -106,7 +105,6 @@ def duration_ns(text: str | None, *, field: str) -> int:
         raise Disbelief(field, str(why)) from None
 
 
-@lru_cache(maxsize=4096)
 def number(text: str, *, field: str, low: int, high: int) -> int:
     """A decimal number inside an annotation or label.
 

@@ -25,6 +25,7 @@ LABEL_KEY_MAX: Final = 253 + 1 + 63
 """Characters of the longest label key: prefix, slash and name."""
 _BOOLEANS: Final = {"true": True, "false": False}
 
+_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 9
 _NO_ANNOTATIONS: Final = wire.WorkloadAnnotations()
 
 
@@ -78,12 +79,14 @@ def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:
         annotations.preemptible,
         annotations.min_runtime,
     )
-    return _hints(texts) if any(text is not None for text in texts) else NO_HINTS
+    return _hints(texts)
 
 
 @lru_cache(maxsize=4096)
 def _hints(texts: tuple[str | None, ...]) -> GangHints:
     """In the order of ``hints_of``; pods of one template share the result."""
+    if texts == _NO_TEXTS:
+        return NO_HINTS
     own_min, volcano_min, own_required, kueue_required = texts[:4]
     own_preferred, kueue_preferred, expected, preemptible, min_runtime = texts[4:]
     return GangHints(
