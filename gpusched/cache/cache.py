@@ -7,50 +7,18 @@ snapshot rebuilds the gangs and node rows that are dirty and shares the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Generic, TypeVar
 
-from gpusched.cache.gangs import (
-    Gang,
-    Origin,
-    make_gang,
-    origin_of_group,
-    origin_of_job,
-    origin_of_pod,
-)
+from gpusched.cache.families import Families, key_of
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.queues import build_tree
 from gpusched.cache.rows import NodeRows
+from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
-from gpusched.objects.others import Job, Namespace
+from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
 from gpusched.objects.pod import Pod
-from gpusched.objects.resources import Resources, total
-
-E = TypeVar("E")
-
-
-class Shelf(Generic[E]):
-    """Entities of one small kind by key, and those of them that cannot be believed."""
-
-    def __init__(self) -> None:
-        self.items: dict[ObjectKey, E] = {}
-        self.rejected: dict[ObjectKey, Rejected] = {}
-
-    def put(self, key: ObjectKey, item: E | Rejected) -> None:
-        """It is there, in this form."""
-        if isinstance(item, Rejected):
-            self.items.pop(key, None)
-            self.rejected[key] = item
-        else:
-            self.rejected.pop(key, None)
-            self.items[key] = item
-
-    def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
-        self.items.pop(key, None)
-        self.rejected.pop(key, None)
 
 
 class Cache:
@@ -73,13 +41,16 @@ class Cache:
         self.queues: Shelf[Queue] = Shelf()
         self.topologies: Shelf[Topology] = Shelf()
         self.namespaces: Shelf[Namespace] = Shelf()
+        self.priorities: Shelf[PriorityClass] = Shelf()
+        self.budgets: Shelf[DisruptionBudget] = Shelf()
         self.rejected_nodes: dict[str, Rejected] = {}
-        self.gang_dirty: set[GangKey] = set()
-        self._members: dict[GangKey, dict[UID, Pod]] = {}
-        self._families: dict[GangKey, tuple[Gang, ...]] = {}
-        self._waiting: set[GangKey] = set()
-        self._held: dict[str, dict[GangKey, Resources]] = {}
-        self._running: dict[str, set[GangKey]] = {}
+        self.families = Families(
+            self.ledger,
+            groups=self.groups,
+            jobs=self.jobs,
+            namespaces=self.namespaces,
+            priorities=self.priorities,
+        )
         self._revision = 0
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
@@ -105,7 +76,7 @@ class Cache:
         self.by_uid[item.uid] = item
         self._charge(item)
         if item.scheduler in self.schedulers:
-            self._join(item, known)
+            self.families.join(item, known)
             for listener in self.on_pod:
                 listener(item)
             self._changed()
@@ -121,7 +92,7 @@ class Cache:
         self.by_uid.pop(pod.uid, None)
         self.ledger.drop(pod.uid)
         if pod.scheduler in self.schedulers:
-            self._leave(pod)
+            self.families.leave(pod)
             for listener in self.on_pod_gone:
                 listener(pod.uid)
         self._changed()
@@ -183,7 +154,7 @@ class Cache:
             return
         self.ledger.drop(uid)
         if pod is not None:
-            self._touch(self._key_of(pod))
+            self.families.touch(key_of(pod))
             self._changed()
 
     def pod(self, uid: UID) -> Pod | None:
@@ -202,7 +173,7 @@ class Cache:
                 hold=hold,
             )
         )
-        self._touch(self._key_of(pod))
+        self.families.touch(key_of(pod))
 
     # -- nodes and the small kinds -----------------------------------------------------------
     def put_node(self, item: Node | Rejected) -> None:
@@ -224,25 +195,25 @@ class Cache:
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
         self.groups.put(key, item)
-        self._touch(GangKey("PodGroup", *key))
+        self.families.touch(GangKey("PodGroup", *key))
         self._changed()
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
         self.groups.drop(key)
-        self._touch(GangKey("PodGroup", *key))
+        self.families.touch(GangKey("PodGroup", *key))
         self._changed()
 
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         self.jobs.put(key, item)
-        self._touch(GangKey("Job", *key))
+        self.families.touch(GangKey("Job", *key))
         self._changed()
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
         self.jobs.drop(key)
-        self._touch(GangKey("Job", *key))
+        self.families.touch(GangKey("Job", *key))
         self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
@@ -250,155 +221,62 @@ class Cache:
         self.queues.put(key, item)
         self._changed()
 
+    def drop_queue(self, key: ObjectKey) -> None:
+        """A queue is gone."""
+        self.queues.drop(key)
+        self._changed()
+
+    def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
+        """A topology appeared or changed."""
+        self.topologies.put(key, item)
+        self._changed()
+
+    def drop_topology(self, key: ObjectKey) -> None:
+        """A topology is gone."""
+        self.topologies.drop(key)
+        self._changed()
+
+    def put_priority(self, key: ObjectKey, item: PriorityClass | Rejected) -> None:
+        """A PriorityClass appeared or changed; PodGroups may name it."""
+        self.priorities.put(key, item)
+        for name, group in self.groups.items.items():
+            if group.priority_class == key.name:
+                self.families.touch(GangKey("PodGroup", *name))
+        self._changed()
+
+    def pod_keys(self) -> list[ObjectKey]:
+        """Of all pods, believed or not."""
+        return [*self.pods, *self.charged]
+
+    def node_keys(self) -> list[ObjectKey]:
+        """Of all nodes, believed or not."""
+        return [ObjectKey("", name) for name in (*self.rows.names(), *self.rejected_nodes)]
+
     def put_namespace(self, key: ObjectKey, item: Namespace | Rejected) -> None:
         """A namespace appeared or changed; its queue label holds for pods that name none."""
         known = self.namespaces.items.get(key)
         self.namespaces.put(key, item)
         queue = item.queue if isinstance(item, Namespace) else ""
         if queue != (known.queue if known else ""):
-            self.gang_dirty.update(gang for gang in self._members if gang.namespace == key.name)
+            self.families.touch_namespace(key.name)
         self._changed()
-
-    # -- gangs -----------------------------------------------------------------------------
-    def _key_of(self, pod: Pod) -> GangKey:
-        if pod.group:
-            return GangKey("PodGroup", pod.namespace, pod.group)
-        owner = pod.owner
-        if owner is not None and owner.kind == "Job":
-            return GangKey("Job", pod.namespace, owner.name)
-        if owner is not None and pod.hints.min_member > 1:
-            return GangKey(owner.kind, pod.namespace, owner.name)
-        return GangKey("Pod", pod.namespace, pod.name)
-
-    def _join(self, pod: Pod, known: Pod | None) -> None:
-        key = self._key_of(pod)
-        if known is not None and self._key_of(known) != key:
-            self._leave(known)
-        self._members.setdefault(key, {})[pod.uid] = pod
-        self._touch(key)
-
-    def _leave(self, pod: Pod) -> None:
-        key = self._key_of(pod)
-        members = self._members.get(key, {})
-        members.pop(pod.uid, None)
-        if not members:
-            self._members.pop(key, None)
-        self._touch(key)
-
-    def _touch(self, key: GangKey) -> None:
-        self.gang_dirty.add(key)
 
     def _changed(self) -> None:
         for listener in self.on_change:
             listener()
 
-    def _family(self, key: GangKey) -> tuple[Gang, ...]:
-        """The gangs of one key: one, or one a pod where a Job's pods are independent."""
-        pods = list(self._members.get(key, {}).values())
-        namespace = self.namespaces.items.get(ObjectKey("", key.namespace))
-        queue = namespace.queue if namespace else ""
-        places = {
-            pod.uid: (held.node, bool(pod.node) or held.hold is Hold.CONFIRMED)
-            for pod in pods
-            if (held := self.ledger.get(pod.uid)) is not None
-        }
-        if key.kind == "PodGroup":
-            return (make_gang(self._group_origin(key), pods, places),) if self._exists(key) else ()
-        if not pods:
-            return ()
-        if key.kind == "Pod":
-            return (make_gang(origin_of_pod(pods[0], queue=queue), pods, places),)
-        origin = self._controller_origin(key, pods, queue)
-        if origin is None:
-            return tuple(
-                make_gang(origin_of_pod(pod, queue=self._job_queue(key, queue)), [pod], places)
-                for pod in sorted(pods, key=lambda pod: pod.key)
-            )
-        return (make_gang(origin, pods, places),)
-
-    def _exists(self, key: GangKey) -> bool:
-        return key in self._members or ObjectKey(key.namespace, key.name) in self.groups.items
-
-    def _job_queue(self, key: GangKey, fallback: str) -> str:
-        job = self.jobs.items.get(ObjectKey(key.namespace, key.name))
-        return (job.queue if job else "") or fallback
-
-    def _group_origin(self, key: GangKey) -> Origin:
-        name = ObjectKey(key.namespace, key.name)
-        group = self.groups.items.get(name)
-        if group is not None:
-            return origin_of_group(group)
-        rejected = self.groups.rejected.get(name)
-        if rejected is not None:
-            why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
-        else:
-            why = f"PodGroup {name} does not exist; create it or remove the label that names it"
-        return Origin(key=key, uid=UID(""), trouble=("InvalidSpec", why))
-
-    def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> Origin | None:
-        owner = next((pod.owner for pod in pods if pod.owner), None)
-        if key.kind == "Job":
-            name = ObjectKey(key.namespace, key.name)
-            job = self.jobs.items.get(name)
-            if job is not None:
-                origin = origin_of_job(job, queue=queue)
-                hinted = max(pod.hints.min_member for pod in pods)
-                return origin if max(origin.min_member, hinted) > 1 else None
-            rejected = self.jobs.rejected.get(name)
-            why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
-            uid = owner.uid if owner else UID("")
-            return Origin(key=key, uid=uid, trouble=("InvalidSpec", f"Job {name}: {why}"))
-        first = min(pods, key=lambda pod: (pod.created, pod.key))
-        single = origin_of_pod(first, queue=queue)
-        return Origin(
-            key=key,
-            uid=owner.uid if owner else UID(""),
-            created=single.created,
-            queue=single.queue,
-            min_member=max(pod.hints.min_member for pod in pods),
-            hints=first.hints,
-            topology=single.topology,
-        )
-
     # -- snapshots -------------------------------------------------------------------------
     def snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision += 1
-        changed = self._rebuild_gangs()
-        shown = changed | self._waiting
-        allocated = {
-            queue: total(by_gang.values()) for queue, by_gang in self._held.items() if by_gang
-        }
-        gangs = [gang for key in shown for gang in self._families.get(key, ())]
-        gangs.sort(key=lambda gang: gang.key)
+        gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
         return Snapshot(
             revision=self._revision,
             nodes=self.rows.columns(self.ledger),
             gangs=tuple(gangs),
-            queues=build_tree(self.queues.items.values(), allocated),
+            queues=build_tree(self.queues.items.values(), self.families.held()),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
-            running={queue: len(gangs) for queue, gangs in self._running.items() if gangs},
+            running=self.families.running(),
             now=now,
         )
-
-    def _rebuild_gangs(self) -> set[GangKey]:
-        changed = set(self.gang_dirty)
-        self.gang_dirty.clear()
-        for key in changed:
-            for gang in self._families.pop(key, ()):
-                self._held.get(gang.queue, {}).pop(gang.key, None)
-                self._running.get(gang.queue, set()).discard(gang.key)
-            family = self._family(key)
-            self._waiting.discard(key)
-            if not family:
-                continue
-            self._families[key] = family
-            if any(gang.tasks or gang.gated or gang.need for gang in family):
-                self._waiting.add(key)
-            for gang in family:
-                if gang.held:
-                    self._held.setdefault(gang.queue, {})[gang.key] = gang.held
-                    if not gang.need:
-                        self._running.setdefault(gang.queue, set()).add(gang.key)
-        return changed

@@ -124,12 +124,13 @@ class Origin:
     topology: TopologyWish = NO_WISH
     sub_groups: tuple[SubGroup, ...] = ()
     pod_group: PodGroup | None = None
+    priority: int | None = None
     counts_succeeded: bool = False
     trouble: tuple[str, str] = ("", "")
 
 
-def origin_of_group(group: PodGroup) -> Origin:
-    """A gang as its PodGroup describes it."""
+def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
+    """A gang as its PodGroup describes it; ``priority`` of the class it names, if any."""
     return Origin(
         key=GangKey("PodGroup", group.namespace, group.name),
         uid=group.uid,
@@ -141,6 +142,7 @@ def origin_of_group(group: PodGroup) -> Origin:
         topology=group.topology,
         sub_groups=group.sub_groups,
         pod_group=group,
+        priority=priority,
         counts_succeeded=True,
     )
 
@@ -207,7 +209,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         uid=origin.uid,
         generation=origin.generation,
         queue=_queue(origin, pods),
-        priority=max((pod.priority for pod in pods if not pod.finished), default=0),
+        priority=_priority(origin, pods),
         min_member=origin.min_member,
         min_roles=origin.min_roles,
         topology=origin.topology,
@@ -226,6 +228,12 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         pod_group=origin.pod_group,
         trouble=origin.trouble,
     )
+
+
+def _priority(origin: Origin, pods: Sequence[Pod]) -> int:
+    if origin.priority is not None:
+        return origin.priority
+    return max((pod.priority for pod in pods if not pod.finished), default=0)
 
 
 def _queue(origin: Origin, pods: Sequence[Pod]) -> str:

@@ -69,6 +69,7 @@ class Hooks:
         self.guard = guard
         self.plugin = ""
         self.faults: list[str] = []
+        self.filter_faults = 0
         self.queue_orders: list[QueueOrder] = []
         self.gang_orders: list[GangOrder] = []
         self.pod_orders: list[PodOrder] = []
@@ -104,6 +105,7 @@ class Hooks:
 
         def refuse_all(fault: PluginFault, _pod: PodClass, nodes: Sequence[Node]) -> list[bool]:
             self.faults.append(str(fault))
+            self.filter_faults += 1
             return [False] * len(nodes)
 
         wrapped = self.guard.wrap(self.plugin, "node_filter", allows, refuse_all)
@@ -145,7 +147,15 @@ class Hooks:
             self.faults.append(str(fault))
             raise Excluded(str(fault))
 
-        return self.guard.wrap(self.plugin, hook, key, exclude)
+        plugin = self.plugin
+
+        def sound(item: Any) -> Key:
+            parts = key(item)
+            if not all(isinstance(part, (int, str)) for part in parts):
+                raise PluginFault(plugin, hook, f"answered {parts!r}, no tuple of ints and texts")
+            return parts
+
+        return self.guard.wrap(plugin, hook, sound, exclude)
 
     def _checked(self, hook: str, check: Check) -> Check:
         plugin = self.plugin
@@ -161,6 +171,29 @@ class Hooks:
             return error(Reason.BACK_OFF, f"{fault}; it is tried again")
 
         return self.guard.wrap(self.plugin, hook, sound, refuse)
+
+
+def in_pod_order(pods: Sequence[Pod], orders: Sequence[PodOrder]) -> Sequence[Pod]:
+    """Equal pods in the order in which they get places; those without a key stay as they are."""
+    if not orders:
+        return pods
+    try:
+        keys = {pod.uid: [_comparable(order(pod)) for order in orders] for pod in pods}
+    except Excluded:
+        return pods
+    return sorted(pods, key=lambda pod: keys[pod.uid])
+
+
+def _comparable(key: Key) -> list[tuple[int, int, str]]:
+    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key]
+
+
+def comparable(orders: Sequence[Callable[[Any], Key]], item: object) -> Any:
+    """The joined key of an item, made comparable whatever types plugins return; None: sits out."""
+    try:
+        return tuple(part for order in orders for part in _comparable(order(item)))
+    except Excluded:
+        return None
 
 
 def first_refusal(checks: Sequence[Check], gang: Gang) -> Verdict:

@@ -24,7 +24,10 @@ class _Kept:
 
 
 class MaskCache:
-    """Filter results by class. Lives as long as the configuration whose filters it keeps."""
+    """Filter results by class. Lives as long as the configuration whose filters it keeps.
+
+    What a faulty filter's stand-in said is not kept: ``forget`` is called in its place.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
@@ -51,6 +54,10 @@ class MaskCache:
         if len(self._kept) > CLASSES_KEPT:
             self._kept.popitem(last=False)
         return kept.refused
+
+    def forget(self, pod_class: PodClass) -> None:
+        """Ask the filters again next time."""
+        self._kept.pop(pod_class.digest, None)
 
 
 def _refused(

@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
+from gpusched.session.hooks import in_pod_order
 from gpusched.session.reasons import Reason, cut, members
 from gpusched.session.session import Session, wanted
 from gpusched.session.shortage import Shortage
@@ -68,7 +69,8 @@ def grow(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
     taken |= {place.pod.uid for place in session.kept(gang)}
     for task in gang.tasks:
         seat = session.seat(task.pod_class)
-        waiting = [pod for pod in task.pods if pod.uid not in taken]
+        ordered = in_pod_order(task.pods, session.hooks.pod_orders)
+        waiting = [pod for pod in ordered if pod.uid not in taken]
         for done, pod in enumerate(waiting):
             row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
             if row < 0:
@@ -86,7 +88,7 @@ def _place_all(
     start = statement.checkpoint()
     for task, count in tasks:
         seat = session.seat(task.pod_class)
-        for pod in task.pods[:count]:
+        for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]:
             row = seat.board.best(area.rows)
             if row < 0:
                 statement.rollback(start)

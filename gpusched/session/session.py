@@ -25,8 +25,9 @@ from gpusched.session.hooks import Hooks
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.protocols import Guard, Policy
+from gpusched.session.reasons import Reason
 from gpusched.session.statement import Place, Statement
-from gpusched.session.verdict import Verdict
+from gpusched.session.verdict import Verdict, error
 from gpusched.session.view import NodeRows, View
 from gpusched.topology.domain import Level, levels_of
 
@@ -63,6 +64,8 @@ class Session:
         self.admission: dict[GangKey, Ask] = {}
         self.served: dict[str, int] = {}
         self.enqueue_ran = False
+        self.closed = ""
+        """Why nothing may be placed in this session: a policy that could not open is missing."""
         self._kept: dict[GangKey, list[Place]] = {}
         self._gangs: dict[GangKey, Gang] = {gang.key: gang for gang in snapshot.gangs}
         self._seats: dict[str, ClassSeat] = {}
@@ -79,6 +82,7 @@ class Session:
 
     def _not_opened(self, fault: PluginFault, _hooks: Hooks, _view: View) -> None:
         self.hooks.faults.append(str(fault))
+        self.closed = f"{fault}; nothing is placed until it works or is removed"
 
     # -- reading ---------------------------------------------------------------------------
     @property
@@ -119,7 +123,10 @@ class Session:
     def _make_seat(self, pod_class: PodClass) -> ClassSeat:
         nodes = self.snapshot.nodes
         ask = demand(pod_class.requests, nodes.columns)
+        faults = self.hooks.filter_faults
         refused = self._masks.refusals(pod_class, nodes, self.hooks.filters)
+        if self.hooks.filter_faults > faults:
+            self._masks.forget(pod_class)
         allowed = np.full(len(nodes), not pod_class.unsupported, dtype=np.bool_)
         for mask in refused:
             allowed &= ~mask
@@ -137,6 +144,8 @@ class Session:
 
     def admit(self, gang: Gang, verdict: Verdict) -> None:
         """Enter the answer on admission; a refused gang is told the same on both conditions."""
+        if self.closed:
+            verdict = error(Reason.BACK_OFF, self.closed)
         if verdict.refuses:
             self.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
             self.refuse(gang, verdict.reason, verdict.sentence)

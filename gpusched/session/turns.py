@@ -6,13 +6,13 @@ queues take turns, and gangs go by age.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedKeyList
 
 from gpusched.cache.gangs import Gang
-from gpusched.session.hooks import Excluded, Key
+from gpusched.session.hooks import comparable
 from gpusched.session.session import Session
 
 
@@ -45,9 +45,9 @@ def turns(session: Session, gangs: Iterable[Gang]) -> Iterator[Gang]:
 def _in_order(session: Session, gangs: list[Gang]) -> list[Gang]:
     keyed = []
     for gang in gangs:
-        key = _joined(session.hooks.gang_orders, gang)
+        key = comparable(session.hooks.gang_orders, gang)
         if key is not None:
-            keyed.append(((*key, gang.created, gang.key), gang))
+            keyed.append(((*key, int(gang.created * 1e6), gang.key), gang))
     keyed.sort(key=lambda each: each[0])
     return [gang for _, gang in keyed]
 
@@ -56,12 +56,5 @@ def _queue_key(session: Session, name: str, served: int) -> tuple[Any, ...] | No
     node = session.snapshot.queues.get(name)
     if node is None:
         return (1, name)
-    key = _joined(session.hooks.queue_orders, node)
-    return None if key is None else (0, *key, served, node.queue.created, name)
-
-
-def _joined(orders: Iterable[Callable[[Any], Key]], item: object) -> Key | None:
-    try:
-        return tuple(part for order in orders for part in order(item))
-    except Excluded:
-        return None
+    key = comparable(session.hooks.queue_orders, node)
+    return None if key is None else (0, *key, served, int(node.queue.created), name)

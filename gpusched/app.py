@@ -1,0 +1,290 @@
+"""The composition root: builds everything, runs it as one group of tasks, ends it in order.
+
+Order of the end: no new session, commits under way come to rest, status is flushed, the lease
+is given back last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from gpusched import limits
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.config.model import Config
+from gpusched.io.api import Api
+from gpusched.io.binder import Binder
+from gpusched.io.cycle import Rules, SessionCycle
+from gpusched.io.elector import Elector
+from gpusched.io.feeds import reflectors
+from gpusched.io.http import Endpoints
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace
+from gpusched.io.reflector import Reflector
+from gpusched.io.status import StatusWriter
+from gpusched.io.telemetry import Telemetry
+from gpusched.io.tracing import Tracing
+from gpusched.io.watchdog import Watchdog
+from gpusched.leader.lease_state import LeaseTiming
+from gpusched.objects.meta import Rejected
+from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.plan import Plan
+
+_LEASE_CONNECTIONS: Final = 2
+_log = Log(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class AppOptions:
+    """How one daemon is run.
+
+    Attributes:
+        kubeconfig: None for in-cluster configuration, else the default places.
+        identity: of the process; a random part is added for each term as candidate.
+        listen: host and port of the endpoints; None for no endpoints.
+        inline: sessions run in the event loop and no watchdog is started (virtual time).
+    """
+
+    config: Config
+    clock: Clock
+    rng: random.Random
+    kubeconfig: str | None = None
+    identity: str = "gpusched"
+    listen: tuple[str, int] | None = None
+    inline: bool = False
+
+
+class Leadership:
+    """The lease as it is now, over all terms of this process."""
+
+    def __init__(self) -> None:
+        self.elector: Elector | None = None
+
+    @property
+    def fence(self) -> str:
+        """See ``io.lease.Lease``."""
+        return self.elector.fence if self.elector else ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we hold the lease as far as we know."""
+        return self.elector is not None and self.elector.leading
+
+    def may_act(self, now_mono: float, now_boot: float, needs_s: float) -> bool:
+        """See ``io.lease.Lease``."""
+        return self.elector is not None and self.elector.may_act(now_mono, now_boot, needs_s)
+
+    def doubt(self) -> None:
+        """See ``io.lease.Lease``."""
+        if self.elector is not None:
+            self.elector.doubt()
+
+
+class App:
+    """One daemon. ``run`` is its life; ``stop`` asks for its end.
+
+    Raises:
+        ConfigError: from ``run``, before anything is written.
+        GpuschedError: from ``run``, when something broke that cannot be mended here.
+    """
+
+    def __init__(self, options: AppOptions) -> None:
+        self.options = options
+        self.cache = Cache(options.config.scheduler_names)
+        self.telemetry = Telemetry(Tracing.from_environment())
+        self.leadership = Leadership()
+        self.reflectors: list[Reflector[Any]] = []
+        self.port = 0
+        self.on_plan: list[Callable[[Plan], None]] = []
+        self._stop = asyncio.Event()
+        self._fault: BaseException | None = None
+        self._caught_up = False
+        self._synced_once = asyncio.Event()
+        self.cycle: SessionCycle | None = None
+
+    def stop(self) -> None:
+        """End in order."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Live until ``stop``, or until something breaks."""
+        options = self.options
+        policy = load_policy(options.config)
+        rules = Rules(options.config, policy, Guard(options.clock))
+        api = await Api.connect(options.kubeconfig, clock=options.clock)
+        try:
+            await self._serve(api, rules)
+        finally:
+            await api.close()
+            self.telemetry.shutdown()
+        if self._fault is not None:
+            raise self._fault
+
+    # -- readiness -------------------------------------------------------------------------
+    def unready(self) -> str:
+        """Empty when decisions can be made on what the cache holds, else why not."""
+        for reflector in self.reflectors:
+            if not reflector.synced:
+                return (
+                    f"{reflector.name} have not been listed yet: {reflector.trouble or 'listing'}"
+                )
+        now = self.options.clock.monotonic()
+        for reflector in self.reflectors:
+            if not reflector.fresh(now):
+                return f"{reflector.name} are out of date: {reflector.trouble}"
+        return ""
+
+    def _readyz(self) -> tuple[bool, str]:
+        trouble = self.unready()
+        if trouble:
+            return False, trouble
+        return True, "leader" if self.leadership.leading else "standby"
+
+    def _may_decide(self) -> str:
+        return self.unready() or ("" if self._caught_up else "caches are being listed again")
+
+    # -- building --------------------------------------------------------------------------
+    async def _serve(self, api: Api, rules: Rules) -> None:
+        options = self.options
+        pace = Pace(options.clock)
+        binder = Binder(
+            api,
+            pace,
+            self.cache,
+            self.leadership,
+            clock=options.clock,
+            telemetry=self.telemetry,
+            on_fault=self._broke,
+        )
+        self.cache.on_pod.append(binder.observe)
+        self.cache.on_pod_gone.append(binder.observe_gone)
+        status = StatusWriter(
+            api, pace, self.cache, clock=options.clock, telemetry=self.telemetry,
+            on_fault=self._broke,
+        )  # fmt: skip
+        self.reflectors = reflectors(
+            api,
+            self.cache,
+            clock=options.clock,
+            rng=options.rng,
+            telemetry=self.telemetry,
+            reject=lambda kind, rejected: self._rejected(status, kind, rejected),
+        )
+        self.cycle = SessionCycle(
+            self.cache,
+            binder,
+            status,
+            lease=self.leadership,
+            ready=self._may_decide,
+            rules=rules,
+            clock=options.clock,
+            telemetry=self.telemetry,
+            inline=options.inline,
+        )
+        self.cycle.decided.extend(self.on_plan)
+        async with contextlib.AsyncExitStack() as stack:
+            if options.listen is not None:
+                endpoints = Endpoints(ready=self._readyz, metrics=self.telemetry.render)
+                self.port = await endpoints.start(*options.listen)
+                stack.push_async_callback(endpoints.stop)
+            if not options.inline:
+                watchdog = Watchdog(
+                    options.clock,
+                    leading=lambda: self.leadership.leading,
+                    exit_after_s=options.config.leader_election.renew_deadline_s,
+                    blocked=self.telemetry.loop_blocked,
+                )
+                watchdog.start()
+                stack.callback(watchdog.stop)
+            await self._live(self.cycle, binder, status)
+
+    async def _live(self, cycle: SessionCycle, binder: Binder, status: StatusWriter) -> None:
+        async with asyncio.TaskGroup() as group:
+            readers = [group.create_task(each.run(), name=each.name) for each in self.reflectors]
+            writer = group.create_task(status.run(), name="status")
+            candidate = group.create_task(self._take_part(), name="lease")
+            deciding = group.create_task(cycle.run(), name="cycle")
+            await self._stop.wait()
+            deciding.cancel()
+            rested = await binder.drain(limits.SHUTDOWN_S)
+            if not rested:
+                _log.warning("some commits were left to whoever leads next")
+            await status.flush(limits.SHUTDOWN_S)
+            writer.cancel()
+            if self.leadership.elector is not None:
+                self.leadership.elector.stop()
+            await candidate
+            for reader in readers:
+                reader.cancel()
+
+    # -- leading ---------------------------------------------------------------------------
+    async def _take_part(self) -> None:
+        """Stand for the lease, term after term, until the end."""
+        options = self.options
+        api = await Api.connect(
+            options.kubeconfig, clock=options.clock, connections=_LEASE_CONNECTIONS
+        )
+        try:
+            while not self._stop.is_set():
+                await self._term(api)
+        finally:
+            await api.close()
+
+    async def _term(self, api: Api) -> None:
+        options = self.options
+        election = options.config.leader_election
+        elector = Elector(
+            api,
+            identity=f"{options.identity}_{options.rng.getrandbits(40):010x}",
+            namespace=election.lease_namespace,
+            name=election.lease_name,
+            timing=LeaseTiming(
+                election.lease_duration_s, election.renew_deadline_s, election.retry_period_s
+            ),
+            clock=options.clock,
+            create_if_missing=not api.in_cluster,
+        )
+        self.leadership.elector = elector
+        self._caught_up = False
+        term = asyncio.create_task(elector.run(), name="elector")
+        lead = asyncio.create_task(self._lead(elector), name="lead")
+        try:
+            why = await term
+        finally:
+            lead.cancel()
+            term.cancel()
+            self.telemetry.set_leader(leading=False)
+            with contextlib.suppress(asyncio.CancelledError):
+                await lead
+        if not self._stop.is_set():
+            _log.warning("leadership ended; standing by", why=why)
+
+    async def _lead(self, elector: Elector) -> None:
+        """What a new leader does first: look again at everything, then decide."""
+        fence = await elector.acquired()
+        self.telemetry.set_leader(leading=True)
+        _log.info("leading", fence=fence)
+        await asyncio.gather(*(reflector.relist() for reflector in self.reflectors))
+        self._caught_up = True
+        assert self.cycle is not None
+        self.cycle.wake()
+
+    # -- trouble ---------------------------------------------------------------------------
+    def _broke(self, error: BaseException) -> None:
+        """Something of ours is wrong: end in order, then say so."""
+        if self._fault is None:
+            self._fault = error
+            _log.error("gpusched ends because of a fault of its own", why=str(error))
+        self.stop()
+
+    def _rejected(self, status: StatusWriter, kind: str, rejected: Rejected) -> None:
+        self.telemetry.rejected(kind, rejected.field)
+        _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
+        status.reject(rejected)

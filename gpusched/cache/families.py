@@ -1,0 +1,195 @@
+"""Pods gathered into gangs. What was touched is counted again, the rest is shared.
+
+A family is what one key stands for: one gang, or one a pod where a Job's pods are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusched.cache.gangs import (
+    Gang,
+    Origin,
+    make_gang,
+    origin_of_group,
+    origin_of_job,
+    origin_of_pod,
+)
+from gpusched.cache.ledger import Hold, Ledger
+from gpusched.cache.shelf import Shelf
+from gpusched.objects.group import PodGroup
+from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.others import Job, Namespace, PriorityClass
+from gpusched.objects.pod import Pod
+from gpusched.objects.resources import Resources, total
+
+
+def key_of(pod: Pod) -> GangKey:
+    """The gang that a pod belongs to: its PodGroup's, its controller's, or its own."""
+    if pod.group:
+        return GangKey("PodGroup", pod.namespace, pod.group)
+    owner = pod.owner
+    if owner is not None and owner.kind == "Job":
+        return GangKey("Job", pod.namespace, owner.name)
+    if owner is not None and pod.hints.min_member > 1:
+        return GangKey(owner.kind, pod.namespace, owner.name)
+    return GangKey("Pod", pod.namespace, pod.name)
+
+
+class Families:
+    """All gangs by key.
+
+    Args:
+        ledger: who has which place.
+        groups, jobs, namespaces, priorities: where gangs get their numbers from.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        groups: Shelf[PodGroup],
+        jobs: Shelf[Job],
+        namespaces: Shelf[Namespace],
+        priorities: Shelf[PriorityClass],
+    ) -> None:
+        self._ledger = ledger
+        self._groups = groups
+        self._jobs = jobs
+        self._namespaces = namespaces
+        self._priorities = priorities
+        self._dirty: set[GangKey] = set()
+        self._members: dict[GangKey, dict[UID, Pod]] = {}
+        self._families: dict[GangKey, tuple[Gang, ...]] = {}
+        self._waiting: set[GangKey] = set()
+        self._held: dict[str, dict[GangKey, Resources]] = {}
+        self._running: dict[str, set[GangKey]] = {}
+
+    def join(self, pod: Pod, known: Pod | None) -> None:
+        """A member appeared or changed; ``known`` is what it was before."""
+        key = key_of(pod)
+        if known is not None and key_of(known) != key:
+            self.leave(known)
+        self._members.setdefault(key, {})[pod.uid] = pod
+        self.touch(key)
+
+    def leave(self, pod: Pod) -> None:
+        """A member is gone."""
+        key = key_of(pod)
+        members = self._members.get(key, {})
+        members.pop(pod.uid, None)
+        if not members:
+            self._members.pop(key, None)
+        self.touch(key)
+
+    def touch(self, key: GangKey) -> None:
+        """Something changed that the gang's numbers depend on."""
+        self._dirty.add(key)
+
+    def _family(self, key: GangKey) -> tuple[Gang, ...]:
+        """The gangs of one key: one, or one a pod where a Job's pods are independent."""
+        pods = list(self._members.get(key, {}).values())
+        namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
+        queue = namespace.queue if namespace else ""
+        places = {
+            pod.uid: (held.node, bool(pod.node) or held.hold is Hold.CONFIRMED)
+            for pod in pods
+            if (held := self._ledger.get(pod.uid)) is not None
+        }
+        if key.kind == "PodGroup":
+            return (make_gang(self._group_origin(key), pods, places),) if self._exists(key) else ()
+        if not pods:
+            return ()
+        if key.kind == "Pod":
+            return (make_gang(origin_of_pod(pods[0], queue=queue), pods, places),)
+        origin = self._controller_origin(key, pods, queue)
+        if origin is None:
+            return tuple(
+                make_gang(origin_of_pod(pod, queue=self._job_queue(key, queue)), [pod], places)
+                for pod in sorted(pods, key=lambda pod: pod.key)
+            )
+        return (make_gang(origin, pods, places),)
+
+    def _exists(self, key: GangKey) -> bool:
+        return key in self._members or ObjectKey(key.namespace, key.name) in self._groups.items
+
+    def _job_queue(self, key: GangKey, fallback: str) -> str:
+        job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
+        return (job.queue if job else "") or fallback
+
+    def _group_origin(self, key: GangKey) -> Origin:
+        name = ObjectKey(key.namespace, key.name)
+        group = self._groups.items.get(name)
+        if group is not None:
+            named = self._priorities.items.get(ObjectKey("", group.priority_class))
+            return origin_of_group(group, priority=named.value if named else None)
+        rejected = self._groups.rejected.get(name)
+        if rejected is not None:
+            why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
+        else:
+            why = f"PodGroup {name} does not exist; create it or remove the label that names it"
+        return Origin(key=key, uid=UID(""), trouble=("InvalidSpec", why))
+
+    def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> Origin | None:
+        owner = next((pod.owner for pod in pods if pod.owner), None)
+        if key.kind == "Job":
+            name = ObjectKey(key.namespace, key.name)
+            job = self._jobs.items.get(name)
+            if job is not None:
+                origin = origin_of_job(job, queue=queue)
+                hinted = max(pod.hints.min_member for pod in pods)
+                return origin if max(origin.min_member, hinted) > 1 else None
+            rejected = self._jobs.rejected.get(name)
+            why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
+            uid = owner.uid if owner else UID("")
+            return Origin(key=key, uid=uid, trouble=("InvalidSpec", f"Job {name}: {why}"))
+        first = min(pods, key=lambda pod: (pod.created, pod.key))
+        single = origin_of_pod(first, queue=queue)
+        return Origin(
+            key=key,
+            uid=owner.uid if owner else UID(""),
+            created=single.created,
+            queue=single.queue,
+            min_member=max(pod.hints.min_member for pod in pods),
+            hints=first.hints,
+            topology=single.topology,
+        )
+
+    def touch_namespace(self, namespace: str) -> None:
+        """All gangs of a namespace are counted again."""
+        self._dirty.update(key for key in self._members if key.namespace == namespace)
+
+    def held(self) -> dict[str, Resources]:
+        """Requests of members with a place, by queue."""
+        return {queue: total(parts.values()) for queue, parts in self._held.items() if parts}
+
+    def running(self) -> dict[str, int]:
+        """Numbers of gangs that have their minimum, by queue."""
+        return {queue: len(gangs) for queue, gangs in self._running.items() if gangs}
+
+    def shown(self) -> Iterator[Gang]:
+        """Gangs that wait or were touched since the last call, counted anew; in any order."""
+        for key in self.rebuild() | self._waiting:
+            yield from self._families.get(key, ())
+
+    def rebuild(self) -> set[GangKey]:
+        """Count again what was touched; the keys that were."""
+        changed = set(self._dirty)
+        self._dirty.clear()
+        for key in changed:
+            for gang in self._families.pop(key, ()):
+                self._held.get(gang.queue, {}).pop(gang.key, None)
+                self._running.get(gang.queue, set()).discard(gang.key)
+            family = self._family(key)
+            self._waiting.discard(key)
+            if not family:
+                continue
+            self._families[key] = family
+            if any(gang.tasks or gang.gated or gang.need for gang in family):
+                self._waiting.add(key)
+            for gang in family:
+                if gang.held:
+                    self._held.setdefault(gang.queue, {})[gang.key] = gang.held
+                    if not gang.need:
+                        self._running.setdefault(gang.queue, set()).add(gang.key)
+        return changed

@@ -1,0 +1,222 @@
+"""The heart beat: something changed, so decide again, and carry out what was decided.
+
+Between cycles nothing runs: a change wakes the cycle after a short pause in which more changes
+may arrive, and every ``max_period_s`` it runs anyway, because some reasons pass with time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+import attrs
+
+from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.verify import recheck
+from gpusched.clock import Clock
+from gpusched.commit.recover import PartialGang, recover
+from gpusched.config.model import Config
+from gpusched.io.binder import Binder
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.telemetry import Telemetry
+from gpusched.pluginhost.guard import Guard
+from gpusched.session.decide import Decision, decide
+from gpusched.session.masks import MaskCache
+from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
+from gpusched.session.protocols import Policy
+
+_QUIET_SHARE: Final = 4
+"""A quarter of the debounce without any change ends it early: a lone pod need not wait."""
+_log = Log(__name__)
+
+
+class StatusSink(Protocol):
+    """Where status goes; it is written later and never delays a decision."""
+
+    def submit(self, gangs: Sequence[GangStatus], queues: Sequence[QueueStatus]) -> None:
+        """This is how things stand now."""
+
+
+@attrs.define
+class Rules:
+    """A loaded configuration with what belongs to it: replaced as a whole on a reload."""
+
+    config: Config
+    policy: Policy
+    guard: Guard
+    masks: MaskCache = attrs.Factory(MaskCache)
+
+
+class SessionCycle:
+    """Runs sessions one after another.
+
+    Args:
+        cache: read by snapshots, told of assumptions.
+        binder: carries out what was decided.
+        status: is told how things stand.
+        lease: asked before every session.
+        ready: empty when the cache is complete and fresh, else why not.
+        rules: in force; ``self.rules`` may be replaced between sessions.
+        clock: time.
+        telemetry: counts and spans.
+        inline: run sessions in the event loop, for virtual time, not in a thread.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        binder: Binder,
+        status: StatusSink,
+        *,
+        lease: Lease,
+        ready: Callable[[], str],
+        rules: Rules,
+        clock: Clock,
+        telemetry: Telemetry,
+        inline: bool = False,
+    ) -> None:
+        self._cache = cache
+        self._binder = binder
+        self._status = status
+        self._lease = lease
+        self._ready = ready
+        self.rules = rules
+        self._clock = clock
+        self._telemetry = telemetry
+        self._changed = asyncio.Event()
+        self._last_change = 0.0
+        self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._told: set[str] = set()
+        self.sessions = 0
+        """How many were run."""
+        self.decided: list[Callable[[Plan], None]] = []
+        """Told of every plan after it was carried out."""
+        cache.on_change.append(self.wake)
+
+    def wake(self) -> None:
+        """Something changed that a decision may depend on."""
+        self._last_change = self._clock.monotonic()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        try:
+            while True:
+                await self._pause()
+                if self._ready() or not self._may_act():
+                    continue
+                await self._session()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # -- when ------------------------------------------------------------------------------
+    async def _pause(self) -> None:
+        cycle = self.rules.config.cycle
+        try:
+            async with asyncio.timeout(cycle.max_period_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        self._changed.clear()
+        begun = self._clock.monotonic()
+        quiet_s = cycle.debounce_s / _QUIET_SHARE
+        while True:
+            now = self._clock.monotonic()
+            rest_s = min(begun + cycle.debounce_s, self._last_change + quiet_s) - now
+            if rest_s <= 0:
+                self._changed.clear()
+                return
+            await self._clock.sleep(rest_s)
+
+    def _may_act(self) -> bool:
+        return self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0)
+
+    # -- what ------------------------------------------------------------------------------
+    async def _session(self) -> None:
+        with self._telemetry.tracing.span("session") as span:
+            snapshot = self._cache.snapshot(self._clock.now())
+            decision = await self._decide(snapshot)
+            self.sessions += 1
+            if not self._may_act():
+                return
+            bound = [gang for gang in decision.plan.binds if self._commit(gang)]
+            self._take_back(snapshot)
+            self._status.submit(decision.plan.gangs, decision.plan.queues)
+            self._telemetry.replace_pending(decision.waiting)
+            self._tell_faults(decision.faults)
+            span.set_attribute("gpusched.revision", snapshot.revision)
+            span.set_attribute("gpusched.gangs_bound", len(bound))
+        for listener in self.decided:
+            listener(decision.plan)
+
+    async def _decide(self, snapshot: Snapshot) -> Decision:
+        rules, clock, telemetry = self.rules, self._clock, self._telemetry
+        loop = asyncio.get_running_loop()
+        took: list[tuple[str, float]] = []
+        start = clock.monotonic()
+
+        def run() -> Decision:
+            rules.guard.begin_session()
+            last = start
+
+            def ended(action: str) -> None:
+                nonlocal last
+                now = clock.monotonic()
+                took.append((action, now - last))
+                last = now
+
+            return decide(snapshot, rules.policy, guard=rules.guard, masks=rules.masks, ended=ended)
+
+        decision = run() if self._thread is None else await loop.run_in_executor(self._thread, run)
+        for action, seconds in took:
+            telemetry.cycle(action, seconds)
+        telemetry.cycle("session", clock.monotonic() - start)
+        return decision
+
+    def _commit(self, gang: GangBind) -> bool:
+        """Verify against the live cache and assume, in one step of the loop."""
+        moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
+        trouble = recheck(self._cache, gang.gang, generation=gang.generation, moves=moves)
+        if trouble:
+            _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
+            self.wake()
+            return False
+        for bind in gang.binds:
+            pod = self._cache.pod(bind.uid)
+            assert pod is not None
+            self._cache.assume(pod, bind.node, bind.slots)
+            self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
+        self._binder.submit(gang)
+        return True
+
+    def _take_back(self, snapshot: Snapshot) -> None:
+        """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
+        partial = [
+            PartialGang(
+                key=gang.key,
+                uid=gang.uid,
+                min_member=gang.min_member,
+                bound=tuple(
+                    (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
+                    for member in gang.placed
+                ),
+                pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
+                ever_started=gang.pod_group is not None
+                and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
+            )
+            for gang in snapshot.gangs
+            if gang.placed and gang.need and not self._binder.knows(gang.key)
+        ]
+        for undo in recover(partial, server_now=self._binder.server_now()):
+            self._binder.undo(undo)
+
+    def _tell_faults(self, faults: Sequence[str]) -> None:
+        for sentence in faults:
+            if sentence not in self._told and len(self._told) < 1000:
+                self._told.add(sentence)
+                _log.error("a plugin failed", why=sentence)

@@ -1,0 +1,142 @@
+"""Which kinds are read, from where, and where in the cache each goes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from gpusched import API_VERSION
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.io.api import Api
+from gpusched.io.reflector import Reflector
+from gpusched.io.telemetry import Telemetry
+from gpusched.io.watched import KindSpec
+from gpusched.objects.decode import CODECS
+from gpusched.objects.meta import ObjectKey, Rejected
+
+KINDS: Final = {
+    "pods": "/api/v1/pods",
+    "nodes": "/api/v1/nodes",
+    "namespaces": "/api/v1/namespaces",
+    "jobs": "/apis/batch/v1/jobs",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "poddisruptionbudgets": "/apis/policy/v1/poddisruptionbudgets",
+    "podgroups": f"/apis/{API_VERSION}/podgroups",
+    "queues": f"/apis/{API_VERSION}/queues",
+    "topologies": f"/apis/{API_VERSION}/topologies",
+}
+"""Collection paths by plural name."""
+
+GROUP: Final = API_VERSION.partition("/")[0]
+Put = Callable[[ObjectKey, Any], None]
+Drop = Callable[[ObjectKey], None]
+
+
+class KindSink:
+    """Passes one kind on to the cache, and reports what cannot be believed.
+
+    Args:
+        keys: of everything of this kind that the cache holds now.
+        reject: told of each object that was rejected.
+    """
+
+    def __init__(
+        self,
+        put: Put,
+        drop: Drop,
+        *,
+        keys: Callable[[], Collection[ObjectKey]],
+        reject: Callable[[Rejected], None],
+    ) -> None:
+        self._put = put
+        self._drop = drop
+        self._keys = keys
+        self._reject = reject
+
+    def replace(self, items: Sequence[Any]) -> None:
+        """This is all there is: what is missing no longer exists."""
+        listed = {_key(item) for item in items}
+        for key in [key for key in self._keys() if key not in listed]:
+            self._drop(key)
+        for item in items:
+            self.apply("ADDED", item)
+
+    def apply(self, event_type: str, item: Any) -> None:
+        """ADDED, MODIFIED or DELETED."""
+        if event_type == "DELETED":
+            self._drop(_key(item))
+            return
+        self._put(_key(item), item)
+        if isinstance(item, Rejected):
+            self._reject(item)
+
+
+def _key(item: Any) -> ObjectKey:
+    namespace: str = getattr(item, "namespace", "")
+    return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
+
+
+def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, KindSink]:
+    """A sink for each kind, by plural name.
+
+    Args:
+        cache: where everything goes.
+        reject: told the plural name and the object that cannot be believed.
+    """
+    shelves: dict[str, tuple[Any, Put, Drop]] = {
+        "namespaces": (cache.namespaces, cache.put_namespace, cache.namespaces.drop),
+        "jobs": (cache.jobs, cache.put_job, cache.drop_job),
+        "podgroups": (cache.groups, cache.put_group, cache.drop_group),
+        "queues": (cache.queues, cache.put_queue, cache.drop_queue),
+        "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
+        "priorityclasses": (cache.priorities, cache.put_priority, cache.priorities.drop),
+        "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),
+    }
+
+    def told(kind: str) -> Callable[[Rejected], None]:
+        return lambda rejected: reject(kind, rejected)
+
+    found = {
+        kind: KindSink(put, drop, keys=shelf.keys, reject=told(kind))
+        for kind, (shelf, put, drop) in shelves.items()
+    }
+    found["pods"] = KindSink(
+        lambda _key, item: cache.put_pod(item),
+        cache.drop_pod,
+        keys=cache.pod_keys,
+        reject=told("pods"),
+    )
+    found["nodes"] = KindSink(
+        lambda _key, item: cache.put_node(item),
+        lambda key: cache.drop_node(key.name),
+        keys=cache.node_keys,
+        reject=told("nodes"),
+    )
+    return found
+
+
+def reflectors(
+    api: Api,
+    cache: Cache,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    telemetry: Telemetry,
+    reject: Callable[[str, Rejected], None],
+) -> list[Reflector[Any]]:
+    """One reflector a kind, not yet running."""
+    into = sinks(cache, reject)
+    return [
+        Reflector(
+            api,
+            KindSpec(f"{kind}.{GROUP}" if API_VERSION in path else kind, path),
+            codec=CODECS[kind],
+            sink=into[kind],
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+        )
+        for kind, path in KINDS.items()
+    ]
