@@ -128,6 +128,11 @@ class Resource:
         """``pods`` or ``jobs.batch``."""
         return qualified(self.plural, self.group)
 
+    @property
+    def error_group(self) -> str:
+        """Group that field errors name: events have one kind for both of their groups."""
+        return "" if self.storage == "events" else self.group
+
     def has(self, subresource: str) -> bool:
         """Tell whether a subresource is served."""
         return any(s["subresource"] == subresource for s in self.subresources)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, forbidden, invalid
 from gpusched.devcluster.pod_defaults import default_pod, qos_class
-from gpusched.devcluster.pod_validation import pod_errors
+from gpusched.devcluster.pod_validation import pod_errors, spec_errors
 from gpusched.devcluster.strategies import Strategy
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PodStrategy(Strategy):
         was, now = old["spec"], new["spec"]
         if was == now:
             return []
-        if errors := pod_errors(new):
+        if errors := spec_errors(now, "spec"):
             return errors
         errors = _gate_changes(now, was)
         errors += _deadline_changes(now, was)

@@ -81,7 +81,7 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     errors += options.check(obj, None) or strategy.validate(obj)
     name = meta.get("name", "")
     if errors:
-        raise status.invalid(resource.kind, resource.group, name, errors=errors)
+        raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
     collection = core.store.collection(resource.storage)
     key = resource.key(namespace, name)
     if collection.get(key) is not None:
@@ -130,7 +130,7 @@ def write(
     _prepare(resource, new, old, subresource=subresource)
     errors = _update_errors(resource, new, old, options=options, subresource=subresource)
     if errors:
-        raise status.invalid(resource.kind, resource.group, name, errors=errors)
+        raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
     counted = resource.strategy.generation and not subresource
     if counted and resource.strategy.raises_generation(new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -192,7 +192,7 @@ def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Ori
             )
             raise status.conflict(resource.plural, resource.group, name, why=why)
         error = invalid("metadata.uid", uid, "field is immutable")
-        raise status.invalid(resource.kind, resource.group, name, errors=[error, error])
+        raise status.invalid(resource.kind, resource.error_group, name, errors=[error, error])
 
 
 def _prepare(resource: Resource, new: Obj, old: Obj, *, subresource: str) -> None:
