@@ -132,13 +132,11 @@ class App:
         """Empty when decisions can be made on what the cache holds, else why not."""
         for reflector in self.reflectors:
             if not reflector.synced:
-                return (
-                    f"{reflector.name} have not been listed yet: {reflector.trouble or 'listing'}"
-                )
+                return f"{reflector.kind.name} have not been listed yet: {reflector.trouble or 'listing'}"
         now = self.options.clock.monotonic()
         for reflector in self.reflectors:
             if not reflector.fresh(now):
-                return f"{reflector.name} are out of date: {reflector.trouble}"
+                return f"{reflector.kind.name} are out of date: {reflector.trouble}"
         return ""
 
     def _readyz(self) -> tuple[bool, str]:
@@ -207,7 +205,9 @@ class App:
 
     async def _live(self, cycle: SessionCycle, binder: Binder, status: StatusWriter) -> None:
         async with asyncio.TaskGroup() as group:
-            readers = [group.create_task(each.run(), name=each.name) for each in self.reflectors]
+            readers = [
+                group.create_task(each.run(), name=each.kind.name) for each in self.reflectors
+            ]
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._take_part(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
@@ -246,7 +246,9 @@ class App:
             namespace=election.lease_namespace,
             name=election.lease_name,
             timing=LeaseTiming(
-                election.lease_duration_s, election.renew_deadline_s, election.retry_period_s
+                lease_s=election.lease_duration_s,
+                deadline_s=election.renew_deadline_s,
+                retry_s=election.retry_period_s,
             ),
             clock=options.clock,
             create_if_missing=not api.in_cluster,

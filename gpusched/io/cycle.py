@@ -138,19 +138,24 @@ class SessionCycle:
 
     # -- what ------------------------------------------------------------------------------
     async def _session(self) -> None:
-        with self._telemetry.tracing.span("session") as span:
-            snapshot = self._cache.snapshot(self._clock.now())
-            decision = await self._decide(snapshot)
-            self.sessions += 1
-            if not self._may_act():
-                return
-            bound = [gang for gang in decision.plan.binds if self._commit(gang)]
-            self._take_back(snapshot)
-            self._status.submit(decision.plan.gangs, decision.plan.queues)
-            self._telemetry.replace_pending(decision.waiting)
-            self._tell_faults(decision.faults)
-            span.set_attribute("gpusched.revision", snapshot.revision)
-            span.set_attribute("gpusched.gangs_bound", len(bound))
+        began = self._clock.now()
+        snapshot = self._cache.snapshot(began)
+        decision = await self._decide(snapshot)
+        self.sessions += 1
+        if not self._may_act():
+            return
+        bound = [gang for gang in decision.plan.binds if self._commit(gang)]
+        self._take_back(snapshot)
+        self._status.submit(decision.plan.gangs, decision.plan.queues)
+        self._telemetry.replace_pending(decision.waiting)
+        self._tell_faults(decision.faults)
+        self._telemetry.tracing.finished(
+            "session",
+            began=began,
+            ended=self._clock.now(),
+            revision=snapshot.revision,
+            gangs_bound=len(bound),
+        )
         for listener in self.decided:
             listener(decision.plan)
 

@@ -1,0 +1,97 @@
+"""``gpusched run``: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import signal
+from pathlib import Path
+from typing import Final
+
+from gpusched.app import App, AppOptions
+from gpusched.cli.command import Subparsers
+from gpusched.clock import SystemClock
+from gpusched.config.load import load_file
+from gpusched.config.model import DEFAULT
+from gpusched.errors import UsageError
+from gpusched.io.logs import set_up
+
+SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
+"""Where the Deployment mounts the configuration; used when it is there and none is named."""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "run",
+        description="Run the daemon until a signal comes. In a cluster it uses its service "
+        "account, elsewhere a kubeconfig.",
+    )
+    parser.add_argument("--kubeconfig", metavar="F", help="default: in-cluster, $KUBECONFIG, home")
+    parser.add_argument("--config", metavar="F", help="such as conf/gpusched.yaml")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="0.0.0.0:8080" if "KUBERNETES_SERVICE_HOST" in os.environ else "127.0.0.1:0",
+        help="of /livez, /readyz and /metrics; port 0 takes any free one, 'none' serves none "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the daemon; returns when it was asked to end.
+
+    Raises:
+        GpuschedError: it cannot start, or something broke.
+    """
+    set_up(log_format=arguments.log_format, level=arguments.log_level)
+    path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
+    options = AppOptions(
+        config=load_file(path) if path else DEFAULT,
+        clock=SystemClock(),
+        rng=random.Random(secrets.randbits(64)),  # noqa: S311 - jitter and identity, no secret
+        kubeconfig=arguments.kubeconfig,
+        identity=_identity(),
+        listen=_address(arguments.listen),
+    )
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: AppOptions) -> int:
+    app = App(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _ask_to_end, app)
+    await app.run()
+    return 0
+
+
+def _ask_to_end(app: App) -> None:
+    """The first signal ends in order, the second at once."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+    app.stop()
+
+
+def _identity() -> str:
+    name = os.environ.get("POD_NAME") or os.uname().nodename
+    uid = os.environ.get("POD_UID") or str(os.getpid())
+    return f"{name}_{uid}"
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    if text == "none":
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen takes HOST:PORT or none, not {text!r}")
+    return host, int(port)
