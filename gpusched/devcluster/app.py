@@ -29,6 +29,7 @@ from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.server import Server
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.store import Store
+from gpusched.errors import GpuschedError
 from gpusched.limits import BODY_BYTES_MAX
 
 _LOG: Final = logging.getLogger("gpusched.devcluster")
@@ -116,7 +117,12 @@ def build_core(clock: Clock, seed: int) -> Core:
 
 
 async def start(options: ClusterOptions) -> DevCluster:
-    """Start an embedded cluster in the running loop; it is ready when this returns."""
+    """Start an embedded cluster in the running loop; it is ready when this returns.
+
+    Raises:
+        ConfigError: a definition or an object to apply is refused.
+        OSError: the port cannot be listened on.
+    """
     core = build_core(options.clock, options.seed)
     api = Api(core)
     client = LocalClient(api)
@@ -146,7 +152,11 @@ async def start(options: ClusterOptions) -> DevCluster:
     work = asyncio.create_task(_background(client, installer, options), name="devcluster")
     work.add_done_callback(_report)
     cluster.own(work, runner)
-    apply_files(client, options.apply)
+    try:
+        apply_files(client, options.apply, settle=installer.sync)
+    except GpuschedError:
+        await cluster.close()
+        raise
     return cluster
 
 

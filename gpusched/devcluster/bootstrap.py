@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,7 @@ _PRIORITIES: Final = (
         "Used for system critical pods that must not be moved from their current node.",
     ),
 )
+_FIRST: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2}
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -67,11 +68,24 @@ def install_definitions(client: LocalClient, folder: Path) -> None:
             raise ConfigError(f"{path}: {e.message}") from None
 
 
-def apply_files(client: LocalClient, paths: Sequence[Path]) -> None:
-    """Apply every object of files and folders, as ``kubectl apply --server-side`` would."""
-    for path, doc in _documents(paths):
-        for obj in doc.get("items", [doc]) if doc.get("kind") == "List" else [doc]:
-            _apply(client, path, obj)
+def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[[], None]) -> None:
+    """Apply every object of files and folders, as ``kubectl apply --server-side`` would.
+
+    What others stand on comes first, whatever the files are called. ``settle`` is called after
+    each object, so that a definition serves the objects that follow it.
+
+    Raises:
+        ConfigError: a file cannot be read, or an object is refused.
+    """
+    found = [
+        (path, obj)
+        for path, doc in _documents(paths)
+        for obj in (doc.get("items", []) if doc.get("kind") == "List" else [doc])
+    ]
+    found.sort(key=lambda item: _FIRST.get(item[1].get("kind", ""), len(_FIRST)))
+    for path, obj in found:
+        _apply(client, path, obj)
+        settle()
 
 
 def _apply(client: LocalClient, path: Path, obj: Obj) -> None:

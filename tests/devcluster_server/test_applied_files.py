@@ -1,0 +1,64 @@
+"""Files applied at the start: order, definitions before their objects, clear refusals."""
+
+import pytest
+import yaml
+
+from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.errors import ConfigError
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gadgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "gadgets", "kind": "Gadget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+GADGET = {
+    "apiVersion": "example.com/v1",
+    "kind": "Gadget",
+    "metadata": {"name": "g", "namespace": "team"},
+}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+
+
+def options(folder):
+    return ClusterOptions(stages=False, controllers=False, apply=[folder])
+
+
+async def test_what_others_stand_on_comes_first(tmp_path):
+    """A namespace and a definition may stand in files that sort behind their users."""
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(GADGET))
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump_all([DEFINITION, NAMESPACE]))
+    cluster = await start(options(tmp_path))
+    try:
+        assert cluster.client.get("gadgets.example.com", "team", "g") is not None
+    finally:
+        await cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: [", "is no YAML"),
+        ("- 1", "holds something that is no object"),
+        ("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}", "serves no Deployment"),
+        ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}", "spec.containers"),
+    ],
+)
+async def test_a_file_that_cannot_be_applied_is_named(tmp_path, text, sentence):
+    """The start fails with one sentence that names the file and the reason."""
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=sentence) as refusal:
+        await start(options(tmp_path))
+    assert "bad.yaml" in str(refusal.value)
