@@ -30,7 +30,9 @@ class User:
 class Access:
     """Tokens and the checks made before anything else is looked at."""
 
-    def __init__(self, admin_token: str) -> None:
+    def __init__(self, admin_token: str, *, local: bool = True) -> None:
+        """Know the tokens; ``local`` says that only this machine can connect."""
+        self._local = local
         everyone = "system:authenticated"
         self._admin = User("admin", ("system:masters", everyone), admin=True)
         self._users = {
@@ -38,13 +40,14 @@ class Access:
             USER_TOKEN: User("alice", (everyone,), admin=False),
         }
 
-    def user(self, authorization: str) -> User:
+    def user(self, authorization: str, *, browser: bool = False) -> User:
         """Return the user of an Authorization header; raises StatusError 401.
 
-        A request without the header is the admin's: kubectl sends no credentials over plain
-        HTTP, and the server listens on the loopback address only, as ``kubectl proxy`` does.
+        On a loopback address a request without the header is the admin's, as with ``kubectl
+        proxy``: kubectl sends no credentials over plain HTTP. A page in a browser is no such
+        client, whatever site it comes from.
         """
-        if not authorization:
+        if not authorization and self._local and not browser:
             return self._admin
         scheme, _, token = authorization.partition(" ")
         user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None

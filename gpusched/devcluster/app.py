@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import random
 import secrets
@@ -41,6 +42,7 @@ class ClusterOptions:
 
     Attributes:
         port: TCP port on ``host``; 0 takes a free one.
+        host: numeric address; on a loopback one requests need no token.
         token: bearer token that may do everything; random when empty.
         apply: files and folders of YAML applied before the cluster is ready.
         stages, controllers: whether fake nodes live and whether controllers act.
@@ -133,7 +135,8 @@ async def start(options: ClusterOptions) -> DevCluster:
     core.store.open_window()
     token = options.token or secrets.token_hex(16)
     endpoints = Endpoints(api)
-    server = Server(endpoints, Access(token))
+    local = ipaddress.ip_address(options.host).is_loopback
+    server = Server(endpoints, Access(token, local=local))
     runner = web.ServerRunner(
         web.Server(
             server.handle,

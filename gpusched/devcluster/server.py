@@ -47,7 +47,9 @@ class Server:
         first = request.path.strip("/").partition("/")[0]
         if first in _HEALTH:
             return web.Response(text="ok")
-        user = self._access.user(request.headers.get("Authorization", ""))
+        user = self._access.user(
+            request.headers.get("Authorization", ""), browser="Origin" in request.headers
+        )
         answer = await self._answer(request, user)
         if answer.stream is not None:
             return await _stream(request, answer)

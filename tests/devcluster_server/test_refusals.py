@@ -2,6 +2,9 @@
 
 import pytest
 
+from gpusched.devcluster.access import Access
+from gpusched.devcluster.status import StatusError
+
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -95,3 +98,14 @@ async def test_health_needs_no_token(http):
     for path in ("livez", "readyz", "healthz"):
         async with http.session.get(f"{http.cluster.url}/{path}") as response:
             assert (response.status, await response.text()) == (200, "ok")
+
+
+async def test_only_local_tools_are_let_in_without_a_token(http):
+    """A client like kubectl sends no token over plain HTTP and may; a browser's page may not."""
+    async with http.session.get(http.cluster.url + PODS) as response:
+        assert response.status == 200
+    page = {"Origin": "http://example.com"}
+    async with http.session.get(http.cluster.url + PODS, headers=page) as response:
+        assert response.status == 401
+    with pytest.raises(StatusError):
+        Access("token", local=False).user("")
