@@ -158,9 +158,9 @@ STORY_MAX: Final = 32
 """Noteworthy steps of a gang kept for the story of a broken invariant."""
 STATUS_IN_FLIGHT_MAX: Final = 8
 STATUS_QUEUE_MAX: Final = 50_000
-"""Status writes that wait; beyond, the oldest is dropped and told again by a later session."""
+"""Status writes that wait; what finds no room is said again by a later session."""
 EVENTS_IN_FLIGHT_MAX: Final = 2
 EVENT_QUEUE_MAX: Final = 2_000
 """Events that wait; beyond, the oldest is dropped and counted."""
-TOLD_MAX: Final = 50_000
+TOLD_MAX: Final = OBJECTS_PER_KIND_MAX
 """Objects of which is remembered what was told about them."""

@@ -7,7 +7,6 @@ from typing import Final, NoReturn
 from gpusched import limits
 from gpusched.commit.facts import PodFacts, Verdict
 from gpusched.commit.model import (
-    OPEN,
     CommitState,
     DoConfirm,
     DoEvict,
@@ -131,21 +130,21 @@ class Draft:
     @property
     def reachable(self) -> int:
         """Members there can still be."""
-        undecided = sum(self.counts[stage] for stage in OPEN)
-        return self.old.gang.placed + self.counts[Stage.CONFIRMED] + undecided
+        return self.old.gang.placed + sum(self.counts[: Stage.CONFIRMED + 1])
 
     def settle(self) -> None:
         """Move the gang where its pods have brought it."""
         counts = self.counts
         if self.phase in (Phase.VERIFIED, Phase.BINDING):
             gang = self.old.gang
-            if not self.stopping and self.reachable < gang.min_member:
-                self.withdraw(f"only {self.reachable} of {gang.min_member} members are left")
+            reachable = self.reachable
+            if not self.stopping and reachable < gang.min_member:
+                self.withdraw(f"only {reachable} of {gang.min_member} members are left")
             if counts[0] or counts[1] or counts[2] or counts[3]:
                 return
             if not counts[Stage.CONFIRMED]:
                 self.rest(Phase.RELEASED)
-            elif self.reachable >= gang.min_member:
+            elif reachable >= gang.min_member:
                 self.rest(Phase.BOUND)
             elif self.late:
                 self.undo()

@@ -6,6 +6,7 @@ Every call ends in an event, whatever the server does; nothing is decided here.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 from urllib.parse import quote
 
@@ -28,11 +29,22 @@ from gpusched.io.api import Api
 from gpusched.io.pace import Pace, Traffic
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
+from gpusched.objects.meta import ObjectKey
 
 CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
 SERVER_QUERY: Final = {"timeout": f"{limits.BIND_TIMEOUT_SERVER_S:g}s"}
 
+_PLAIN: Final = re.compile(r"[a-z0-9.-]+").fullmatch
+
 Answer = Created | Doubted | NotDone | Refused
+
+
+def pod_path(key: ObjectKey) -> str:
+    """Where the API has a pod; quoted only if it must be, as names hardly ever must."""
+    namespace, name = key
+    if not (_PLAIN(namespace) and _PLAIN(name)):
+        namespace, name = quote(namespace, safe=""), quote(name, safe="")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 class BindCalls:
@@ -64,7 +76,7 @@ class BindCalls:
             pod.key, pod.uid, node=pod.node, slots=pod.slots, rank=pod.rank,
             plan=state.plan, fence=state.fence,
         )  # fmt: skip
-        path = f"/api/v1/namespaces/{quote(pod.key.namespace)}/pods/{quote(pod.key.name)}/binding"
+        path = f"{pod_path(pod.key)}/binding"
         try:
             # The client's own limit does not cover reading credentials again.
             async with asyncio.timeout(CALL_S):
@@ -110,8 +122,7 @@ class BindCalls:
     async def read_pod(self, state: CommitState, index: int) -> Found | Unread:
         """One consistent GET of a pod."""
         key = state.gang.binds[index].key
-        path = f"/api/v1/namespaces/{quote(key.namespace)}/pods/{quote(key.name)}"
-        body, why = await self._get(path, doing=f"read pod {key} back")
+        body, why = await self._get(pod_path(key), doing=f"read pod {key} back")
         if why:
             return Unread(index, why)
         try:

@@ -370,7 +370,10 @@ class Binder:
         await self._pace.turn(Traffic.BIND)
         if run.state.stages[index] != Stage.ASSUMED or self._broken:
             return
-        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
+        lease = self._lease
+        if lease.fence != run.state.fence or not lease.may_act(
+            self._clock.monotonic(), self._clock.boottime(), CALL_S
+        ):
             self._feed(run, Fenced())
             return
         self._feed(run, Sent(index))

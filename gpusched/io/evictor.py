@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from urllib.parse import quote
 
 import attrs
 
@@ -17,7 +16,7 @@ from gpusched import errors, limits
 from gpusched.clock import Clock
 from gpusched.io.answers import api_error
 from gpusched.io.api import Api
-from gpusched.io.bind_calls import CALL_S, SERVER_QUERY
+from gpusched.io.bind_calls import CALL_S, SERVER_QUERY, pod_path
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
@@ -125,13 +124,12 @@ class Evictor:
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
             self._later(victim, limits.EVICT_RETRY_MIN_S)
             return
-        namespace, name = quote(victim.key.namespace), quote(victim.key.name)
         doing = f"evict pod {victim.key}"
         try:
             async with asyncio.timeout(CALL_S):
                 answer = await self._api.request(
                     "POST",
-                    f"/api/v1/namespaces/{namespace}/pods/{name}/eviction",
+                    f"{pod_path(victim.key)}/eviction",
                     query=SERVER_QUERY,
                     body=encode.eviction(victim.key, victim.uid, fence=self._lease.fence),
                     timeout_s=CALL_S,

@@ -63,6 +63,11 @@ class Pool(Generic[Job]):
             self._jobs.appendleft(job)
             self._hire()
 
+    async def rest(self) -> None:
+        """Wait until no job waits and none is being worked on."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
     async def close(self) -> None:
         """Cancel what is under way and forget what waits; later jobs are ignored."""
         self._closed = True

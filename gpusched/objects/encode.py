@@ -7,6 +7,7 @@ touched. Patches hold only what differs from what the API showed last.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -157,6 +158,79 @@ def pod_unscheduled(
             "status": {"conditions": [condition]},
         }
     )
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Say:
+    """One condition as it should be; when it last changed is found out when writing."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+    generation: int
+
+
+def status_patch(
+    uid: UID,
+    current: bytes,
+    fields: Mapping[str, object],
+    *,
+    says: Sequence[Say],
+    now: float,
+) -> bytes | None:
+    """A merge patch of the status of one of our own kinds; None when it says so already.
+
+    Args:
+        uid: of the object.
+        current: its status as last seen, JSON.
+        fields: what we write; None removes a field, mappings are written as a whole.
+        says: all conditions of ours. Those of other types stay as they are.
+        now: seconds since the epoch, the time of conditions that change.
+    """
+    known = msgspec.json.decode(current)
+    patch: dict[str, object] = {}
+    for name, value in fields.items():
+        before = known.get(name)
+        if value == before:
+            continue
+        if isinstance(value, Mapping) and isinstance(before, dict):
+            # A merge patch joins mappings, so what goes must be named.
+            patch[name] = {key: value.get(key) for key in sorted({*before, *value})}
+        else:
+            patch[name] = value
+    conditions = _conditions(known.get("conditions") or [], says, now)
+    if conditions != known.get("conditions"):
+        patch["conditions"] = conditions
+    if not patch:
+        return None
+    return _json.encode({"metadata": {"uid": uid}, "status": patch})
+
+
+def _conditions(
+    known: list[dict[str, object]], says: Sequence[Say], now: float
+) -> list[dict[str, object]]:
+    """In the order they have, new ones last; the time stays while the status does."""
+    wanted = {say.type: say for say in says}
+    out = []
+    for old in known:
+        say = wanted.pop(str(old.get("type")), None)
+        out.append(old if say is None else _condition(say, old, now))
+    out.extend(_condition(say, {}, now) for say in wanted.values())
+    return out
+
+
+def _condition(say: Say, old: Mapping[str, object], now: float) -> dict[str, object]:
+    status = "True" if say.holds else "False"
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    return {
+        "type": say.type,
+        "status": status,
+        "observedGeneration": say.generation,
+        "lastTransitionTime": since or format_time(now),
+        "reason": say.reason,
+        "message": clip(say.message),
+    }
 
 
 def event(note: EventNote, *, instance: str, now: float) -> bytes:

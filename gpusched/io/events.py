@@ -1,0 +1,211 @@
+"""Tells people what happened, through events.k8s.io: rarely, last, and never twice.
+
+An object's latest news replaces news that was not sent yet, so a gang that waited for half a
+second leaves no trace of it. One reason is told once a minute an object. Events give way to
+all other traffic; what does not fit the queue is dropped, the oldest first, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+import attrs
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.io.answers import Response, api_error
+from gpusched.io.api import JSON, MERGE_PATCH, Api
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace, Traffic
+from gpusched.io.pool import OnFault, Pool
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects import encode
+from gpusched.objects.encode import EventNote
+from gpusched.objects.meta import UID
+
+_CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
+_log = Log(__name__)
+
+
+@attrs.define(slots=True, eq=False)
+class _Object:
+    """What was told about one object.
+
+    Attributes:
+        sent: reason to (last note, monotonic time); ``names``: event to how often told.
+        news: not sent yet, and the reason under which it is counted.
+        timer: until it may be sent.
+    """
+
+    sent: dict[str, tuple[str, float]] = attrs.Factory(dict)
+    names: dict[str, int] = attrs.Factory(dict)
+    news: tuple[str, EventNote] | None = None
+    timer: asyncio.TimerHandle | None = None
+
+
+class EventWriter:
+    """See the module.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns; events come last.
+        lease: without it nothing is told, as another leader tells it.
+        clock: time.
+        telemetry: counts 429 answers.
+        instance: which process tells it.
+        on_fault: told when a task crashed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        *,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+        instance: str,
+        on_fault: OnFault,
+    ) -> None:
+        self._api = api
+        self._pace = pace
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._instance = instance
+        self._objects: OrderedDict[UID, _Object] = OrderedDict()
+        self._queue: OrderedDict[UID, None] = OrderedDict()
+        self._pool: Pool[UID] = Pool(
+            "events", limit=limits.EVENTS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault
+        )
+        self.dropped = 0
+        """Events that were never told: no room in the queue, or the API did not take them."""
+
+    def tell(self, note: EventNote, *, topic: str = "", settle_s: float = 0.0) -> None:
+        """Tell it when it may be told, unless newer news about the object comes first.
+
+        Args:
+            note: what.
+            topic: what is told once a minute; the event's reason unless given.
+            settle_s: seconds to wait for newer news.
+        """
+        uid = note.regarding.uid
+        topic = topic or note.reason
+        known = self._objects.get(uid)
+        if known is None:
+            known = self._objects[uid] = _Object()
+            self._trim()
+        else:
+            self._objects.move_to_end(uid)
+        self.withdraw(uid)
+        last, at = known.sent.get(topic, ("", float("-inf")))
+        if last == note.note:
+            return
+        now = self._clock.monotonic()
+        due = max(now + settle_s, at + limits.EVENT_PERIOD_S)
+        known.news = (topic, note)
+        if due <= now:
+            self._put(uid)
+        else:
+            known.timer = asyncio.get_running_loop().call_later(due - now, self._put, uid)
+
+    def withdraw(self, uid: UID) -> None:
+        """What was not told yet about an object is no longer true."""
+        known = self._objects.get(uid)
+        if known is not None:
+            known.news = None
+            self._queue.pop(uid, None)
+            if known.timer is not None:
+                known.timer.cancel()
+                known.timer = None
+
+    async def flush(self) -> None:
+        """Tell now all that waits."""
+        for uid, known in list(self._objects.items()):
+            if known.timer is not None:
+                known.timer.cancel()
+                self._put(uid)
+        await self._pool.rest()
+
+    async def close(self) -> None:
+        """Stop telling."""
+        for uid in list(self._objects):
+            self.withdraw(uid)
+        await self._pool.close()
+
+    def _trim(self) -> None:
+        if len(self._objects) > limits.TOLD_MAX:
+            uid = next(iter(self._objects))
+            self.withdraw(uid)
+            del self._objects[uid]
+
+    def _put(self, uid: UID) -> None:
+        known = self._objects[uid]
+        known.timer = None
+        if uid not in self._queue:
+            self._queue[uid] = None
+            self._pool.put(uid)
+        if len(self._queue) > limits.EVENT_QUEUE_MAX:
+            oldest = next(iter(self._queue))
+            self.withdraw(oldest)
+            self._drop(f"more than {limits.EVENT_QUEUE_MAX} events wait")
+
+    def _drop(self, why: str) -> None:
+        self.dropped += 1
+        if self.dropped & (self.dropped - 1) == 0:  # 1, 2, 4, 8 and so on
+            _log.warning("events were dropped", so_far=self.dropped, why=why)
+
+    async def _work(self, uid: UID) -> None:
+        await self._pace.turn(Traffic.EVENTS)
+        known = self._objects.get(uid)
+        if uid not in self._queue or known is None or known.news is None:
+            return
+        del self._queue[uid]
+        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), _CALL_S):
+            self.withdraw(uid)
+            return
+        topic, note = known.news
+        known.news = None
+        now = self._clock.monotonic()
+        known.sent[topic] = (note.note, now)
+        told = known.names.get(note.name, 0)
+        answer = await self._send(note, told)
+        if answer is not None and answer.status == 404 and told:
+            # The server keeps events for an hour only; 404 otherwise: the namespace is gone.
+            known.names.pop(note.name)
+            told = 0
+            answer = await self._send(note, told)
+        if answer is None:
+            return
+        # 409: an earlier process has told it.
+        if answer.ok or answer.status == 409:
+            if len(known.names) >= limits.STORY_MAX:
+                known.names.pop(next(iter(known.names)))
+            known.names[note.name] = told + 1
+            return
+        error = api_error(answer, doing=f"tell about {note.regarding.kind} {note.regarding.key}")
+        if isinstance(error, errors.Throttled):
+            self._telemetry.throttled()
+            self._pace.throttled(error.retry_after_s)
+        self._drop(str(error))
+
+    async def _send(self, note: EventNote, told: int) -> Response | None:
+        path = f"/apis/events.k8s.io/v1/namespaces/{note.regarding.event_namespace}/events"
+        now = self._clock.now()
+        method, content_type = "POST", JSON
+        if told:
+            method, content_type = "PATCH", MERGE_PATCH
+            path = f"{path}/{note.name}"
+            body = encode.event_series(count=told + 1, now=now)
+        else:
+            body = encode.event(note, instance=self._instance, now=now)
+        try:
+            return await self._api.request(
+                method, path, body=body, content_type=content_type, timeout_s=_CALL_S
+            )
+        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as error:
+            self._drop(str(error))
+            return None

@@ -1,0 +1,384 @@
+"""Says how things stand: on PodGroups, Queues and waiting pods, and in events.
+
+Wishes are kept one an object, the latest wins, and are compared with what the API shows just
+before they are written: what is said already is not said again, after a restart neither. An
+object is written once a second at most. Nothing here delays a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+
+from gpusched import errors, limits
+from gpusched.clock import Clock
+from gpusched.io.answers import api_error
+from gpusched.io.api import Api
+from gpusched.io.events import EventWriter
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace, Traffic
+from gpusched.io.pool import OnFault, Pool
+from gpusched.io.status_writes import (
+    GroupWrite,
+    PodWrite,
+    QueueWrite,
+    Request,
+    StatusCache,
+    Write,
+    Written,
+)
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
+from gpusched.objects.meta import UID, ObjectKey, Rejected
+from gpusched.session.plan import GangStatus, QueueStatus
+from gpusched.session.reasons import Reason
+
+_CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
+_RETRY_S: Final = 2 * limits.STATUS_PERIOD_S
+_DENIED_RETRY_S: Final = limits.BACKOFF_MAX_S
+_NUMBERS: Final = re.compile(r"[0-9]+")
+_log = Log(__name__)
+
+V = TypeVar("V")
+
+
+class _Answer(msgspec.Struct):
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+@attrs.define(slots=True, eq=False)
+class _Object:
+    """What we know of the writing of one object.
+
+    Attributes:
+        want: to be written; None when nothing is.
+        ready_at: monotonic seconds before which it is not written again.
+    """
+
+    want: Write | None = None
+    written: Written | None = None
+    ready_at: float = float("-inf")
+    timer: asyncio.TimerHandle | None = None
+    queued: bool = False
+    writing: bool = False
+
+
+class StatusWriter:
+    """See the module.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns; status comes after bindings and evictions.
+        cache: what the API showed last.
+        lease: without it nothing is written.
+        clock: time.
+        telemetry: counts 429 answers.
+        on_fault: told when a task crashed.
+        instance: of the process, for events.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        cache: StatusCache,
+        *,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_fault: OnFault,
+        instance: str = CONTROLLER,
+    ) -> None:
+        self._api = api
+        self._pace = pace
+        self._cache = cache
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self.events = EventWriter(
+            api, pace, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
+            on_fault=on_fault,
+        )  # fmt: skip
+        self._objects: OrderedDict[UID, _Object] = OrderedDict()
+        self._said: OrderedDict[UID, GangStatus | QueueStatus] = OrderedDict()
+        self._bound: OrderedDict[UID, None] = OrderedDict()
+        self._rejected: OrderedDict[UID, int] = OrderedDict()
+        self._waiting = 0
+        self._pool: Pool[UID] = Pool(
+            "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault
+        )
+        self.dropped = 0
+        """Status writes that found no room in the queue; a later session says them again."""
+
+    @property
+    def waiting(self) -> int:
+        """Objects whose status is to be written."""
+        return self._waiting
+
+    async def run(self) -> None:
+        """Stay; when cancelled, everything under way ends."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self._pool.close()
+            await self.events.close()
+
+    def submit(self, gangs: Sequence[GangStatus], queues: Sequence[QueueStatus]) -> None:
+        """This is how things stand now; returns at once."""
+        for gang in gangs:
+            before = self._said.get(gang.uid)
+            if before != gang:
+                _remember(self._said, gang.uid, gang)
+                self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
+        for queue in queues:
+            if self._said.get(queue.uid) != queue:
+                _remember(self._said, queue.uid, queue)
+                self._want(queue.uid, QueueWrite(queue))
+
+    def bound(self, gang: UID) -> None:
+        """This process has brought a gang to its nodes: worth an event, once it is scheduled."""
+        _remember(self._bound, gang, None)
+
+    def reject(self, rejected: Rejected) -> None:
+        """Tell the author of an object that it cannot be believed, once a generation."""
+        if not rejected.ours or self._rejected.get(rejected.uid) == rejected.generation:
+            return
+        _remember(self._rejected, rejected.uid, rejected.generation)
+        ref = ObjectRef(rejected.kind, rejected.key, rejected.uid)
+        self.events.tell(
+            EventNote(
+                regarding=ref, type="Warning", reason=Reason.INVALID_SPEC, action="Reading",
+                note=rejected.sentence,
+            ),
+            topic=f"{Reason.INVALID_SPEC}/{rejected.generation}",
+        )  # fmt: skip
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Write now all that waits; whether that was done within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                for uid, known in list(self._objects.items()):
+                    if known.want is not None:
+                        known.ready_at = float("-inf")
+                        if known.timer is not None:
+                            known.timer.cancel()
+                        self._put(uid, known)
+                await self._pool.rest()
+                await self.events.flush()
+        except TimeoutError:
+            _log.warning("some status was not written", objects=self._waiting)
+            return False
+        return not self._waiting
+
+    # -- gangs ------------------------------------------------------------------------------
+
+    def _submit_gang(self, status: GangStatus, before: GangStatus | None) -> None:
+        if status.gang.kind == "PodGroup":
+            self._want(status.uid, GroupWrite(status))
+        ask = status.waiting_ask or status.scheduled
+        for _, uid in status.waiting:
+            # Most pods are bound within moments and need not be told why they waited.
+            self._want(uid, PodWrite(uid, status.uid, ask), settle_s=limits.STATUS_PERIOD_S)
+        was_scheduled, reason, sentence = self._shown(status, before)
+        if status.is_scheduled:
+            # What was to be told about waiting is no longer true.
+            self.events.withdraw(status.uid)
+            if not was_scheduled:
+                self._tell(status, "Normal", "Scheduled", action="Binding")
+        elif reason != status.scheduled.reason or _words(sentence) != _words(
+            status.scheduled.sentence
+        ):
+            self._tell(status, "Warning", "FailedScheduling", action="Scheduling")
+
+    def _tell(self, status: GangStatus, kind: str, reason: str, *, action: str) -> None:
+        gang = status.gang
+        ref = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), status.uid)
+        note = EventNote(
+            regarding=ref, type=kind, reason=reason, action=action, note=status.scheduled.sentence
+        )
+        settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
+        self.events.tell(note, topic=status.scheduled.reason, settle_s=settle_s)
+
+    def _shown(self, status: GangStatus, before: GangStatus | None) -> tuple[bool, str, str]:
+        """Whether people were told that it is scheduled, else reason and sentence they know.
+
+        What this process said counts first, then what the API shows from earlier ones. A gang
+        without a PodGroup carries no condition once it runs: only if this process bound it,
+        its event is still to come.
+        """
+        if before is not None:
+            return before.is_scheduled, before.scheduled.reason, before.scheduled.sentence
+        gang = status.gang
+        if gang.kind == "PodGroup":
+            group = self._cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
+            shown = group.condition("Scheduled") if group is not None else None
+            return (
+                (shown.status == "True", shown.reason, shown.message) if shown else (False, "", "")
+            )
+        if status.is_scheduled:
+            pod = self._cache.pod(status.uid)
+            ours = pod is not None and bool(pod.fence) and pod.fence == self._lease.fence
+            return not ours and status.uid not in self._bound, "", ""
+        pod = self._cache.pod(status.waiting[0][1]) if status.waiting else None
+        if pod is None or not pod.unschedulable_reason:
+            return False, "", ""
+        return False, status.scheduled.reason, pod.unschedulable
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def _want(self, uid: UID, want: Write, *, settle_s: float = 0.0) -> None:
+        known = self._objects.get(uid)
+        if known is None:
+            known = self._objects[uid] = _Object()
+            self._trim()
+        if known.want is not None:
+            known.want = want  # its time is set already
+            return
+        if self._waiting >= limits.STATUS_QUEUE_MAX:
+            self._drop(want)
+            return
+        known.want = want
+        self._waiting += 1
+        self._schedule(uid, known, self._clock.monotonic() + settle_s)
+
+    def _schedule(self, uid: UID, known: _Object, at: float) -> None:
+        now = self._clock.monotonic()
+        due = max(at, known.ready_at)
+        if due <= now:
+            self._put(uid, known)
+        else:
+            loop = asyncio.get_running_loop()
+            known.timer = loop.call_later(due - now, self._put, uid, known)
+
+    def _put(self, uid: UID, known: _Object) -> None:
+        known.timer = None
+        if not known.queued:
+            known.queued = True
+            self._pool.put(uid)
+
+    def _drop(self, want: Write) -> None:
+        self._said.pop(want.gang, None)
+        self.dropped += 1
+        if self.dropped & (self.dropped - 1) == 0:  # 1, 2, 4, 8 and so on
+            _log.warning("status writes were put off", so_far=self.dropped)
+
+    def _trim(self) -> None:
+        """Forget the oldest of the objects about which nothing is to be said."""
+        if len(self._objects) > limits.TOLD_MAX + limits.STATUS_QUEUE_MAX:
+            idle = [uid for uid, known in self._objects.items() if not _busy(known)]
+            for uid in idle[: len(idle) // 2]:
+                del self._objects[uid]
+
+    async def _work(self, uid: UID) -> None:
+        known = self._objects[uid]
+        known.queued = False
+        now = self._clock.monotonic()
+        if known.want is None:
+            return
+        if known.writing or now < known.ready_at:
+            self._schedule(uid, known, now + limits.STATUS_PERIOD_S)
+            return
+        known.writing = True
+        try:
+            if self._request(known) is not None:
+                await self._pace.turn(Traffic.STATUS)
+                await self._write(uid, known)
+        finally:
+            known.writing = False
+
+    def _request(self, known: _Object) -> Request | None:
+        """What to send for the object's wish; None, and no wish any more, when it is said."""
+        assert known.want is not None
+        request = known.want.request(self._cache, known.written, self._clock.now())
+        if request is None:
+            known.want = None
+            self._waiting -= 1
+        return request
+
+    async def _write(self, uid: UID, known: _Object) -> None:
+        request = self._request(known)
+        want = known.want
+        if request is None or want is None:
+            return
+        known.want = None
+        self._waiting -= 1
+        now = self._clock.monotonic()
+        if not self._lease.may_act(now, self._clock.boottime(), _CALL_S):
+            self._said.pop(want.gang, None)
+            return
+        known.ready_at = now + limits.STATUS_PERIOD_S
+        try:
+            answer = await self._api.request(
+                "PATCH", request.path, body=request.body, content_type=request.content_type,
+                timeout_s=_CALL_S,
+            )  # fmt: skip
+        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as unanswered:
+            self._again(uid, known, want, unanswered)
+            return
+        if answer.ok:
+            known.written = _written(request, want, answer.body)
+            return
+        error = api_error(answer, doing=f"write {request.path}", write=True)
+        # Not there, made again (422: a UID never changes), or changed meanwhile: what was
+        # to be said was about something else. A later session says what is true then.
+        if isinstance(error, errors.NotFound | errors.Conflict) or error.status == 422:
+            if error.status == 422:
+                _log.warning("a status was refused", why=error)
+            self._said.pop(want.gang, None)
+        else:
+            self._again(uid, known, want, error)
+
+    def _again(self, uid: UID, known: _Object, want: Write, error: errors.GpuschedError) -> None:
+        """Try later, unless there is something newer to say by then."""
+        pause_s = _RETRY_S
+        if isinstance(error, errors.Throttled):
+            self._telemetry.throttled()
+            self._pace.throttled(error.retry_after_s)
+        elif isinstance(error, errors.Denied):
+            self._lease.doubt()
+            pause_s = _DENIED_RETRY_S
+            _log.error("a status may not be written", why=error)
+        now = self._clock.monotonic()
+        known.ready_at = now + pause_s
+        if known.want is None:
+            known.want = want
+            self._waiting += 1
+            self._schedule(uid, known, now)
+
+
+def _busy(known: _Object) -> bool:
+    return known.want is not None or known.writing or known.queued
+
+
+def _written(request: Request, want: Write, body: bytes) -> Written | None:
+    """What the object says now; None when the answer cannot be read: the watch will tell."""
+    if isinstance(want, PodWrite):
+        return Written(request.seen, told=want.told)
+    try:
+        return Written(request.seen, status=bytes(_answers.decode(body).status))
+    except msgspec.MsgspecError as error:
+        _log.warning("an answer is no object", path=request.path, why=error)
+        return None
+
+
+def _remember(memory: OrderedDict[UID, V], uid: UID, what: V) -> None:
+    """Keep the latest; forget the oldest beyond the bound."""
+    memory[uid] = what
+    memory.move_to_end(uid)
+    if len(memory) > limits.TOLD_MAX:
+        memory.popitem(last=False)
+
+
+def _words(sentence: str) -> str:
+    """A sentence without its numbers: only other words are worth another event."""
+    return _NUMBERS.sub("0", sentence)

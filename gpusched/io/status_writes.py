@@ -1,0 +1,201 @@
+"""What a status write would look like now: the request, or nothing when all is said already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol, TypeVar
+from urllib.parse import quote
+
+import attrs
+
+from gpusched import API_VERSION
+from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from gpusched.io.bind_calls import pod_path
+from gpusched.objects import encode
+from gpusched.objects.encode import Say, clip
+from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.pod import Pod
+from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.reasons import Reason
+
+E_co = TypeVar("E_co", covariant=True)
+
+NODES_LACK: Final = frozenset(
+    {Reason.INSUFFICIENT_RESOURCES, Reason.TOPOLOGY_UNSATISFIABLE, Reason.NO_FEASIBLE_NODE}
+)
+"""Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
+
+
+class Shelf(Protocol[E_co]):
+    """Entities of one kind."""
+
+    @property
+    def items(self) -> Mapping[ObjectKey, E_co]:
+        """By key."""
+
+
+class StatusCache(Protocol):
+    """What the API showed last."""
+
+    @property
+    def groups(self) -> Shelf[PodGroup]:
+        """All PodGroups."""
+
+    @property
+    def queues(self) -> Shelf[Queue]:
+        """All Queues."""
+
+    def pod(self, uid: UID) -> Pod | None:
+        """The pod of that UID."""
+
+
+@attrs.frozen(slots=True)
+class Request:
+    """A PATCH.
+
+    Attributes:
+        seen: version of the object that it was made for.
+    """
+
+    path: str
+    content_type: str
+    body: bytes
+    seen: ResourceVersion
+
+
+@attrs.frozen(slots=True)
+class Written:
+    """Our own last write, until the watch shows a newer version than ``seen``."""
+
+    seen: ResourceVersion
+    status: bytes = b"{}"
+    told: tuple[str, str] = ("", "")
+
+
+@attrs.frozen(slots=True)
+class GroupWrite:
+    """The status of a PodGroup."""
+
+    status: GangStatus
+
+    @property
+    def gang(self) -> UID:
+        """Whose submission is to be repeated when this fails."""
+        return self.status.uid
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        status = self.status
+        group = cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        if group is None or group.uid != status.uid:
+            return None
+        ours = written is not None and written.seen == group.resource_version
+        scheduled, running, succeeded, failed = status.counts
+        body = encode.status_patch(
+            status.uid,
+            written.status if written is not None and ours else group.status,
+            {
+                "phase": status.phase,
+                "scheduled": scheduled,
+                "running": running,
+                "succeeded": succeeded,
+                "failed": failed,
+                "queuePosition": status.queue_position or None,
+                "placement": dict(status.placement) or None,
+            },
+            says=(
+                _say("Admitted", status.admitted, status.is_admitted, status.generation),
+                _say("Scheduled", status.scheduled, status.is_scheduled, status.generation),
+            ),
+            now=now,
+        )
+        if body is None:
+            return None
+        namespace, name = quote(status.gang.namespace), quote(status.gang.name)
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/podgroups/{name}/status"
+        return Request(path, MERGE_PATCH, body, group.resource_version)
+
+
+@attrs.frozen(slots=True)
+class QueueWrite:
+    """The status of a Queue."""
+
+    status: QueueStatus
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.status.uid
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        status = self.status
+        queue = cache.queues.items.get(ObjectKey("", status.name))
+        if queue is None or queue.uid != status.uid:
+            return None
+        ours = written is not None and written.seen == queue.resource_version
+        body = encode.status_patch(
+            status.uid,
+            written.status if written is not None and ours else queue.status,
+            {
+                "state": status.state,
+                "allocated": status.allocated.quantities(),
+                "requested": status.requested.quantities(),
+                "borrowed": status.borrowed.quantities(),
+                "pending": status.pending,
+                "inqueue": status.inqueue,
+                "running": status.running,
+            },
+            says=(_say("Ready", status.ready, status.is_ready, status.generation),),
+            now=now,
+        )
+        if body is None:
+            return None
+        path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
+        return Request(path, MERGE_PATCH, body, queue.resource_version)
+
+
+@attrs.frozen(slots=True)
+class PodWrite:
+    """Why a pod waits, on the pod itself, for kubectl and for autoscalers."""
+
+    uid: UID
+    gang: UID
+    ask: Ask
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Reason and message as the pod will show them."""
+        lacks = self.ask.reason in NODES_LACK
+        return encode.UNSCHEDULABLE if lacks else self.ask.reason, clip(self.ask.sentence)
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module. A pod that is bound, gated or deleting is not told anything."""
+        pod = cache.pod(self.uid)
+        if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
+            return None
+        shown = (pod.unschedulable_reason, pod.unschedulable)
+        if written is not None and written.seen == pod.resource_version:
+            shown = written.told
+        reason, message = self.told
+        if shown == (reason, message):
+            return None
+        body = encode.pod_unscheduled(
+            pod.uid,
+            pod.resource_version,
+            reason=reason,
+            sentence=message,
+            since=None if shown[0] else now,
+        )
+        path = f"{pod_path(pod.key)}/status"
+        return Request(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
+
+
+Write = GroupWrite | QueueWrite | PodWrite
+
+
+def _say(kind: str, ask: Ask, holds: bool, generation: int) -> Say:
+    return Say(
+        type=kind, holds=holds, reason=ask.reason, message=ask.sentence, generation=generation
+    )
