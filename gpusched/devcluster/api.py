@@ -342,6 +342,8 @@ class Api:
     ) -> Obj:
         if subresource == "status":
             reset = [(f"f:{key}",) for key in config if key not in _ENVELOPE and key != "status"]
+        elif live is None:
+            reset = []  # a new object goes through create, where each strategy drops its own
         else:
             reset = [("f:status",)] if resource.strategy.has_status else []
         try:
