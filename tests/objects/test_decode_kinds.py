@@ -1,0 +1,334 @@
+"""Nodes, queues, pod groups, topologies and the rest: fields, defaults, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from gpusched.objects.group import Condition, NodePool, SubGroup, TopologyWish
+from gpusched.objects.meta import ObjectKey, Rejected
+from gpusched.objects.pod import GangHints
+from gpusched.objects.resources import Resources
+from gpusched.objects.selector import EVERYTHING, Requirement, Selector, Taint
+
+MINUTE = 60 * 10**9
+
+
+def test_a_node(wire, node):
+    """Hard taints, amounts, layout, readiness."""
+    read = wire.read("nodes", node)
+    assert (read.name, read.not_ready, read.unschedulable) == ("n1", "", False)
+    assert read.labels["gpusched.io/rack"] == "r1"
+    assert read.taints == (Taint("gpu", "yes", "NoSchedule"), Taint("gone", "", "NoExecute"))
+    assert read.layout == ((0, 1), (2, 3))
+    assert read.allocatable == Resources.of(
+        {"cpu": 64_000, "memory": 2**40, "nvidia.com/gpu": 4, "pods": 110}
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        (None, "Ready condition is missing"),
+        ([{"type": "DiskPressure", "status": "True"}], "Ready condition is missing"),
+        (
+            [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
+            "Ready is False (KubeletNotReady)",
+        ),
+        ([{"type": "Ready", "status": "Unknown"}], "Ready is Unknown"),
+        ([{"type": "Ready"}], "Ready is not set"),
+    ],
+)
+def test_a_node_that_is_not_ready_says_why(wire, node, conditions, says):
+    """No condition is no readiness."""
+    node["status"]["conditions"] = conditions
+    assert wire.read("nodes", node).not_ready == says
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "[]", "{}", "[[0,0]]", "[[0],[]]", "[[-1]]", "[[1024]]", '[["0"]]', "[" * 3000],
+)
+def test_a_bad_layout_says_nothing(wire, node, text):
+    """The node works on as if nothing was known about its links."""
+    node["metadata"]["annotations"]["gpusched.io/gpu-layout"] = text
+    assert wire.read("nodes", node).layout == ()
+
+
+def test_a_node_whose_amounts_cannot_be_believed(wire, node):
+    """Placing on it could only go wrong."""
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "9223372036854775808"
+    read = wire.read("nodes", node)
+    assert isinstance(read, Rejected)
+    assert (read.field, read.key) == ("status.allocatable", ObjectKey("", "n1"))
+    assert "nvidia.com/gpu: '9223372036854775808'" in read.why
+
+
+def test_a_fresh_node(wire, node):
+    """Before its kubelet has reported it offers nothing."""
+    node.update(spec={}, status={})
+    read = wire.read("nodes", node)
+    assert (read.allocatable, read.taints) == (Resources(), ())
+    assert read.not_ready == "Ready condition is missing"
+
+
+def test_an_empty_pod_group(wire, custom):
+    """Every field has its default."""
+    item = custom("PodGroup", {}, namespace="a")
+    del item["spec"]
+    read = wire.read("podgroups", item)
+    assert (read.key, read.queue, read.min_member) == (ObjectKey("a", "g"), "default", 1)
+    assert (read.sub_groups, read.min_sub_groups, read.preemptible) == ((), 0, None)
+    assert (read.topology, read.phase) == (TopologyWish(), "Pending")
+    assert (read.status, read.conditions, read.generation) == (b"{}", (), 2)
+
+
+def test_a_full_pod_group(wire, custom):
+    """Every field arrives; unknown parts of the status are kept, not read."""
+    item = custom(
+        "PodGroup",
+        {
+            "queue": "llm",
+            "minMember": 6,
+            "minTaskMember": {"worker": 4, "master": 1},
+            "minResources": {"nvidia.com/gpu": 32, "cpu": "0.5"},
+            "priorityClassName": "high",
+            "preemptible": False,
+            "subGroups": [
+                {"name": "tp-1", "minMember": 2, "topology": {"required": "rack"}},
+                {"name": "tp-0"},
+            ],
+            "minSubGroups": 1,
+            "topology": {"preferred": "block", "maxWait": "5m"},
+            "expectedDuration": "1h",
+            "minRuntime": "10m",
+            "scheduleTimeout": "2m",
+            "disruption": {"mode": "Group"},
+        },
+        namespace="a",
+    )
+    item["status"] = {
+        "running": 2,
+        "phase": "Running",
+        "future": {"b": 1, "a": [1.5]},
+        "conditions": [
+            {
+                "type": "Scheduled",
+                "status": "True",
+                "reason": "Scheduled",
+                "message": "6 pods",
+                "observedGeneration": 2,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    read = wire.read("podgroups", item)
+    assert (read.queue, read.min_member, read.priority_class) == ("llm", 6, "high")
+    assert read.min_task_member == (("master", 1), ("worker", 4))
+    assert read.min_resources == Resources.of({"nvidia.com/gpu": 32, "cpu": 500})
+    assert read.preemptible is False
+    assert read.sub_groups == (
+        SubGroup("tp-1", 2, TopologyWish("rack")),
+        SubGroup("tp-0", 1, TopologyWish()),
+    )
+    assert read.min_sub_groups == 1
+    assert read.topology == TopologyWish("", "block", 5 * MINUTE)
+    assert read.expected_duration_ns == 60 * MINUTE
+    assert (read.min_runtime_ns, read.schedule_timeout_ns) == (10 * MINUTE, 2 * MINUTE)
+    assert read.phase == "Running"
+    condition = Condition("Scheduled", "True", "Scheduled", "6 pods", 2, 1767225600.0)
+    assert read.condition("Scheduled") == condition
+    assert json.loads(read.status) == item["status"]
+    assert read.status == msgspec.json.encode(item["status"], order="sorted")
+
+
+def test_min_member_left_out_is_the_sum_of_roles(wire, custom):
+    """Five pods in two roles are a gang of five."""
+    item = custom("PodGroup", {"minTaskMember": {"w": 4, "m": 1}}, namespace="a")
+    assert wire.read("podgroups", item).min_member == 5
+    item["spec"]["minTaskMember"] = {"w": 0}
+    assert wire.read("podgroups", item).min_member == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "says"),
+    [
+        ({"minMember": 0}, "spec.minMember", ">= 1"),
+        ({"minMember": 10_001}, "spec.minMember", "<= 10000"),
+        ({"minMember": "four"}, "spec.minMember", "got str"),
+        ({"minMember": 10**30}, "spec.minMember", "10000"),
+        ({"minMember": 2, "minTaskMember": {"w": 3}}, "spec.minTaskMember", "adds up to 3"),
+        ({"minTaskMember": {"w": 9999, "v": 9999}}, "spec.minTaskMember", "adds up to 19,998"),
+        ({"minTaskMember": {"w": -1}}, "spec.minTaskMember[...]", ">= 0"),
+        ({"subGroups": [{"name": "a"}, {"name": "a"}]}, "spec.subGroups[].name", "twice"),
+        ({"subGroups": [{"name": ""}]}, "spec.subGroups[].name", "empty"),
+        ({"subGroups": [{}]}, "spec.subGroups[]", "name"),
+        ({"minSubGroups": 1}, "spec.minSubGroups", "1 of 0"),
+        ({"topology": {"maxWait": "soon"}}, "spec.topology.maxWait", "not a duration"),
+        ({"minResources": {"cpu": "x"}}, "spec.minResources", "not a quantity"),
+        ({"preemptible": "no"}, "spec.preemptible", "got str"),
+    ],
+)
+def test_a_pod_group_that_cannot_be_meant(wire, custom, spec, field, says):
+    """Its author is told which field and why."""
+    read = wire.read("podgroups", custom("PodGroup", spec, namespace="a"))
+    assert isinstance(read, Rejected)
+    assert read.field == field
+    assert says in read.why
+    assert (read.ours, read.generation, read.key) == (True, 2, ObjectKey("a", "g"))
+
+
+def test_an_empty_queue(wire, custom):
+    """Every field has its default."""
+    read = wire.read("queues", custom("Queue", {}))
+    assert (read.name, read.parent, read.weight, read.priority) == ("g", "root", 1, 0)
+    assert (read.guarantee, read.deserved, read.capability) == (Resources(),) * 3
+    assert (read.reclaimable, read.ordering, read.stop_policy) == (True, "Priority", "None")
+    assert (read.min_runtime_ns, read.max_runtime_ns, read.max_wait_ns) == (0, 0, 0)
+    assert (read.namespaces, read.node_pools, read.status) == (EVERYTHING, (), b"{}")
+
+
+def test_a_full_queue(wire, custom):
+    """Every field arrives; zero is a limit, absent is none."""
+    item = custom(
+        "Queue",
+        {
+            "parent": "org",
+            "weight": 0,
+            "priority": -5,
+            "guarantee": {"resource": {"nvidia.com/gpu": "2"}},
+            "deserved": {"nvidia.com/gpu": "4", "cpu": "1"},
+            "capability": {"nvidia.com/gpu": "8", "amd.com/gpu": "0"},
+            "reclaimable": False,
+            "ordering": "StrictFifo",
+            "stopPolicy": "Hold",
+            "minRuntime": "1m",
+            "maxRuntime": "2m",
+            "maxWait": "3m",
+            "namespaceSelector": {
+                "matchLabels": {"team": "a"},
+                "matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["b", "a"]}],
+            },
+            "nodePools": [{"name": "spot", "nodeSelector": {"k": "v"}, "capability": {"cpu": "2"}}],
+        },
+    )
+    read = wire.read("queues", item)
+    assert (read.parent, read.weight, read.priority) == ("org", 0, -5)
+    assert read.guarantee == Resources.of({"nvidia.com/gpu": 2})
+    assert read.deserved == Resources.of({"nvidia.com/gpu": 4, "cpu": 1000})
+    assert "amd.com/gpu" in read.capability
+    assert "cpu" not in read.capability
+    assert (read.reclaimable, read.ordering, read.stop_policy) == (False, "StrictFifo", "Hold")
+    assert (read.min_runtime_ns, read.max_runtime_ns, read.max_wait_ns) == (
+        MINUTE,
+        2 * MINUTE,
+        3 * MINUTE,
+    )
+    assert read.namespaces == Selector(
+        (Requirement("env", "NotIn", ("a", "b")), Requirement("team", "In", ("a",)))
+    )
+    assert read.node_pools == (
+        NodePool(
+            name="spot",
+            node_selector=(("k", "v"),),
+            deserved=Resources(),
+            capability=Resources.of({"cpu": 2000}),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"parent": "g"}, "spec.parent"),
+        ({"weight": -1}, "spec.weight"),
+        ({"ordering": "Random"}, "spec.ordering"),
+        ({"stopPolicy": "Now"}, "spec.stopPolicy"),
+        ({"deserved": {"cpu": "2"}, "capability": {"cpu": "1"}}, "spec.deserved"),
+        ({"guarantee": {"resource": {"cpu": 2}}, "deserved": {"cpu": 1}}, "spec.guarantee"),
+        ({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}, "selector"),
+        ({"nodePools": [{"name": "a"}, {"name": "a"}]}, "spec.nodePools[].name"),
+        ({"maxWait": "1"}, "spec.maxWait"),
+    ],
+)
+def test_a_queue_that_cannot_be_meant(wire, custom, spec, field):
+    """It is refused by name."""
+    read = wire.read("queues", custom("Queue", spec))
+    assert isinstance(read, Rejected)
+    assert field.lower() in read.field.lower()
+    assert read.ours
+
+
+def test_topology(wire, custom):
+    """Widest level first; a level without a name is none."""
+    levels = [{"name": "zone", "nodeLabel": "z"}, {"name": "rack", "nodeLabel": "r"}]
+    read = wire.read("topologies", custom("Topology", {"levels": levels}))
+    assert read.levels == (("zone", "z"), ("rack", "r"))
+    for bad in ([], [{"name": "a", "nodeLabel": ""}], levels + levels, levels * 5, None):
+        refused = wire.read("topologies", custom("Topology", {"levels": bad}))
+        assert isinstance(refused, Rejected)
+        assert refused.field.startswith("spec.levels")
+
+
+def test_namespace_and_priority_class(wire, custom):
+    """A queue label, or Volcano's annotation; a number and a policy."""
+    item = custom("Namespace", {})
+    item["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "v"}
+    assert wire.read("namespaces", item).queue == "v"
+    item["metadata"]["labels"] = {"gpusched.io/queue": "q"}
+    assert wire.read("namespaces", item).queue == "q"
+    made = {**custom("PriorityClass", {}), "value": -7}
+    read = wire.read("priorityclasses", made)
+    assert (read.value, read.preemption_policy) == (-7, "PreemptLowerPriority")
+    made["preemptionPolicy"] = "Never"
+    assert wire.read("priorityclasses", made).preemption_policy == "Never"
+    made["value"] = 2**31
+    assert wire.read("priorityclasses", made).field == "value"
+
+
+def test_disruption_budget(wire, custom):
+    """No selector guards nothing, an empty one everything in its namespace."""
+    item = custom("PodDisruptionBudget", {"maxUnavailable": 1}, namespace="a")
+    read = wire.read("poddisruptionbudgets", item)
+    assert (read.selector, read.disruptions_allowed) == (None, 0)
+    item["spec"]["selector"] = {}
+    item["status"] = {"disruptionsAllowed": 3, "currentHealthy": 5}
+    read = wire.read("poddisruptionbudgets", item)
+    assert (read.selector, read.disruptions_allowed) == (EVERYTHING, 3)
+
+
+def test_job(wire, custom):
+    """What the Job does not say, its pod template may say."""
+    item = custom("Job", {}, namespace="a")
+    read = wire.read("jobs", item)
+    assert (read.parallelism, read.completions, read.indexed, read.suspended) == (
+        1,
+        None,
+        False,
+        False,
+    )
+    assert (read.queue, read.group, read.hints, read.succeeded) == ("", "", GangHints(), 0)
+    item["spec"] = {
+        "parallelism": 4,
+        "completions": 4,
+        "completionMode": "Indexed",
+        "suspend": True,
+        "template": {
+            "metadata": {
+                "labels": {"gpusched.io/queue": "t", "gpusched.io/pod-group": "pg"},
+                "annotations": {"gpusched.io/min-member": "2"},
+            }
+        },
+    }
+    item["status"] = {"succeeded": 1}
+    read = wire.read("jobs", item)
+    assert (read.parallelism, read.completions, read.indexed, read.suspended) == (4, 4, True, True)
+    assert (read.queue, read.group, read.hints.min_member, read.succeeded) == ("t", "pg", 2, 1)
+    item["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "own"}
+    item["metadata"]["annotations"] = {"gpusched.io/topology-required": "rack"}
+    read = wire.read("jobs", item)
+    assert (read.queue, read.hints) == ("own", GangHints(topology_required="rack"))
+    item["metadata"]["annotations"] = {"gpusched.io/min-member": "many"}
+    assert wire.read("jobs", item).field == "metadata.annotations[gpusched.io/min-member]"
