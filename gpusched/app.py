@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import attrs
@@ -23,6 +23,7 @@ from gpusched.io.binder import Binder
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
 from gpusched.io.feeds import reflectors
+from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
@@ -164,8 +165,8 @@ class App:
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
         status = StatusWriter(
-            api, pace, self.cache, clock=options.clock, telemetry=self.telemetry,
-            on_fault=self._broke,
+            api, pace, self.cache, lease=self.leadership, clock=options.clock,
+            telemetry=self.telemetry, on_fault=self._broke,
         )  # fmt: skip
         self.reflectors = reflectors(
             api,
@@ -232,10 +233,25 @@ class App:
             options.kubeconfig, clock=options.clock, connections=_LEASE_CONNECTIONS
         )
         try:
+            if not api.in_cluster:
+                await self._until_stopped(
+                    ensure_namespace(
+                        api, options.config.leader_election.lease_namespace, options.clock
+                    )
+                )
             while not self._stop.is_set():
                 await self._term(api)
         finally:
             await api.close()
+
+    async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work, or leave it when the end is asked for."""
+        doing = asyncio.create_task(work)
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (doing, stopped):
+            task.cancel()
+        await asyncio.gather(doing, stopped, return_exceptions=True)
 
     async def _term(self, api: Api) -> None:
         options = self.options

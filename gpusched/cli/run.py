@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 import signal
+from logging import getLevelNamesMapping
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         GpuschedError: it cannot start, or something broke.
     """
-    set_up(log_format=arguments.log_format, level=arguments.log_level)
+    set_up(
+        log_format=arguments.log_format, level=getLevelNamesMapping()[arguments.log_level.upper()]
+    )
     path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
     options = AppOptions(
         config=load_file(path) if path else DEFAULT,

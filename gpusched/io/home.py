@@ -1,0 +1,55 @@
+"""The namespace of the Lease. In a cluster the manifest makes it; outside, we do.
+
+A daemon that is tried out with a kubeconfig should not need more than the CRDs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gpusched import limits
+from gpusched.clock import Clock
+from gpusched.errors import ApiError, GpuschedError
+from gpusched.io.answers import api_error
+from gpusched.io.api import Api
+from gpusched.io.logs import Log
+
+_PATH: Final = "/api/v1/namespaces"
+_RETRY_S: Final = 2.0
+_log = Log(__name__)
+
+
+async def ensure_namespace(api: Api, name: str, clock: Clock) -> None:
+    """Create the namespace when it is missing; try until the API server answers.
+
+    Without the right to do so nothing happens: whoever reads the Lease then says what is wrong.
+    """
+    told = ""
+    while True:
+        try:
+            await _ensure(api, name)
+        except ApiError as error:
+            _log.warning("cannot make sure that the lease's namespace exists", why=str(error))
+            return
+        except GpuschedError as error:
+            if str(error) != told:
+                told = str(error)
+                _log.warning("cannot reach the API server; trying again", why=told)
+            await clock.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _ensure(api: Api, name: str) -> None:
+    answer = await api.request("GET", f"{_PATH}/{name}", timeout_s=limits.REQUEST_TIMEOUT_S)
+    if answer.status != 404:
+        return
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    made = await api.request(
+        "POST", _PATH, body=msgspec.json.encode(body), timeout_s=limits.REQUEST_TIMEOUT_S
+    )
+    if not made.ok and made.status != 409:
+        raise api_error(made, doing=f"create namespace {name}", write=True)
+    _log.info("created the namespace of the lease", namespace=name)
