@@ -195,8 +195,19 @@ class LocalClient:
             stop()
             collection.unpin(pin)
 
-    def event(self, involved: Obj, reason: str, message: str, type_: str = "Normal") -> None:
-        """Record an event about an object, as controllers do; repeated ones raise the count."""
+    def event(
+        self,
+        involved: Obj,
+        reason: str,
+        message: str,
+        type_: str = "Normal",
+        *,
+        component: str = USER,
+    ) -> None:
+        """Record an event about an object, as controllers do; repeated ones raise the count.
+
+        ``component`` is whom ``kubectl describe`` names as its source.
+        """
         meta = involved["metadata"]
         namespace = meta.get("namespace") or "default"
         now = self._core.time_text()
@@ -229,8 +240,8 @@ class LocalClient:
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,
-            "source": {"component": USER},
-            "reportingComponent": USER,
+            "source": {"component": component},
+            "reportingComponent": component,
         }
         try:
             self.create("events", event, namespace)

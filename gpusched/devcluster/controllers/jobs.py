@@ -132,7 +132,7 @@ class JobController:
         elif isinstance(action, Untrack):
             self._untrack(uid, action.pod)
         elif isinstance(action, Record):
-            self._client.event(job, action.reason, action.message, action.type)
+            self._event(job, action.reason, action.message, action.type)
         elif isinstance(action, WriteStatus):
             self._write(job, action.status, failed_creates=len(refused))
         else:
@@ -154,11 +154,14 @@ class JobController:
         except StatusError as refusal:
             refused.append(refusal)
             message = f"Error creating: {refusal.message}"
-            self._client.event(job, "FailedCreate", message, "Warning")
+            self._event(job, "FailedCreate", message, "Warning")
             return
         self._index(job["metadata"]["uid"], made)
         message = f"Created pod: {made['metadata']['name']}"
-        self._client.event(job, "SuccessfulCreate", message)
+        self._event(job, "SuccessfulCreate", message)
+
+    def _event(self, job: Obj, reason: str, message: str, type_: str = "Normal") -> None:
+        self._client.event(job, reason, message, type_, component="job-controller")
 
     def _write(self, job: Obj, status: Obj, *, failed_creates: int) -> None:
         if failed_creates:

@@ -136,4 +136,6 @@ class TaintEvictions:
                 raise
             return
         message = f"Marking for deletion Pod {namespace}/{name}"
-        self._client.event(pod, "TaintManagerEviction", message)
+        self._client.event(
+            pod, "TaintManagerEviction", message, component="taint-eviction-controller"
+        )

@@ -204,7 +204,7 @@ class StageEngine:
         if effect is None:
             return None
         if isinstance(effect, render.Event):
-            self._client.event(obj, effect.reason, effect.message, effect.type)
+            self._client.event(obj, effect.reason, effect.message, effect.type, component=_MANAGER)
             return None
         if isinstance(effect, render.Delete):
             self._client.delete(
