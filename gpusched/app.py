@@ -17,9 +17,10 @@ import attrs
 from gpusched import limits
 from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
+from gpusched.commit.model import Phase
 from gpusched.config.model import Config
 from gpusched.io.api import Api
-from gpusched.io.binder import Binder
+from gpusched.io.binder import Binder, Settled
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
 from gpusched.io.feeds import reflectors
@@ -153,6 +154,16 @@ class App:
     async def _serve(self, api: Api, rules: Rules) -> None:
         options = self.options
         pace = Pace(options.clock)
+        status = StatusWriter(
+            api,
+            pace,
+            self.cache,
+            lease=self.leadership,
+            clock=options.clock,
+            telemetry=self.telemetry,
+            on_fault=self._broke,
+            instance=options.identity,
+        )
         binder = Binder(
             api,
             pace,
@@ -161,13 +172,10 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             on_fault=self._broke,
+            on_settled=lambda settled: _settled(status, settled),
         )
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
-        status = StatusWriter(
-            api, pace, self.cache, lease=self.leadership, clock=options.clock,
-            telemetry=self.telemetry, on_fault=self._broke,
-        )  # fmt: skip
         self.reflectors = reflectors(
             api,
             self.cache,
@@ -306,3 +314,8 @@ class App:
         self.telemetry.rejected(kind, rejected.field)
         _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
         status.reject(rejected)
+
+
+def _settled(status: StatusWriter, settled: Settled) -> None:
+    if settled.phase is Phase.BOUND:
+        status.bound(settled.gang.uid)

@@ -59,7 +59,7 @@ def _status(session: Session, gang: Gang) -> GangStatus:
 
 
 def _running_sentence(gang: Gang) -> str:
-    text = f"{gang.ready} of {members(gang.min_member)} needed have their place"
+    text = f"{members(gang.ready)} placed, {gang.min_member} needed"
     return f"{text}; {gang.pending} more wait" if gang.pending else text
 
 
