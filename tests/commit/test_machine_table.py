@@ -1,0 +1,174 @@
+"""Every stage of a pod, every phase of a gang, and every event: what follows, and what cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.commit.machine import step
+from gpusched.commit.model import (
+    Accepted,
+    Completed,
+    Created,
+    Deadline,
+    Doubted,
+    Evicted,
+    Fenced,
+    Found,
+    Gone,
+    GroupRead,
+    GroupUnread,
+    NotDone,
+    Phase,
+    ReadBack,
+    Refused,
+    Sent,
+    Shown,
+    Stage,
+    Unread,
+)
+from gpusched.errors import InvariantBroken
+
+LETTERS = dict(zip("PASUCFGE", Stage, strict=True))
+EVENTS = {
+    "sent": lambda _: Sent(0),
+    "created": lambda _: Created(0),
+    "doubted": lambda _: Doubted(0, "409"),
+    "notdone": lambda _: NotDone(0, "429"),
+    "refused": lambda _: Refused(0, "404"),
+    "denied": lambda _: Refused(0, "403", denied=True),
+    "read": lambda _: ReadBack(0),
+    "f-ours": lambda f: Found(0, f("ours")),
+    "f-free": lambda f: Found(0, f("free")),
+    "f-lost": lambda f: Found(0, f("lost")),
+    "f-none": lambda _: Found(0, None),
+    "f-brok": lambda f: Found(0, f("broken")),
+    "unread": lambda _: Unread(0, "timeout"),
+    "s-ours": lambda f: Shown(0, f("ours")),
+    "s-free": lambda f: Shown(0, f("free")),
+    "s-lost": lambda f: Shown(0, f("lost")),
+    "s-dele": lambda f: Shown(0, f("deleting")),
+    "s-brok": lambda f: Shown(0, f("broken")),
+    "gone": lambda _: Gone(0),
+    "evicted": lambda _: Evicted(0),
+}
+# One row a stage and call under way (0 none, 1 binding, 2 read-back) of a binding gang.
+# The cell is the stage that follows; ``.`` the same stage, ``x`` cannot be.
+TABLE = """
+     sent created doubted notdone refused denied read f-ours f-free f-lost f-none f-brok unread s-ours s-free s-lost s-dele s-brok gone evicted
+P0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      x      x      x      x      x    x
+A0   S    x       x       x       x       x      x    x      x      x      x      x      x      C      .      F      F      x      G    x
+S1   x    C       U       A       F       F      x    x      x      x      x      x      x      C      .      F      .      x      G    x
+U0   x    x       x       x       x       x      .    x      x      x      x      x      x      C      .      F      .      x      G    x
+U2   x    x       x       x       x       x      x    C      A      F      G      x      .      C      .      F      .      x      G    x
+C0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      x      .      x      G    x
+C1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      x      .      x      G    x
+C2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      x      .      x      G    x
+F0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      .      .      .      x      .    x
+F1   x    x       .       .       .       .      x    x      x      x      x      x      x      x      .      .      .      x      .    x
+F2   x    x       x       x       x       x      x    .      .      .      .      .      .      x      .      .      .      x      .    x
+G0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    .
+G1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      .      .      .      .    .
+G2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      .      .      .      .    .
+E0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    x
+"""  # fmt: skip
+
+
+def _cells():
+    head, *rows = TABLE.strip().splitlines()
+    for row in rows:
+        name, *cells = row.split()
+        for event, cell in zip(head.split(), cells, strict=True):
+            yield pytest.param(name, event, cell, id=f"{name}-{event}")
+
+
+def test_the_table_names_every_stage_and_event():
+    """Nothing is left out of the table."""
+    head, *rows = TABLE.strip().splitlines()
+    assert head.split() == list(EVENTS)
+    assert {row[0] for row in rows} == set(LETTERS)
+
+
+@pytest.mark.parametrize(("name", "event", "cell"), list(_cells()))
+def test_stage_and_event(at, facts, name, event, cell):
+    """The next stage is that of the table, and an impossible event breaks an invariant."""
+    stage = LETTERS[name[0]]
+    # A second pod keeps the gang from coming to rest; one member is enough for it.
+    other = Stage.PLANNED if stage is Stage.PLANNED else Stage.SENT
+    phase = Phase.VERIFIED if stage is Stage.PLANNED else Phase.BINDING
+    calls = [int(name[1]), int(other == Stage.SENT)]
+    tries = bytes([1 if stage is Stage.UNKNOWN else 0, 0])
+    state = at([stage, other], calls, phase=phase, need=1, tries=tries)
+    happened = EVENTS[event](lambda what: facts(what, state))
+    if cell == "x":
+        with pytest.raises(InvariantBroken, match="ns/g under plan"):
+            step(state, happened)
+        return
+    after, _ = step(state, happened)
+    assert after.stage(0) is (stage if cell == "." else LETTERS[cell])
+    assert after.stage(1) is other
+    assert after.counts == tuple(sum(s == each for s in after.stages) for each in Stage)
+    answers = {"created", "doubted", "notdone", "refused", "denied", "unread"}
+    if event in answers or event.startswith("f-"):
+        assert after.calls[0] == 0
+    else:
+        assert after.calls[0] == {"read": 2, "sent": 1}.get(event, int(name[1]))
+
+
+PHASES = {
+    "fresh": ([Stage.PLANNED] * 2, Phase.VERIFIED),
+    "verified": ([Stage.ASSUMED] * 2, Phase.VERIFIED),
+    "binding": ([Stage.SENT, Stage.ASSUMED], Phase.BINDING),
+    "repair": ([Stage.CONFIRMED, Stage.FORGOTTEN], Phase.REPAIR),
+    "undoing": ([Stage.CONFIRMED, Stage.FORGOTTEN], Phase.UNDOING),
+    "bound": ([Stage.CONFIRMED] * 2, Phase.BOUND),
+    "released": ([Stage.FORGOTTEN] * 2, Phase.RELEASED),
+}
+GANG_EVENTS = {
+    "accepted": lambda _: Accepted(),
+    "same": lambda g: GroupRead(g()),
+    "changed": lambda g: GroupRead(g(generation=4)),
+    "unread": lambda _: GroupUnread("503"),
+    "fenced": lambda _: Fenced(),
+    "deadline": lambda _: Deadline(),
+    "completed": lambda _: Completed(),
+}
+GANG_TABLE = """
+          accepted  same      changed   unread    fenced    deadline  completed
+fresh     verified  x         x         x         x         x         .
+verified  x         binding   released  .         released  released  .
+binding   x         x         x         x         .         .         .
+repair    x         x         x         x         .         undoing   bound
+undoing   x         x         x         x         .         .         .
+bound     x         x         x         x         .         .         .
+released  x         .         .         .         .         .         .
+"""
+
+
+def _gang_cells():
+    head, *rows = GANG_TABLE.strip().splitlines()
+    for row in rows:
+        name, *cells = row.split()
+        for event, cell in zip(head.split(), cells, strict=True):
+            yield pytest.param(name, event, cell, id=f"{name}-{event}")
+
+
+@pytest.mark.parametrize(("name", "event", "cell"), list(_gang_cells()))
+def test_phase_and_event(at, group_facts, name, event, cell):
+    """The next phase is that of the table, and an impossible event breaks an invariant."""
+    stages, phase = PHASES[name]
+    state = at(stages, [int(s == Stage.SENT) for s in stages], phase=phase)
+    happened = GANG_EVENTS[event](group_facts)
+    if cell == "x":
+        with pytest.raises(InvariantBroken):
+            step(state, happened)
+        return
+    after, _ = step(state, happened)
+    assert after.phase is (phase if cell == "." else Phase(cell))
+
+
+def test_the_gang_table_names_every_phase_and_event():
+    """Nothing is left out of the table."""
+    head, *rows = GANG_TABLE.strip().splitlines()
+    assert head.split() == list(GANG_EVENTS)
+    assert [row.split()[0] for row in rows] == list(PHASES)
+    assert {phase for _, phase in PHASES.values()} == set(Phase)
