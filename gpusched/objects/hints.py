@@ -25,7 +25,7 @@ LABEL_KEY_MAX: Final = 253 + 1 + 63
 """Characters of the longest label key: prefix, slash and name."""
 _BOOLEANS: Final = {"true": True, "false": False}
 
-_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 9
+_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 7
 _NO_ANNOTATIONS: Final = wire.WorkloadAnnotations()
 
 
@@ -68,13 +68,13 @@ def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:
     """
     if annotations is None:
         return NO_HINTS
+    own_min = annotations.min_member
+    # What loses is left out here: nobody has checked its length, and the result is cached.
     texts = (
-        annotations.min_member,
-        annotations.volcano_min_member,
-        annotations.topology_required,
-        annotations.kueue_required,
-        annotations.topology_preferred,
-        annotations.kueue_preferred,
+        own_min,
+        annotations.volcano_min_member if own_min is None else None,
+        annotations.topology_required or annotations.kueue_required,
+        annotations.topology_preferred or annotations.kueue_preferred,
         annotations.expected_duration,
         annotations.preemptible,
         annotations.min_runtime,
@@ -87,12 +87,11 @@ def _hints(texts: tuple[str | None, ...]) -> GangHints:
     """In the order of ``hints_of``; pods of one template share the result."""
     if texts == _NO_TEXTS:
         return NO_HINTS
-    own_min, volcano_min, own_required, kueue_required = texts[:4]
-    own_preferred, kueue_preferred, expected, preemptible, min_runtime = texts[4:]
+    own_min, volcano_min, required, preferred, expected, preemptible, min_runtime = texts
     return GangHints(
         min_member=_members(own_min, volcano_min),
-        topology_required=_level("topology-required", own_required or kueue_required),
-        topology_preferred=_level("topology-preferred", own_preferred or kueue_preferred),
+        topology_required=_level("topology-required", required),
+        topology_preferred=_level("topology-preferred", preferred),
         expected_duration_ns=duration_ns(expected, field=_field("expected-duration")),
         preemptible=_boolean("preemptible", preemptible),
         min_runtime_ns=duration_ns(min_runtime, field=_field("min-runtime")),

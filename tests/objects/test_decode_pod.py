@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from gpusched.objects.hints import _hints
 from gpusched.objects.meta import UID, Charge, ObjectKey, Owner, Rejected
 from gpusched.objects.pod import NO_HINTS, GangHints, PodPhase
 from gpusched.objects.resources import Resources
@@ -209,6 +210,21 @@ def test_a_malformed_annotation_rejects_its_pod(wire, pod, name, text, says):
     assert read.sentence.isprintable()
     assert len(read.sentence) < 700
     assert (read.scheduler, read.charge, read.ours) == ("gpusched", None, False)
+
+
+def test_no_cache_keeps_what_nobody_checked(wire, pod):
+    """A losing annotation of 256 KiB is neither an error nor remembered."""
+    pod["metadata"]["annotations"].update(
+        {
+            "gpusched.io/topology-required": "rack",
+            "kueue.x-k8s.io/podset-required-topology": "x" * 2**18,
+        }
+    )
+    before = _hints.cache_info().currsize
+    assert wire.read("pods", pod).hints == GangHints(topology_required="rack")
+    del pod["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"]
+    assert wire.read("pods", pod).hints == GangHints(topology_required="rack")
+    assert _hints.cache_info().currsize <= before + 1
 
 
 def test_node_affinity_and_selector(wire, pod):
