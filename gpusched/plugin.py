@@ -12,6 +12,7 @@ from gpusched.objects.group import PodGroup, Queue
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
+from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
 from gpusched.session.hooks import Hooks, Key
@@ -51,6 +52,7 @@ __all__ = [
     "Verdict",
     "View",
     "deny",
+    "format_quantity",
     "grow",
     "place_minimum",
     "request_text",

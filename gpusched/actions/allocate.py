@@ -72,8 +72,6 @@ def _start(session: Session, gang: Gang) -> None:
 def _extend(session: Session, gang: Gang) -> None:
     if gang.pending <= len(session.kept(gang)):
         return
-    statement = session.statement()
-    refusal = grow(session, gang, statement)
-    session.keep(gang, statement)
+    refusal = grow(session, gang)
     if refusal is not None:
         session.refuse(gang, refusal.reason, refusal.sentence)

@@ -95,7 +95,7 @@ class Config:
     scheduler_names: tuple[str, ...] = ("gpusched",)
     actions: tuple[str, ...] = ("enqueue", "allocate")
     tiers: tuple[Tier, ...] = (
-        Tier((PluginChoice("priority"), PluginChoice("gang"))),
+        Tier((PluginChoice("priority"), PluginChoice("gang"), PluginChoice("quota"))),
         Tier(
             (
                 PluginChoice("predicates"),

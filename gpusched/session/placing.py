@@ -8,7 +8,8 @@ import attrs
 
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
-from gpusched.session.hooks import in_pod_order
+from gpusched.objects.pod import Pod
+from gpusched.session.hooks import first_refusal, in_pod_order
 from gpusched.session.reasons import Reason, cut, members
 from gpusched.session.session import Session, wanted
 from gpusched.session.shortage import Shortage
@@ -60,26 +61,46 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     return first
 
 
-def grow(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
-    """Give places to members above the minimum; says why when some stay without."""
+def grow(session: Session, gang: Gang) -> Refusal | None:
+    """Give places to members above the minimum, one after another, each within its quota.
+
+    Returns:
+        Why some stay without a place; None when all have one.
+    """
     areas, refusal = _areas(session, gang)
     if refusal is not None:
         return refusal
-    taken = {place.pod.uid for place in statement.places}
-    taken |= {place.pod.uid for place in session.kept(gang)}
+    taken = {place.pod.uid for place in session.kept(gang)}
     for task in gang.tasks:
-        seat = session.seat(task.pod_class)
         ordered = in_pod_order(task.pods, session.hooks.pod_orders)
         waiting = [pod for pod in ordered if pod.uid not in taken]
         for done, pod in enumerate(waiting):
-            row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
-            if row < 0:
-                area = areas[-1] if areas else ANYWHERE
-                refusal = refusal or _told(session, task, len(waiting) - done, area)
+            left = len(waiting) - done
+            stopped = _place_extra(session, gang, task, pod, areas=areas, left=left)
+            if stopped is not None:
+                refusal = refusal or stopped
                 break
-            statement.place(pod, row, seat.ask)
-            seat.board.refresh()
     return refusal
+
+
+def _place_extra(
+    session: Session, gang: Gang, task: Task, pod: Pod, *, areas: Sequence[Area], left: int
+) -> Refusal | None:
+    alone = attrs.evolve(
+        gang, min_member=1, min_roles=(), placed=(), credit=0,
+        tasks=(Task(task.role, task.pod_class, (pod,)),), asked=task.pod_class.requests,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, alone)
+    if verdict.refuses:
+        return Refusal(Reason(verdict.reason), verdict.sentence)
+    seat = session.seat(task.pod_class)
+    row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
+    if row < 0:
+        return _told(session, task, left, areas[-1] if areas else ANYWHERE)
+    statement = session.statement()
+    statement.place(pod, row, seat.ask)
+    session.keep(gang, statement)
+    return None
 
 
 def _place_all(

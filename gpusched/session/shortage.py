@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from gpusched.arrays.columns import Bools, Workbench
+from gpusched.arrays.columns import Bools, Workbench, how_many_fit
 from gpusched.objects.pod import PodClass
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS
@@ -44,7 +44,17 @@ class Shortage:
         never = never_fits(self.pod_class, self.bench, self.board.allowed)
         if never:
             return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
+        room = self._room_when_empty(count)
+        if room < count:
+            sentence = cut(f"{sentence}; even empty they have room for {room} only")
         return Reason.INSUFFICIENT_RESOURCES, sentence
+
+    def _room_when_empty(self, most: int) -> int:
+        """How many would fit if nothing else ran there, counted up to ``most`` a node."""
+        rows = self.board.allowed if self.within is None else self.board.allowed & self.within
+        ask = self.board.ask
+        offered = self.bench.nodes.allocatable[rows][:, ask.columns]
+        return int(np.minimum(how_many_fit(offered, ask.amounts), most).sum())
 
     def _causes(self) -> list[tuple[int, str]]:
         nodes = self.bench.nodes
