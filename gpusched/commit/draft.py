@@ -11,6 +11,7 @@ from gpusched.commit.model import (
     DoConfirm,
     DoEvict,
     DoForget,
+    DoReadBack,
     DoSettle,
     Effect,
     Event,
@@ -77,14 +78,24 @@ class Draft:
         self.tell(f"pod {self.old.gang.binds[index].key}: {why}")
 
     def withdraw(self, why: str) -> None:
-        """Send nothing new: what was not sent is forgotten at once."""
+        """Send nothing new: what was never sent is forgotten at once."""
         self.stopping = True
         self.tell(why)
-        idle = tuple(i for i, own in enumerate(self.stages) if own == Stage.ASSUMED)
-        if idle:
-            for index in idle:
+        idle = [i for i, own in enumerate(self.stages) if own == Stage.ASSUMED]
+        never_sent = tuple(i for i in idle if not self.tries[i])
+        if never_sent:
+            for index in never_sent:
                 self.move(index, Stage.FORGOTTEN)
-            self.effects.append(DoForget(idle))
+            self.effects.append(DoForget(never_sent))
+        for index in idle:
+            if self.tries[index]:
+                self.read_last(index)
+
+    def read_last(self, index: int) -> None:
+        """An earlier try may still be on its way: look once more when the server gave it up."""
+        self.move(index, Stage.UNKNOWN)
+        self.tries[index] = limits.BIND_TRIES_MAX
+        self.effects.append(DoReadBack(index, limits.BIND_TIMEOUT_SERVER_S))
 
     def tell(self, what: str) -> None:
         """Add to the story; the first thing told is also the reason given to people."""

@@ -182,17 +182,24 @@ def _not_done(d: Draft, event: NotDone) -> None:
     i = event.index
     if d.end_call(i, BIND_CALL) is not Stage.SENT:
         return
-    if d.stopping:
+    d.tell(event.why)
+    if d.stopping and d.tries[i]:
+        d.read_last(i)
+    elif d.stopping:
         d.forget(i, event.why)
     else:
         d.move(i, Stage.ASSUMED)
-        d.tell(event.why)
         d.effects.append(DoBind((i,), limits.BIND_RETRY_S))
 
 
 def _refused(d: Draft, event: Refused) -> None:
-    if d.end_call(event.index, BIND_CALL) is Stage.SENT:
-        d.forget(event.index, event.why)
+    i = event.index
+    if d.end_call(i, BIND_CALL) is Stage.SENT:
+        if d.tries[i]:
+            d.tell(event.why)
+            d.read_last(i)
+        else:
+            d.forget(i, event.why)
     if event.denied:
         d.effects.append(DoDoubtLease(event.why))
         if d.phase is Phase.BINDING:
@@ -220,8 +227,7 @@ def _found(d: Draft, event: Found) -> None:
         case _ if d.tries[i] >= limits.BIND_TRIES_MAX:
             d.forget(i, f"not bound after {d.tries[i]} tries")
         case _ if d.stopping:
-            d.tries[i] = limits.BIND_TRIES_MAX
-            d.effects.append(DoReadBack(i, limits.BIND_TIMEOUT_SERVER_S))
+            d.read_last(i)
         case _:
             d.move(i, Stage.ASSUMED)
             d.effects.append(DoBind((i,), limits.BIND_RETRY_S * (1 << d.tries[i] - 1)))

@@ -65,9 +65,7 @@ def test_gangs_without_a_pod_group_need_no_barrier(gang, kind):
 @pytest.mark.parametrize("changed", [{"generation": 4}, {"deleting": True}, {"uid": "u-other"}])
 def test_a_changed_pod_group_drops_the_decision(gang, group_facts, changed):
     """Resized, deleting or made again: everything is forgotten, nothing was sent."""
-    state, effects = run(
-        CommitState.of(gang(), "f"), Accepted(), GroupRead(group_facts(**changed))
-    )
+    state, effects = run(CommitState.of(gang(), "f"), Accepted(), GroupRead(group_facts(**changed)))
     assert state.phase is Phase.RELEASED
     assert effects[0] == DoForget((0, 1))
     assert effects[1].phase is Phase.RELEASED
@@ -115,6 +113,34 @@ def test_once_stopping_free_is_not_believed_at_once(at, facts):
     assert effects == (DoReadBack(0, limits.BIND_TIMEOUT_SERVER_S),)
     state, effects = run(state, ReadBack(0), Found(0, facts("free", state)))
     assert effects[0] == DoForget((0,))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        (NotDone(0, "429"),),
+        (Refused(0, "404"),),
+        (Refused(0, "403", denied=True),),
+    ],
+)
+def test_an_earlier_try_may_still_land(at, facts, end):
+    """A reset, free when read, then a definite answer to the second try: the first one may
+    still be inside the server, so the room is kept until that has given up.
+    """
+    state = at([Stage.SENT, Stage.SENT], [1, 1])
+    state, _ = run(state, Doubted(0, "reset"), ReadBack(0), Found(0, facts("free", state)))
+    state, _ = run(state, Sent(0), Fenced())
+    state, effects = run(state, *end)
+    assert state.stage(0) is Stage.UNKNOWN
+    assert effects[0] == DoReadBack(0, limits.BIND_TIMEOUT_SERVER_S)
+
+
+def test_withdrawing_a_second_try_reads_once_more(at, facts):
+    """The same when the second try was never sent."""
+    state = at([Stage.SENT, Stage.SENT], [1, 1])
+    state, _ = run(state, Doubted(0, "reset"), ReadBack(0), Found(0, facts("free", state)))
+    state, effects = run(state, Fenced())
+    assert effects == (DoReadBack(0, limits.BIND_TIMEOUT_SERVER_S),)
 
 
 def test_not_done_is_tried_without_end_until_the_deadline(at):

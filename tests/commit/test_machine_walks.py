@@ -84,9 +84,7 @@ class World:
         if i in self.taken:
             return attrs.evolve(free, node="n-x", plan="other", fence="other/9")
         if i in self.bound:
-            return attrs.evolve(
-                free, node=bind.node, plan=self.state.plan, fence=self.state.fence
-            )
+            return attrs.evolve(free, node=bind.node, plan=self.state.plan, fence=self.state.fence)
         return free
 
     def land(self, i):
@@ -153,10 +151,13 @@ TURNS = ("work", "work", "work", "show", "delete", "steal", "land", "fence")
 @given(data=st.data(), pods=st.integers(1, 5), extras=st.integers(0, 2), placed=st.integers(0, 2))
 def test_no_walk_leaves_a_gang_in_part(make_gang_and_group, data, pods, extras, placed):
     """Whatever fails: no pod is both confirmed and forgotten, no room is freed under a bound
-    pod, and when all has settled the gang is whole or nothing of the plan is bound."""
+    pod, and when all has settled the gang is whole or nothing of the plan is bound.
+    """
     make, group = make_gang_and_group
     need = max(1, pods + placed - extras)
-    gang = make(pods, need=need, placed=placed, kind=data.draw(st.sampled_from(["Job", "PodGroup"])))
+    gang = make(
+        pods, need=need, placed=placed, kind=data.draw(st.sampled_from(["Job", "PodGroup"]))
+    )
     world = World(CommitState.of(gang, "me/1"), data, group)
     world.feed(Accepted())
     for turn in data.draw(st.lists(st.sampled_from(TURNS), max_size=25)):

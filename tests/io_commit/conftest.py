@@ -79,6 +79,15 @@ class Cluster:
     evict_answers: dict[str, list[web.Response]] = attrs.Factory(dict)
     latency_s: float = 0.0
     writes: int = 0
+    date: str = ""
+
+    def budget(self, name, times):
+        """A disruption budget refuses to evict this pod so often."""
+        details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 1"}]}
+        said = "Cannot evict pod as it would violate the pod's disruption budget."
+        self.evict_answers[name] = [
+            status(429, said, reason="TooManyRequests", details=details) for _ in range(times)
+        ]
 
     def add(self, *names):
         """Pending pods."""
@@ -115,7 +124,10 @@ class Cluster:
                 answer = await scripts.pop(0)(self, request, body)
                 if answer is not None:
                     return answer
-        return self.honest(request, body)
+        answer = self.honest(request, body)
+        if self.date:
+            answer.headers["Date"] = self.date
+        return answer
 
     def honest(self, request, body):
         """As a real API server does, for the few paths there are."""
@@ -231,9 +243,11 @@ class Given:
 
     async def until(self, done, limit_s=600.0):
         """Let time pass until ``done()``."""
+        pause_s = 0.01
         async with asyncio.timeout(limit_s):
             while not done():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(pause_s)
+                pause_s = min(1.0, pause_s * 1.1)
 
     async def rest(self, n=1):
         """Until so many gangs came to rest."""

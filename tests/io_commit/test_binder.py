@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 
+import pytest
 
+from gpusched import limits
 from gpusched.commit.model import Phase
+from gpusched.errors import InvariantBroken
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.session.plan import Undo
 
 NAMES = ("a", "b", "c")
 
@@ -17,6 +23,7 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         given.cluster.group()
         decided = gang(NAMES)
         given.binder.submit(decided)
+        assert given.binder.knows(decided.gang)
         await given.rest()
         assert [s.phase for s in given.settled] == [Phase.BOUND]
         assert set(given.ledger.confirmed) == {"u-a", "u-b", "u-c"}
@@ -30,6 +37,368 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         }  # fmt: skip
         assert len(given.cluster.calls("GET")) == 1
         assert not given.binder.knows(decided.gang)
+        assert (given.binder.in_flight, given.binder.committing) == (0, 0)
+
+    play(scenario)
+
+
+def test_a_resized_pod_group_is_not_bound(play, gang):
+    """The barrier read sees another generation: no binding is sent."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.cluster.group(generation=2)
+        given.binder.submit(gang(NAMES))
+        await given.rest()
+        assert given.settled[0].phase is Phase.RELEASED
+        assert given.cluster.calls("POST") == []
+        assert sorted(given.ledger.forgotten) == ["u-a", "u-b", "u-c"]
+
+    play(scenario)
+
+
+def test_at_most_so_many_bindings_are_in_flight(play, gang):
+    """Two hundred pods and a slow server: 64 at a time, all at once otherwise."""
+
+    async def scenario(given):
+        names = [f"p{i}" for i in range(200)]
+        given.cluster.add(*names)
+        given.cluster.latency_s = 0.5
+        most = 0
+
+        def count(_name):
+            nonlocal most
+            most = max(most, given.binder.in_flight)
+
+        given.cluster.on_bound = count
+        given.binder.submit(gang(names, "Job"))
+        await given.rest()
+        assert most == limits.BINDS_IN_FLIGHT_MAX
+        sent = given.cluster.calls("POST")
+        assert sum(at < 0.5 for at in sent) == limits.BINDS_IN_FLIGHT_MAX
+        assert given.settled[0].bound == 200
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("code", "after_s"), [(500, 0), (504, 0), (409, 0), (201, 60.0)])
+def test_bound_but_not_said_is_found_by_reading_back(play, gang, says, code, after_s):
+    """500, 504, 409 or no answer at all, although the pod was bound: read back, confirmed."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.cluster.script("POST", "/b/binding", says(code, bind_first=True, after_s=after_s))
+        given.binder.submit(gang(NAMES, "Job"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.BOUND
+        assert given.ledger.forgotten == []
+        assert len(given.cluster.calls("POST", "/b/binding")) == 1
+        assert len(given.cluster.calls("GET")) == 1
+        if after_s:
+            assert given.clock.monotonic() == pytest.approx(limits.BIND_TIMEOUT_CLIENT_S, abs=0.1)
+
+    play(scenario)
+
+
+def test_409_of_a_pod_that_another_bound_is_forgotten(play, gang):
+    """Ours are kept in repair, and taken back when nothing completes the gang."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.cluster.pods["b"]["spec"]["nodeName"] = "n-x"
+        given.binder.submit(gang(NAMES, "Job"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.REPAIR
+        assert given.ledger.forgotten == ["u-b"]
+        assert given.cluster.calls("POST", "/eviction") == []
+        await given.rest(2)
+        assert given.settled[1].phase is Phase.RELEASED
+        assert given.cluster.bound() == {"b"}
+        evicted = given.cluster.calls("POST", "/eviction")
+        assert len(evicted) == 2
+        assert evicted[0] == pytest.approx(limits.GANG_RECOVERY_MAX_S, abs=1)
+
+    play(scenario)
+
+
+def test_500_that_did_nothing_is_tried_three_times(play, gang, says):
+    """The same slots again with pauses; the server heals in time."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(500), says(503))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.BOUND
+        first, second, third = given.cluster.calls("POST", "/a/binding")
+        assert second - first == pytest.approx(limits.BIND_RETRY_S, abs=0.05)
+        assert third - second == pytest.approx(2 * limits.BIND_RETRY_S, abs=0.05)
+        bodies = given.cluster.bodies("POST", "/a/binding")
+        assert bodies[0] == bodies[1] == bodies[2]
+
+    play(scenario)
+
+
+def test_500_for_ever_is_forgotten_after_the_server_must_have_given_up(play, gang, says):
+    """Three tries, and the last look comes the server's timeout later."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", *[says(500)] * 3)
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.RELEASED
+        last = given.cluster.calls("POST", "/a/binding")[-1]
+        look = given.cluster.calls("GET")[-1]
+        assert look - last == pytest.approx(limits.BIND_TIMEOUT_SERVER_S, abs=0.01)
+        assert given.ledger.forgotten == ["u-a"]
+
+    play(scenario)
+
+
+def test_a_read_back_without_an_answer_keeps_the_room(play, gang, says):
+    """The server is ill for five minutes: nothing is forgotten, then it is found bound."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(500, bind_first=True))
+        given.cluster.script("GET", "/pods/a", *[says(503)] * 300)
+        given.binder.submit(gang(["a"], "Pod"))
+        await asyncio.sleep(250)
+        assert given.ledger.forgotten == []
+        assert given.settled == []
+        await given.rest()
+        assert "u-a" in given.ledger.confirmed
+
+    play(scenario)
+
+
+def test_404_spares_the_siblings_that_were_not_sent(play, gang):
+    """A member is gone: bound siblings are undone at the deadline, no pod stays in part."""
+
+    async def scenario(given):
+        given.cluster.add("a", "c")
+        given.binder.submit(gang(NAMES, "Job"))
+        await given.rest()
+        assert given.ledger.forgotten[0] == "u-b"
+        await given.until(lambda: not given.binder.knows(gang(NAMES, "Job").gang))
+        assert given.cluster.bound() == set()
+
+    play(scenario)
+
+
+def test_403_doubts_the_lease(play, gang, says):
+    """The elector is asked to make sure; the gang is forgotten, nobody crashes."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(403))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.rest()
+        assert given.lease.doubts == 1
+        assert given.settled[0].phase is Phase.RELEASED
+
+    play(scenario)
+
+
+def test_429_slows_down_and_is_tried_again(play, gang, says):
+    """A busy server is no verdict about a pod."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", *[says(429)] * 5)
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.BOUND
+        assert given.pace.rate < limits.API_RATE_MAX
+        assert b"gpusched_api_throttled_total 5.0" in given.telemetry.render()
+        assert b'gpusched_bind_total{result="throttled"} 5.0' in given.telemetry.render()
+
+    play(scenario)
+
+
+def test_nothing_is_sent_without_the_lease(play, gang):
+    """The lease would end before the request could: no binding begins."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.lease.until = given.clock.monotonic() + limits.BIND_TIMEOUT_CLIENT_S
+        given.binder.submit(gang(NAMES, "Job"))
+        await given.rest()
+        assert given.cluster.seen == []
+        assert sorted(given.ledger.forgotten) == ["u-a", "u-b", "u-c"]
+
+    play(scenario)
+
+
+def test_a_new_leadership_does_not_finish_what_an_older_began(play, gang, says):
+    """The fence changed between two tries: the pod is looked at once more, never sent again."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(500))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.until(lambda: given.cluster.calls("GET"))
+        given.lease.fence = "me/2"
+        await given.rest()
+        assert given.settled[0].phase is Phase.RELEASED
+        assert len(given.cluster.calls("POST")) == 1
+
+    play(scenario)
+
+
+def test_the_watch_may_be_first(play, gang, says):
+    """The watch shows the pod bound while the answer is still out: no reply is needed."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(500, bind_first=True, after_s=3))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.until(lambda: given.cluster.bound())
+        given.binder.observe(given.shown("a"))
+        assert given.settled[0].phase is Phase.BOUND
+        assert given.clock.monotonic() < 1
+        await asyncio.sleep(5)
+        assert given.cluster.calls("GET") == []
         assert given.binder.in_flight == 0
+
+    play(scenario)
+
+
+def test_a_pod_deleted_while_it_is_bound_is_forgotten_once(play, gang, says):
+    """The watch says it is gone before the answer comes."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.script("POST", "/a/binding", says(404, after_s=1))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.until(lambda: given.binder.in_flight)
+        given.binder.observe_gone(UID("u-a"))
+        await asyncio.sleep(3)
+        assert given.ledger.forgotten == ["u-a"]
+        assert given.settled[0].phase is Phase.RELEASED
+
+    play(scenario)
+
+
+def test_a_later_plan_completes_the_gang_before_the_deadline(play, gang, says):
+    """Repair: the rest is placed around the bound, and nothing is evicted."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.binder.submit(gang(["a", "b"], "Job"))
+        await given.rest()
+        assert given.settled[0].phase is Phase.REPAIR
+        given.cluster.add("b2")
+        await asyncio.sleep(100)
+        given.binder.submit(gang(["b2"], "Job", need=2, placed=1))
+        await given.rest(3)
+        assert [s.phase for s in given.settled[1:]] == [Phase.BOUND, Phase.BOUND]
+        await asyncio.sleep(200)
+        assert given.cluster.calls("POST", "/eviction") == []
+        assert given.cluster.bound() == {"a", "b2"}
+
+    play(scenario)
+
+
+def test_our_own_contradiction_stops_all_binding(play, gang, says):
+    """The API shows our plan on another node: reported with its story, nothing new is sent."""
+
+    async def scenario(given):
+        given.cluster.add("a", "z")
+        given.cluster.script("POST", "/a/binding", says(201, bind_first=True, after_s=2))
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.until(lambda: given.cluster.bound())
+        given.binder.observe(given.shown("a", node="n-x"))
+        assert isinstance(given.faults[0], InvariantBroken)
+        given.binder.submit(gang(["z"], "Pod", name="z"))
+        await asyncio.sleep(5)
+        assert given.cluster.calls("POST", "/z/binding") == []
+        assert given.ledger.forgotten == ["u-z"]
+
+    play(scenario, faults=1)
+
+
+def test_a_crash_in_the_cache_is_reported(play, gang):
+    """Whatever a task raises reaches the one who runs us."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+
+        def crash(*_):
+            raise ZeroDivisionError
+
+        given.ledger.confirm = crash
+        given.binder.submit(gang(["a"], "Pod"))
+        await given.until(lambda: given.faults)
+        assert isinstance(given.faults[0], ZeroDivisionError)
+
+    play(scenario, faults=1)
+
+
+def test_drain_waits_for_what_is_under_way(play, gang, says):
+    """SIGTERM in mid-gang: the gang is completed, later ones are refused."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES, "z")
+        given.cluster.latency_s = 2.0
+        given.binder.submit(gang(NAMES, "Job"))
+        ended = asyncio.create_task(given.binder.drain(limits.SHUTDOWN_S))
+        await asyncio.sleep(0)
+        given.binder.submit(gang(["z"], "Pod", name="z"))
+        assert await ended
+        assert given.settled[0].phase is Phase.BOUND
+        assert given.ledger.forgotten == ["u-z"]
+        assert given.clock.monotonic() < 3
+
+    play(scenario)
+
+
+def test_drain_ends_in_time(play, gang, says):
+    """A server that does not answer delays the end by no more than was given."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.cluster.script("POST", "/a/binding", *[says(500, after_s=4)] * 3)
+        given.binder.submit(gang(NAMES, "Job"))
+        assert not await given.binder.drain(limits.SHUTDOWN_S)
+        assert given.clock.monotonic() == pytest.approx(limits.SHUTDOWN_S, abs=0.5)
+
+    play(scenario)
+
+
+def test_undo_evicts_by_uid_and_persists_against_a_budget(play):
+    """Gone or made again is done; a refusing budget is tried again, politely."""
+
+    async def scenario(given):
+        given.cluster.add("a", "b", "c")
+        given.cluster.pods["c"]["metadata"]["uid"] = "u-new"
+        given.cluster.budget("b", 3)
+        pods = tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in ("a", "b", "c", "gone"))
+        undo = Undo(gang=("PodGroup", "ns", "g"), pods=pods, sentence="too late")
+        given.binder.undo(undo)
+        given.binder.undo(undo)
+        await given.until(lambda: given.binder.evictor.blocked)
+        assert "budget" in given.binder.evictor.blocked["u-b"]
+        await given.until(lambda: "b" not in given.cluster.pods)
+        assert set(given.cluster.pods) == {"c"}
+        assert len(given.cluster.calls("POST", "/b/eviction")) == 4
+        assert len(given.cluster.calls("POST", "/a/eviction")) == 1
+        assert not given.binder.evictor.evicting(UID("u-b"))
+        assert given.pace.rate == limits.API_RATE_MAX
+
+    play(scenario)
+
+
+def test_the_servers_clock_is_known(play, gang):
+    """Deadlines count by the server's clock, whatever ours says."""
+
+    async def scenario(given):
+        given.cluster.add(*NAMES)
+        given.cluster.group()
+        given.cluster.date = "Thu, 01 Jan 2026 01:00:00 GMT"
+        given.binder.submit(gang(NAMES))
+        await given.rest()
+        assert given.binder.server_now() == pytest.approx(given.clock.now() + 3600, abs=2)
 
     play(scenario)
