@@ -6,7 +6,7 @@ snapshot rebuilds the gangs and node rows that are dirty and shares the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.ledger import Hold, Holding, Ledger
@@ -244,6 +244,14 @@ class Cache:
                 self.families.touch(GangKey("PodGroup", *name))
         self._changed()
 
+    def drop_priority(self, key: ObjectKey) -> None:
+        """A PriorityClass is gone; the numbers on the pods count."""
+        self.priorities.drop(key)
+        for name, group in self.groups.items.items():
+            if group.priority_class == key.name:
+                self.families.touch(GangKey("PodGroup", *name))
+        self._changed()
+
     def pod_keys(self) -> list[ObjectKey]:
         """Of all pods, believed or not."""
         return [*self.pods, *self.charged]
@@ -260,6 +268,17 @@ class Cache:
         if queue != (known.queue if known else ""):
             self.families.touch_namespace(key.name)
         self._changed()
+
+    def drop_namespace(self, key: ObjectKey) -> None:
+        """A namespace is gone, and with it the queue it named."""
+        self.namespaces.drop(key)
+        self.families.touch_namespace(key.name)
+        self._changed()
+
+    def again(self, gangs: Iterable[GangKey]) -> None:
+        """What a snapshot showed of these gangs was not used: the next one shows them again."""
+        for gang in gangs:
+            self.families.touch(gang)
 
     def _changed(self) -> None:
         for listener in self.on_change:

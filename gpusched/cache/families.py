@@ -88,7 +88,7 @@ class Families:
 
     def _family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
-        pods = list(self._members.get(key, {}).values())
+        pods = self._pods(key)
         namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
         queue = namespace.queue if namespace else ""
         places = {
@@ -109,6 +109,14 @@ class Families:
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
         return (make_gang(origin, pods, places),)
+
+    def _pods(self, key: GangKey) -> list[Pod]:
+        """The members. Pods of an earlier Job of the same name only wait to be collected."""
+        pods = list(self._members.get(key, {}).values())
+        job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
+        if key.kind != "Job" or job is None:
+            return pods
+        return [pod for pod in pods if pod.owner is not None and pod.owner.uid == job.uid]
 
     def _exists(self, key: GangKey) -> bool:
         return key in self._members or ObjectKey(key.namespace, key.name) in self._groups.items

@@ -42,7 +42,7 @@ class Gang:
         tasks: members without a place that may get one.
         placed: members with a place, sorted by pod.
         gated, leaving: members that cannot count: gated, or being deleted.
-        held: requests of ``placed``.
+        held: requests of all members with a place, of those being deleted too.
         asked: requests of all pods in ``tasks``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
         trouble: reason and sentence why no attempt makes sense, empty reason for none.
@@ -144,6 +144,9 @@ def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
         pod_group=group,
         priority=priority,
         counts_succeeded=True,
+        trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
+        if group.deleting
+        else ("", ""),
     )
 
 
@@ -187,8 +190,11 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
     """
     waiting: list[Pod] = []
     placed: list[Placed] = []
+    holding: list[PodClass] = []
     gated = leaving = running = succeeded = failed = 0
     for pod in pods:
+        if pod.uid in places and not pod.finished:
+            holding.append(pod.pod_class)
         if pod.phase is PodPhase.SUCCEEDED:
             succeeded += 1
         elif pod.phase is PodPhase.FAILED:
@@ -222,7 +228,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         succeeded=succeeded,
         failed=failed,
         credit=succeeded if origin.counts_succeeded else 0,
-        held=_sum(member.pod.pod_class for member in placed),
+        held=_sum(holding),
         asked=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,

@@ -86,12 +86,12 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
         reject: told the plural name and the object that cannot be believed.
     """
     shelves: dict[str, tuple[Any, Put, Drop]] = {
-        "namespaces": (cache.namespaces, cache.put_namespace, cache.namespaces.drop),
+        "namespaces": (cache.namespaces, cache.put_namespace, cache.drop_namespace),
         "jobs": (cache.jobs, cache.put_job, cache.drop_job),
         "podgroups": (cache.groups, cache.put_group, cache.drop_group),
         "queues": (cache.queues, cache.put_queue, cache.drop_queue),
         "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
-        "priorityclasses": (cache.priorities, cache.put_priority, cache.priorities.drop),
+        "priorityclasses": (cache.priorities, cache.put_priority, cache.drop_priority),
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),
     }
 

@@ -46,7 +46,7 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     areas, refusal = _areas(session, gang)
     if refusal is not None:
         return refusal
-    first: Refusal | None = None
+    last: Refusal | None = None
     for largest_first in (True, False) if len(gang.tasks) > 1 else (True,):
         tasks, too_few = wanted(gang, largest_first=largest_first)
         if too_few:
@@ -55,10 +55,11 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
             failed = _place_all(session, tasks, statement, area)
             if failed is None:
                 return None
-            first = first or failed
-    if first is None or gang.topology.required or gang.topology.preferred:
-        return _no_domain(session, gang, areas)
-    return first
+            last = failed if largest_first or last is None else last
+    if areas and areas[-1].rows is None:
+        assert last is not None, "the whole cluster is always tried"
+        return last
+    return _no_domain(session, gang, areas)
 
 
 def grow(session: Session, gang: Gang) -> Refusal | None:
@@ -219,7 +220,12 @@ def _no_domain(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal:
     reason = Reason.WAITING_FOR_TOPOLOGY if waiting else Reason.TOPOLOGY_UNSATISFIABLE
     tasks, _ = wanted(gang, largest_first=True)
     if not areas:
-        return Refusal(reason, f"its placed pods do not share one {name}")
+        if gang.placed:
+            return Refusal(reason, f"its placed pods do not share one {name}")
+        return Refusal(reason, f"no node is labelled for topology level {name[:64]!r}")
+    for task, count in tasks:
+        if task.pod_class.unsupported:
+            return _told(session, task, count, ANYWHERE)
     task, count = max(tasks, key=lambda each: each[1])
     board = session.seat(task.pod_class).board
     level = _level(session, name)

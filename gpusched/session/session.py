@@ -25,7 +25,7 @@ from gpusched.session.hooks import Hooks
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.protocols import Guard, Policy
-from gpusched.session.reasons import Reason
+from gpusched.session.reasons import Reason, members, short
 from gpusched.session.statement import Place, Statement
 from gpusched.session.verdict import Verdict, error
 from gpusched.session.view import NodeRows, View
@@ -237,7 +237,7 @@ def wanted(gang: Gang, *, largest_first: bool) -> tuple[list[tuple[Task, int]], 
                 missing -= counts[index]
         if missing > 0:
             exist = minimum - missing
-            return [], f"needs {minimum} pods of role {role}; {exist} can run"
+            return [], f"needs {members(minimum)} of role {short(role)}; {exist} can run"
     left = gang.need - sum(counts.values())
     for index in order:
         take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])

@@ -1,0 +1,1 @@
+"""For tests of policies and of the scheduler itself: builders, and checkers of invariants."""

@@ -1,0 +1,75 @@
+"""What a cache believes, written as the API objects that would say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.cache.cache import Cache
+from gpusched.objects.meta import format_time
+from gpusched.objects.node import Node
+from gpusched.objects.pod import Pod
+from gpusched.objects.slot import format_slots
+
+Obj = dict[str, Any]
+
+
+def api_objects(cache: Cache) -> dict[str, list[Obj]]:
+    """Pods, nodes and PodGroups by plural name, with the fields that invariants read."""
+    nodes = [cache.rows.get(name) for name in cache.rows.names()]
+    return {
+        "pods": [_pod(pod) for pod in cache.pods.values()],
+        "nodes": [_node(node) for node in nodes if node is not None],
+        "podgroups": [
+            {
+                "metadata": {"namespace": group.namespace, "name": group.name},
+                "spec": {"minMember": group.min_member},
+                "status": {"phase": group.phase},
+            }
+            for group in cache.groups.items.values()
+        ],
+    }
+
+
+def _node(node: Node) -> Obj:
+    return {
+        "metadata": {"name": node.name, "uid": node.uid},
+        "status": {"allocatable": node.allocatable.quantities()},
+    }
+
+
+def _pod(pod: Pod) -> Obj:
+    notes = {"gpusched.io/plan": pod.plan} if pod.plan else {}
+    if pod.slots:
+        notes["gpusched.io/slots"] = format_slots(pod.slots)
+    if pod.fence:
+        notes["gpusched.io/fence"] = pod.fence
+    amounts = {name: text for name, text in pod.pod_class.requests.quantities().items()}
+    amounts.pop("pods", None)
+    metadata: Obj = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "annotations": notes,
+        "labels": {"gpusched.io/pod-group": pod.group} if pod.group else {},
+    }
+    if pod.deleting:
+        metadata["deletionTimestamp"] = format_time(0)
+    conditions = []
+    if pod.scheduled:
+        conditions.append(
+            {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastTransitionTime": format_time(pod.scheduled),
+            }
+        )
+    return {
+        "metadata": metadata,
+        "spec": {
+            "schedulerName": pod.scheduler,
+            "nodeName": pod.node,
+            "schedulingGates": [{"name": "gate"}] if pod.gated else [],
+            "containers": [{"resources": {"requests": amounts}}],
+        },
+        "status": {"phase": str(pod.phase), "conditions": conditions},
+    }

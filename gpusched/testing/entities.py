@@ -1,0 +1,207 @@
+"""Entities with sensible defaults, made without any API."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
+from gpusched.objects.meta import UID, Owner, ResourceVersion
+from gpusched.objects.node import Node
+from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
+from gpusched.objects.resources import NOTHING, PODS, Resources
+from gpusched.objects.selector import NodeTerm, Taint, Toleration
+from gpusched.objects.slot import gpu_request
+
+GPU: Final = "nvidia.com/gpu"
+GIB: Final = 2**30
+NOW: Final = 1_767_225_600.0
+"""2026-01-01T00:00:00Z: when a session runs unless told."""
+BORN: Final = NOW - 600.0
+"""When objects were made unless told."""
+
+
+def uid(kind: str, name: str, namespace: str = "") -> UID:
+    """The same for the same object in every process."""
+    return UID(f"{kind}/{namespace}/{name}")
+
+
+def resources(amounts: Mapping[str, int]) -> Resources:
+    """Amounts in base units; what is zero is left out."""
+    return Resources.of({name: amount for name, amount in amounts.items() if amount})
+
+
+def pod_class(
+    *,
+    gpus: int = 0,
+    cpu: int = 1000,
+    memory: int = GIB,
+    gpu: str = GPU,
+    more: Mapping[str, int] | None = None,
+    node_selector: Mapping[str, str] | None = None,
+    affinity: Sequence[NodeTerm] | None = None,
+    preferred: Sequence[tuple[int, NodeTerm]] = (),
+    tolerations: Sequence[Toleration] = (),
+    unsupported: str = "",
+) -> PodClass:
+    """What placement reads of a pod.
+
+    Args:
+        gpus: pieces of ``gpu``.
+        cpu: milli-cores.
+        memory: bytes.
+        more: further resources in base units.
+    """
+    requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
+    name, count = gpu_request(requests)
+    made = PodClass(
+        digest="",
+        requests=requests,
+        gpu=name,
+        gpus=count,
+        node_selector=tuple(sorted((node_selector or {}).items())),
+        affinity=None if affinity is None else tuple(affinity),
+        preferred=tuple(preferred),
+        tolerations=tuple(tolerations),
+        unsupported=unsupported,
+    )
+    content = msgspec.json.encode(attrs.astuple(made))
+    return attrs.evolve(made, digest=hashlib.blake2b(content, digest_size=16).hexdigest())
+
+
+def node(
+    name: str,
+    *,
+    gpus: int = 0,
+    cpu: int = 64_000,
+    memory: int = 512 * GIB,
+    pods: int = 110,
+    gpu: str = GPU,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
+    unschedulable: bool = False,
+    not_ready: str = "",
+    layout: Sequence[Sequence[int]] = (),
+    version: str = "1",
+    own_uid: str = "",
+) -> Node:
+    """A node with amounts in base units."""
+    return Node(
+        name=name,
+        uid=UID(own_uid) if own_uid else uid("Node", name),
+        resource_version=ResourceVersion(version),
+        created=BORN,
+        labels=dict(labels or {}),
+        allocatable=resources({PODS: pods, "cpu": cpu, "memory": memory, gpu: gpus}),
+        taints=tuple(taints),
+        unschedulable=unschedulable,
+        not_ready=not_ready,
+        layout=tuple(tuple(island) for island in layout),
+    )
+
+
+def pod(
+    name: str,
+    spec: PodClass,
+    *,
+    namespace: str = "default",
+    group: str = "",
+    queue: str = "",
+    owner: Owner | None = None,
+    scheduler: str = "gpusched",
+    priority: int = 0,
+    role: str = "",
+    hints: GangHints = NO_HINTS,
+    rank: int = -1,
+    node: str = "",
+    slots: int = 0,
+    plan: str = "",
+    phase: PodPhase = PodPhase.PENDING,
+    gated: bool = False,
+    deleting: bool = False,
+    created: float = BORN,
+    scheduled: float = 0.0,
+    version: str = "1",
+    own_uid: str = "",
+) -> Pod:
+    """A pod, unbound unless it names a node."""
+    return Pod(
+        namespace=namespace,
+        name=name,
+        uid=UID(own_uid) if own_uid else uid("Pod", name, namespace),
+        resource_version=ResourceVersion(version),
+        created=created,
+        labels={},
+        owner=owner,
+        scheduler=scheduler,
+        pod_class=spec,
+        priority=priority,
+        priority_class="",
+        group=group,
+        queue=queue,
+        role=role,
+        sub_group="",
+        hints=hints,
+        rank=rank,
+        node=node,
+        phase=phase,
+        deleting=deleting,
+        gated=gated,
+        scheduled=scheduled,
+        slots=slots,
+        plan=plan,
+        fence="test/1" if plan else "",
+        unschedulable_reason="",
+        unschedulable="",
+    )
+
+
+def pod_group(
+    name: str,
+    *,
+    namespace: str = "default",
+    queue: str = "default",
+    min_member: int = 1,
+    roles: Mapping[str, int] | None = None,
+    priority_class: str = "",
+    topology: TopologyWish = NO_WISH,
+    sub_groups: Sequence[SubGroup] = (),
+    phase: str = "",
+    generation: int = 1,
+    created: float = BORN,
+    deleting: bool = False,
+    **rest: Any,
+) -> PodGroup:
+    """A PodGroup; ``rest`` sets any other field."""
+    fields: dict[str, Any] = {
+        "resource_version": ResourceVersion("1"),
+        "min_resources": NOTHING,
+        "preemptible": None,
+        "min_sub_groups": 0,
+        "expected_duration_ns": 0,
+        "min_runtime_ns": 0,
+        "schedule_timeout_ns": 0,
+        "conditions": (),
+        "status": b"{}",
+        **rest,
+    }
+    return PodGroup(
+        namespace=namespace,
+        name=name,
+        uid=uid("PodGroup", name, namespace),
+        generation=generation,
+        created=created,
+        queue=queue,
+        min_member=min_member,
+        min_task_member=tuple(sorted((roles or {}).items())),
+        priority_class=priority_class,
+        sub_groups=tuple(sub_groups),
+        topology=topology,
+        phase=phase,
+        deleting=deleting,
+        **fields,
+    )

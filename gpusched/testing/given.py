@@ -1,0 +1,344 @@
+"""Given, when, then: a cluster in a few words, one session on it, and what came of it.
+
+::
+
+    c = given.nodes(2, gpus=8, rack="r1").queue("a").gang("big", pods=3, gpus=8, queue="a")
+    plan = c.when.one_session()
+    assert plan.binds == ()
+    assert "needs 3 pods with 8 nvidia.com/gpu" in c.then.why("big")
+
+The real cache, session and policies run; only the API is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
+from gpusched.clock import SystemClock
+from gpusched.config.model import DEFAULT, Config
+from gpusched.objects.group import Queue, TopologyWish
+from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
+from gpusched.objects.others import Job, Namespace, PriorityClass
+from gpusched.objects.pod import NO_HINTS, GangHints, PodClass
+from gpusched.objects.resources import Resources
+from gpusched.objects.selector import EVERYTHING, Selector
+from gpusched.objects.slot import numbers_of
+from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.decide import Decision, decide
+from gpusched.session.masks import MaskCache
+from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
+from gpusched.session.protocols import Policy
+from gpusched.testing import entities
+from gpusched.testing.api_objects import api_objects
+
+DEFAULT_NS = "default"
+
+
+class Given:
+    """A cluster under construction; every method returns it.
+
+    Args:
+        config: names actions and plugins; the shipped default unless given.
+        policy: in place of what the configuration names.
+        now: seconds since the epoch at which sessions run.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config = DEFAULT,
+        policy: Policy | None = None,
+        now: float = entities.NOW,
+    ) -> None:
+        self.cache = Cache(config.scheduler_names)
+        self.policy = policy or load_policy(config)
+        self.now = now
+        self.guard = Guard(SystemClock())
+        self.masks = MaskCache()
+        self.decision: Decision | None = None
+        self.snapshot: Snapshot | None = None
+        self._version = 1
+        self._nodes = 0
+
+    # -- given -----------------------------------------------------------------------------
+    def nodes(self, count: int, *, prefix: str = "node", rack: str = "", **fields: Any) -> Given:
+        """So many more equal nodes, ``node-0`` and on; ``fields`` as ``entities.node`` has."""
+        labels = dict(fields.pop("labels", {}))
+        if rack:
+            labels["gpusched.io/rack"] = rack
+        for _ in range(count):
+            name = f"{prefix}-{self._nodes}"
+            self._nodes += 1
+            self.node(name, labels=labels, **fields)
+        return self
+
+    def node(self, name: str, **fields: Any) -> Given:
+        """One node, made or changed; ``fields`` as ``entities.node`` has."""
+        self.cache.put_node(entities.node(name, version=self._next(), **fields))
+        return self
+
+    def queue(
+        self,
+        name: str,
+        *,
+        parent: str = "root",
+        stop_policy: str = "None",
+        namespaces: Selector = EVERYTHING,
+        limits: Mapping[str, Mapping[str, int]] | None = None,
+        **fields: Any,
+    ) -> Given:
+        """A queue; ``limits`` has guarantee, deserved and capability in base units."""
+        amounts = {kind: Resources.of(each) for kind, each in (limits or {}).items()}
+        made = Queue(
+            name=name,
+            uid=entities.uid("Queue", name),
+            resource_version=ResourceVersion(self._next()),
+            generation=1,
+            created=entities.BORN,
+            parent=parent,
+            stop_policy=stop_policy,
+            namespaces=namespaces,
+            **amounts,
+            **fields,
+        )
+        self.cache.put_queue(made.key, made)
+        return self
+
+    def namespace(self, name: str, *, queue: str = "", labels: Any = None) -> Given:
+        """A namespace with labels."""
+        made = Namespace(
+            name=name,
+            uid=entities.uid("Namespace", name),
+            resource_version=ResourceVersion(self._next()),
+            labels=dict(labels or {}),
+            queue=queue,
+        )
+        self.cache.put_namespace(ObjectKey("", name), made)
+        return self
+
+    def priority_class(self, name: str, value: int) -> Given:
+        """A PriorityClass, which a PodGroup may name."""
+        made = PriorityClass(
+            name=name,
+            uid=entities.uid("PriorityClass", name),
+            resource_version=ResourceVersion(self._next()),
+            value=value,
+            preemption_policy="",
+        )
+        self.cache.put_priority(ObjectKey("", name), made)
+        return self
+
+    def group(self, name: str, *, namespace: str = DEFAULT_NS, **fields: Any) -> Given:
+        """A PodGroup without pods; ``fields`` as ``entities.pod_group`` has."""
+        made = entities.pod_group(name, namespace=namespace, **fields)
+        self.cache.put_group(made.key, made)
+        return self
+
+    def gang(
+        self,
+        name: str,
+        *,
+        pods: int,
+        min_member: int | None = None,
+        queue: str = "default",
+        namespace: str = DEFAULT_NS,
+        topology: TopologyWish | None = None,
+        created: float = entities.BORN,
+        priority: int = 0,
+        **spec: Any,
+    ) -> Given:
+        """A PodGroup with equal pods ``name-0`` and on; all are needed unless ``min_member``.
+
+        ``spec`` as ``entities.pod_class`` has.
+        """
+        wish = {"topology": topology} if topology else {}
+        self.group(
+            name,
+            namespace=namespace,
+            queue=queue,
+            min_member=pods if min_member is None else min_member,
+            created=created,
+            **wish,
+        )
+        return self.pods(
+            name, pods, group=name, namespace=namespace, created=created, priority=priority, **spec
+        )
+
+    def pods(self, prefix: str, count: int, **fields: Any) -> Given:
+        """Equal pods ``prefix-0`` and on, ranked; ``fields`` as for ``pod``."""
+        for number in range(count):
+            self.pod(f"{prefix}-{number}", **{"rank": number, **fields})
+        return self
+
+    def pod(self, name: str, *, spec: PodClass | None = None, **fields: Any) -> Given:
+        """One pod, made or changed; fields as ``entities.pod`` and ``entities.pod_class`` have."""
+        about = {key: fields.pop(key) for key in tuple(fields) if key in _POD_FIELDS}
+        made = entities.pod(
+            name, spec or entities.pod_class(**fields), version=self._next(), **about
+        )
+        self.cache.put_pod(made)
+        return self
+
+    def job(
+        self,
+        name: str,
+        *,
+        parallelism: int,
+        completions: int | None,
+        indexed: bool = False,
+        succeeded: int = 0,
+        queue: str = "",
+        hints: GangHints = NO_HINTS,
+        pods: int | None = None,
+        **spec: Any,
+    ) -> Given:
+        """A Job with its pods (``parallelism`` of them unless told), without any PodGroup."""
+        made = Job(
+            namespace=DEFAULT_NS,
+            name=name,
+            uid=entities.uid("Job", name, DEFAULT_NS),
+            resource_version=ResourceVersion(self._next()),
+            created=entities.BORN,
+            parallelism=parallelism,
+            completions=completions,
+            indexed=indexed,
+            suspended=False,
+            succeeded=succeeded,
+            queue=queue,
+            group="",
+            hints=hints,
+        )
+        self.cache.put_job(made.key, made)
+        owner = Owner("Job", name, made.uid)
+        count = parallelism if pods is None else pods
+        return self.pods(name, count, owner=owner, **spec)
+
+    def gone(self, name: str, *, namespace: str = DEFAULT_NS) -> Given:
+        """The pod is deleted."""
+        self.cache.drop_pod(ObjectKey(namespace, name))
+        return self
+
+    def _next(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    @property
+    def when(self) -> When:
+        """What happens."""
+        return When(self)
+
+    @property
+    def then(self) -> Then:
+        """What came of it."""
+        return Then(self)
+
+    def objects(self) -> dict[str, list[dict[str, Any]]]:
+        """The cluster as API objects, for ``invariants.check``."""
+        return api_objects(self.cache)
+
+
+_POD_FIELDS = {
+    field.name for field in attrs.fields(type(entities.pod("x", entities.pod_class())))
+} - {"pod_class", "resource_version", "labels", "fence"} | {"own_uid"}
+_POD_FIELDS -= {"name", "uid"}
+
+
+@attrs.frozen
+class When:
+    """Things that happen to a cluster."""
+
+    given: Given
+
+    def one_session(self) -> Plan:
+        """Decide once; nothing is carried out."""
+        c = self.given
+        c.snapshot = c.cache.snapshot(c.now)
+        c.guard.begin_session()
+        c.decision = decide(c.snapshot, c.policy, guard=c.guard, masks=c.masks)
+        return c.decision.plan
+
+    def bound(self) -> Plan:
+        """Decide once, and the API accepts every binding."""
+        plan = self.one_session()
+        for gang in plan.binds:
+            self.accept(gang)
+        return plan
+
+    def accept(self, gang: GangBind, *, only: int | None = None) -> None:
+        """The API accepts the bindings of a gang, or only its first so many."""
+        c = self.given
+        for bind in gang.binds[:only]:
+            pod = c.cache.pod(bind.uid)
+            assert pod is not None
+            c.cache.put_pod(
+                attrs.evolve(
+                    pod,
+                    node=bind.node,
+                    slots=bind.slots,
+                    plan=gang.plan_id,
+                    fence="test/1",
+                    scheduled=c.now,
+                    resource_version=ResourceVersion(c._next()),  # noqa: SLF001 - its other half
+                )
+            )
+
+
+@attrs.frozen
+class Then:
+    """What the last session left."""
+
+    given: Given
+
+    @property
+    def plan(self) -> Plan:
+        """The last plan."""
+        assert self.given.decision is not None, "no session was run"
+        return self.given.decision.plan
+
+    def status(self, gang: str) -> GangStatus:
+        """Of the gang of that name.
+
+        Raises:
+            AssertionError: there is no such gang, or it is on its way to its nodes.
+        """
+        found = [each for each in self.plan.gangs if each.gang.name == gang]
+        assert len(found) == 1, (
+            f"{len(found)} gangs {gang!r} in {[g.gang for g in self.plan.gangs]}"
+        )
+        return found[0]
+
+    def why(self, gang: str) -> str:
+        """The sentence that its waiting pods are told."""
+        status = self.status(gang)
+        return (status.waiting_ask or status.scheduled).sentence
+
+    def reason(self, gang: str) -> str:
+        """The reason that its waiting pods are told."""
+        status = self.status(gang)
+        return (status.waiting_ask or status.scheduled).reason
+
+    def queue(self, name: str) -> QueueStatus:
+        """The status of a queue."""
+        return next(each for each in self.plan.queues if each.name == name)
+
+    def nodes(self) -> dict[str, str]:
+        """Node of each pod that the plan binds, by name of the pod."""
+        return {b.key.name: b.node for gang in self.plan.binds for b in gang.binds}
+
+    def slots(self) -> dict[str, tuple[int, ...]]:
+        """Slots of each pod that the plan binds."""
+        return {b.key.name: numbers_of(b.slots) for gang in self.plan.binds for b in gang.binds}
+
+    def started(self) -> list[str]:
+        """Names of the gangs that the plan binds."""
+        return [gang.gang.name for gang in self.plan.binds]
+
+    def uid(self, pod: str, namespace: str = DEFAULT_NS) -> UID:
+        """Of a pod that exists."""
+        return self.given.cache.pods[ObjectKey(namespace, pod)].uid
