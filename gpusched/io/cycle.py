@@ -180,6 +180,8 @@ class SessionCycle:
         decision = run() if self._thread is None else await loop.run_in_executor(self._thread, run)
         for action, seconds in took:
             telemetry.cycle(action, seconds)
+        for outcome, seconds in decision.searches:
+            telemetry.solver(outcome, seconds)
         telemetry.cycle("session", clock.monotonic() - start)
         return decision
 

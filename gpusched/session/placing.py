@@ -10,7 +10,8 @@ from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
 from gpusched.objects.pod import Pod
 from gpusched.session.hooks import first_refusal, in_pod_order
-from gpusched.session.reasons import Reason, cut, members
+from gpusched.session.reasons import Reason, cut, members, what
+from gpusched.session.search import search
 from gpusched.session.session import Session, wanted
 from gpusched.session.shortage import Shortage
 from gpusched.session.statement import Statement
@@ -41,7 +42,8 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
 
     Areas are tried in order; inside one, the largest members first and, where classes differ
     and any members would do, the smallest first. For members of one class the answer is exact:
-    they fit if and only if the sum over nodes of what fits each says so.
+    they fit if and only if the sum over nodes of what fits each says so. Members of several
+    classes get a complete search where that fails.
     """
     areas, refusal = _areas(session, gang)
     if refusal is not None:
@@ -56,6 +58,11 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
             if failed is None:
                 return None
             last = failed if largest_first or last is None else last
+    if len(gang.tasks) > 1 and session.placement.solver == "cpsat":
+        searched = search(session, gang, statement, [area.rows for area in areas])
+        if searched is None:
+            return None
+        last = Refusal(last.reason, cut(f"{last.sentence}; {searched}")) if last else None
     if areas and areas[-1].rows is None:
         assert last is not None, "the whole cluster is always tried"
         return last
@@ -131,6 +138,10 @@ def _told(session: Session, task: Task, count: int, area: Area) -> Refusal:
             ),
         )
     seat = session.seat(task.pod_class)
+    if seat.board.total(area.rows, most=count) >= count:
+        alone = what(count, task.pod_class)
+        sentence = f"{alone} find no place beside the gang's other members, though alone they would"
+        return Refusal(Reason.INSUFFICIENT_RESOURCES, cut(sentence))
     shortage = Shortage(
         pod_class=task.pod_class,
         bench=session.bench,

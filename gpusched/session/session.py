@@ -15,12 +15,14 @@ from gpusched.arrays.columns import Bools, Demand, Ints, Workbench, demand
 from gpusched.cache.gangs import Gang, Task
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.config.model import Placement
 from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX
 from gpusched.objects.meta import GangKey
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.placement.board import Board
+from gpusched.placement.problem import Outcome
 from gpusched.session.hooks import Hooks
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
@@ -49,12 +51,22 @@ class Session:
         policy: actions and plugins in order.
         guard: contains the plugins.
         masks: filter results kept from earlier sessions of the same policy.
+        placement: how long and how to search where one pass does not find a place.
     """
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, *, guard: Guard, masks: MaskCache
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        guard: Guard,
+        masks: MaskCache,
+        placement: Placement,
     ) -> None:
         self.snapshot = snapshot
+        self.placement = placement
+        self.searches: list[tuple[Outcome, float]] = []
+        """How each search of the solver ended, and seconds spent, for metrics."""
         self.bench = Workbench(snapshot.nodes)
         self.charged: dict[str, Resources] = {}
         self.view = View(snapshot, self.charged)
