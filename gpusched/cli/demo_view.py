@@ -1,0 +1,164 @@
+"""What the demo shows: tables for a terminal, sentences for a pipe. Pure functions of scenes."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpusched.cli.demo_picture import legend, letter, picture, style
+from gpusched.cli.demo_scene import GangScene, Outcome, Scene, Stand
+
+_STARTS_SHOWN: Final = 6
+_TALL: Final = 46
+"""Lines of a terminal from which on the picture has room below the tables."""
+
+
+def screen(scene: Scene, *, width: int, height: int) -> RenderableType:
+    """The live view: queues, waiting gangs with their reasons, the latest starts."""
+    parts: list[RenderableType] = [headline(scene), queues(scene), waiting(scene), starts(scene)]
+    if height >= _TALL:
+        parts += [Text(), picture(scene, width=width)]
+    return Group(*parts)
+
+
+def headline(scene: Scene) -> Text:
+    """One line: time, GPUs, gangs."""
+    began = sum(gang.whole_s is not None for gang in scene.gangs)
+    return Text.assemble(
+        ("gpusched demo", "bold"),
+        f"  {scene.at_s:5.1f} s   ",
+        f"{scene.used} of {scene.gpus} GPUs in use on {len(scene.nodes)} nodes   ",
+        f"{began} of {len(scene.gangs)} gangs have started",
+    )
+
+
+def queues(scene: Scene) -> Table:
+    """A row for each queue, with a bar of its GPUs."""
+    table = _table("QUEUE", "GPUS", "", "RUNNING", "WAITING")
+    for queue in scene.queues:
+        blocks = 32 * queue.gpus // max(1, scene.gpus)
+        bar = Text("█" * blocks, "green").append("░" * (32 - blocks), "dim")
+        table.add_row(
+            Text(queue.name), str(queue.gpus), bar, str(queue.running), str(queue.waiting)
+        )
+    return table
+
+
+def waiting(scene: Scene) -> RenderableType:
+    """A row for each gang that waits, with the daemon's own sentence."""
+    if not scene.waiting:
+        return Text("\nNobody waits.")
+    table = _table("WAITING", "NEEDS", "SINCE", "WHY")
+    for gang in scene.waiting:
+        why = gang.sentence or "not decided yet"
+        table.add_row(
+            Text(gang.title), needs(gang), f"{gang.waited_s:.0f} s", Text(why, overflow="fold")
+        )
+    return table
+
+
+def starts(scene: Scene) -> RenderableType:
+    """The latest starts, newest first."""
+    table = _table("", "STARTED", "QUEUE", "PODS", "NODES", "WAITED", "DECIDED IN")
+    began = [(gang.whole_s, number) for number, gang in enumerate(scene.gangs) if gang.whole_s]
+    for _, number in sorted(began, reverse=True)[:_STARTS_SHOWN]:
+        gang = scene.gangs[number]
+        table.add_row(
+            Text(f" {letter(number)} ", style(number)),
+            Text(gang.title, "dim" if gang.stand is Stand.DONE else ""),
+            Text(gang.queue),
+            pods(gang),
+            str(gang.nodes),
+            seconds(gang.waited_s),
+            "-" if gang.decided_ms is None else f"{gang.decided_ms:.1f} ms",
+        )
+    return table
+
+
+def needs(gang: GangScene) -> str:
+    """``8 x 8 GPU``: pods that start together and what each asks for."""
+    return f"{gang.min_member} x {gang.gpus} GPU"
+
+
+def pods(gang: GangScene) -> str:
+    """How many were bound, and of how many when the gang is elastic."""
+    if gang.members > gang.min_member:
+        return f"{gang.started} of {gang.members}, at least {gang.min_member}"
+    return str(gang.started)
+
+
+def seconds(value: float) -> str:
+    """A wait: milliseconds while it is short."""
+    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def news(before: Scene, after: Scene) -> list[str]:
+    """What happened between two moments, a plain line each."""
+    known = {(gang.kind, gang.namespace, gang.name): gang for gang in before.gangs}
+    lines = []
+    for gang in after.gangs:
+        old = known.get((gang.kind, gang.namespace, gang.name))
+        who = f"{gang.queue}/{gang.title}"
+        if gang.whole_s is not None and (old is None or old.whole_s is None):
+            decided = "" if gang.decided_ms is None else f", decided in {gang.decided_ms:.1f} ms"
+            nodes = f"{gang.nodes} node{'s' if gang.nodes != 1 else ''}"
+            lines.append(
+                f"{who} started: {pods(gang)} x {gang.gpus} GPU on {nodes} after "
+                f"{seconds(gang.waited_s)}{decided}"
+            )
+        elif gang.sentence and gang.whole_s is None and (old is None or not old.sentence):
+            lines.append(f"{who} waits: {gang.sentence}")
+        if gang.stand is Stand.DONE and (old is None or old.stand is not Stand.DONE):
+            lines.append(f"{who} is done")
+    return [f"{after.at_s:5.1f} s  {line}" for line in lines]
+
+
+def finale(outcome: Outcome, *, width: int) -> RenderableType:
+    """The picture of the fullest moment, with its legend."""
+    scene = outcome.fullest
+    title = (
+        f"Every GPU at the fullest moment, {scene.at_s:.1f} s after the beginning: "
+        f"{scene.used} of {scene.gpus} in use, {len(scene.waiting)} gangs waiting"
+    )
+    return Group(Text(title, "bold"), Text(), picture(scene, width=width), legend(scene))
+
+
+def totals(outcome: Outcome) -> list[str]:
+    """What came of it, a sentence each; read off what the API's watch showed."""
+    last = outcome.last
+    began = [gang for gang in last.gangs if gang.whole_s is not None]
+    lines = [f"{len(began)} of {len(last.gangs)} gangs started in {last.at_s:.1f} s."]
+    lines += [f"{gang.title} never can: {gang.sentence}." for gang in last.gangs if gang.never]
+    if began:
+        longest = max(began, key=lambda gang: gang.waited_s)
+        lines.append(
+            f"Waiting: {mean(gang.waited_s for gang in began):.1f} s on average, "
+            f"at most {longest.waited_s:.1f} s ({longest.title})."
+        )
+    parted = [gang for gang in last.gangs if gang.early or 0 < gang.started < gang.min_member]
+    if not parted and began:
+        slowest = max(gang.spread_ms for gang in began)
+        lines.append(
+            "No gang started in part: none had a pod running before all that it needs were bound, "
+            f"which took {slowest:.0f} ms at most from the first pod to the last."
+        )
+    if not outcome.double:
+        lines.append(f"No GPU was given twice in {outcome.bindings} bindings.")
+    return lines
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", title="")
+    for title in titles:
+        numeric = title in ("GPUS", "RUNNING", "NODES")
+        table.add_column(
+            title,
+            justify="right" if numeric else "left",
+            no_wrap=title != "WHY",
+            ratio=1 if title == "WHY" else None,
+        )
+    return table
