@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import attrs
@@ -19,6 +19,7 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
+from gpusched.errors import ConfigError
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.cycle import Rules, SessionCycle
@@ -50,7 +51,8 @@ class AppOptions:
     Attributes:
         kubeconfig: None for in-cluster configuration, else the default places.
         identity: of the process; a random part is added for each term as candidate.
-        listen: host and port of the endpoints; None for no endpoints.
+        listen: hosts and ports for the endpoints, of which the first free one is taken; none
+            for no endpoints.
         inline: sessions run in the event loop and no watchdog is started (virtual time).
     """
 
@@ -59,7 +61,7 @@ class AppOptions:
     rng: random.Random
     kubeconfig: str | None = None
     identity: str = "gpusched"
-    listen: tuple[str, int] | None = None
+    listen: tuple[tuple[str, int], ...] = ()
     inline: bool = False
 
 
@@ -197,10 +199,8 @@ class App:
         )
         self.cycle.decided.extend(self.on_plan)
         async with contextlib.AsyncExitStack() as stack:
-            if options.listen is not None:
-                endpoints = Endpoints(ready=self._readyz, metrics=self.telemetry.render)
-                self.port = await endpoints.start(*options.listen)
-                stack.push_async_callback(endpoints.stop)
+            if options.listen:
+                stack.push_async_callback((await self._listen(options.listen)).stop)
             if not options.inline:
                 watchdog = Watchdog(
                     options.clock,
@@ -211,6 +211,24 @@ class App:
                 watchdog.start()
                 stack.callback(watchdog.stop)
             await self._live(self.cycle, binder, status)
+
+    async def _listen(self, addresses: Sequence[tuple[str, int]]) -> Endpoints:
+        """Serve the endpoints on the first address that is free.
+
+        Raises:
+            ConfigError: none is.
+        """
+        endpoints = Endpoints(ready=self._readyz, metrics=self.telemetry.render)
+        for host, port in addresses:
+            try:
+                self.port = await endpoints.start(host, port)
+            except ConfigError:
+                if (host, port) == addresses[-1]:
+                    raise
+            else:
+                _log.info("listening", livez=f"http://{host}:{self.port}/livez")
+                break
+        return endpoints
 
     async def _live(self, cycle: SessionCycle, binder: Binder, status: StatusWriter) -> None:
         async with asyncio.TaskGroup() as group:

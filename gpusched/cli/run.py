@@ -24,6 +24,9 @@ SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
 """Where the Deployment mounts the configuration; used when it is there and none is named."""
 
 
+_PORT: Final = 8080
+
+
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
@@ -36,9 +39,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        default="0.0.0.0:8080" if "KUBERNETES_SERVICE_HOST" in os.environ else "127.0.0.1:0",
         help="of /livez, /readyz and /metrics; port 0 takes any free one, 'none' serves none "
-        "(default: %(default)s)",
+        "(default: 0.0.0.0:8080 in a cluster; elsewhere 127.0.0.1:8080, or any free port when "
+        "that one is taken)",
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - jitter and identity, no secret
         kubeconfig=arguments.kubeconfig,
         identity=_identity(),
-        listen=_address(arguments.listen),
+        listen=_addresses(arguments.listen),
     )
     return asyncio.run(_serve(options))
 
@@ -91,10 +94,19 @@ def _identity() -> str:
     return f"{name}_{uid}"
 
 
-def _address(text: str) -> tuple[str, int] | None:
+def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:
+    """Where to listen: the first that is free. Only where nothing was asked for is there a choice.
+
+    Raises:
+        UsageError: no host and port.
+    """
+    if text is None:
+        if "KUBERNETES_SERVICE_HOST" in os.environ:
+            return (("0.0.0.0", _PORT),)  # noqa: S104 - probes and the scraper come from outside
+        return (("127.0.0.1", _PORT), ("127.0.0.1", 0))
     if text == "none":
-        return None
+        return ()
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"--listen takes HOST:PORT or none, not {text!r}")
-    return host, int(port)
+    return ((host, int(port)),)
