@@ -43,7 +43,7 @@ def _pod(pod: Pod) -> Obj:
         notes["gpusched.io/slots"] = format_slots(pod.slots)
     if pod.fence:
         notes["gpusched.io/fence"] = pod.fence
-    amounts = {name: text for name, text in pod.pod_class.requests.quantities().items()}
+    amounts = dict(pod.pod_class.requests.quantities())
     amounts.pop("pods", None)
     metadata: Obj = {
         "namespace": pod.namespace,

@@ -48,14 +48,7 @@ def pod_class(
     tolerations: Sequence[Toleration] = (),
     unsupported: str = "",
 ) -> PodClass:
-    """What placement reads of a pod.
-
-    Args:
-        gpus: pieces of ``gpu``.
-        cpu: milli-cores.
-        memory: bytes.
-        more: further resources in base units.
-    """
+    """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units."""
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
     made = PodClass(

@@ -58,6 +58,7 @@ class Given:
     ) -> None:
         self.cache = Cache(config.scheduler_names)
         self.policy = policy or load_policy(config)
+        self.placement = config.placement
         self.now = now
         self.guard = Guard(SystemClock())
         self.masks = MaskCache()
@@ -94,7 +95,9 @@ class Given:
         **fields: Any,
     ) -> Given:
         """A queue; ``limits`` has guarantee, deserved and capability in base units."""
-        amounts = {kind: Resources.of(each) for kind, each in (limits or {}).items()}
+        amounts: dict[str, Any] = {
+            kind: Resources.of(each) for kind, each in (limits or {}).items()
+        }
         made = Queue(
             name=name,
             uid=entities.uid("Queue", name),
@@ -260,7 +263,9 @@ class When:
         c = self.given
         c.snapshot = c.cache.snapshot(c.now)
         c.guard.begin_session()
-        c.decision = decide(c.snapshot, c.policy, guard=c.guard, masks=c.masks)
+        c.decision = decide(
+            c.snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+        )
         return c.decision.plan
 
     def bound(self) -> Plan:
