@@ -312,9 +312,8 @@ class App:
 
     async def _lead(self, elector: Elector) -> None:
         """What a new leader does first: look again at everything, then decide."""
-        fence = await elector.acquired()
+        await elector.acquired()
         self.telemetry.set_leader(leading=True)
-        _log.info("leading", fence=fence)
         await asyncio.gather(*(reflector.relist() for reflector in self.reflectors))
         self._caught_up = True
         assert self.cycle is not None

@@ -23,6 +23,7 @@ from gpusched.io.binder import Binder
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.telemetry import Telemetry
+from gpusched.objects.resources import Resources
 from gpusched.pluginhost.guard import Guard
 from gpusched.session.decide import Decision, decide
 from gpusched.session.masks import MaskCache
@@ -31,6 +32,8 @@ from gpusched.session.protocols import Policy
 
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
+_MILLI: Final = 1000
+"""Of a core: metrics are in cores, bytes and pieces, as Prometheus users expect."""
 _log = Log(__name__)
 
 
@@ -91,6 +94,7 @@ class SessionCycle:
         self._last_change = 0.0
         self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="session")
         self._told: set[str] = set()
+        self._counted: dict[str, Resources] = {}
         self.sessions = 0
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
@@ -148,6 +152,7 @@ class SessionCycle:
         self._take_back(snapshot)
         self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)
+        self._count_queues(decision.plan.queues)
         self._tell_faults(decision.faults)
         self._telemetry.tracing.finished(
             "session",
@@ -221,6 +226,20 @@ class SessionCycle:
         ]
         for undo in recover(partial, server_now=self._binder.server_now()):
             self._binder.undo(undo)
+
+    def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
+        """Gauges of what queues hold; only those that changed are set again."""
+        counted = {queue.name: queue.allocated for queue in queues}
+        for gone in self._counted.keys() - counted.keys():
+            self._telemetry.forget_queue(gone)
+        for name, allocated in counted.items():
+            if self._counted.get(name) != allocated:
+                amounts = {
+                    resource: amount / _MILLI if resource == "cpu" else float(amount)
+                    for resource, amount in allocated.items
+                }
+                self._telemetry.set_queue(name, allocated=amounts, fair_share={})
+        self._counted = counted
 
     def _tell_faults(self, faults: Sequence[str]) -> None:
         for sentence in faults:

@@ -151,7 +151,7 @@ class Telemetry:
     def set_queue(
         self, queue: str, *, allocated: Mapping[str, float], fair_share: Mapping[str, float]
     ) -> None:
-        """What a queue holds and what it is due, by resource, in base units."""
+        """What a queue holds and what it is due, by resource, in cores, bytes and pieces."""
         with self._lock:
             self._forget_queue(queue)
             self._allocated.update({(queue, r): float(v) for r, v in allocated.items()})
