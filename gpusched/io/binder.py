@@ -318,7 +318,8 @@ class Binder:
                 gang=str(gang.gang), pods=len(gang.binds), phase=str(phase),
             )  # fmt: skip
         if why:
-            _log.warning(
+            say = _log.info if phase is Phase.BOUND else _log.warning
+            say(
                 f"commit ended: {phase}", gang=gang.gang, bound=run.state.confirmed,
                 of=len(gang.binds), why=why,
             )  # fmt: skip

@@ -187,8 +187,13 @@ class StatusWriter:
             self._want(status.uid, GroupWrite(status))
         ask = status.waiting_ask or status.scheduled
         for _, uid in status.waiting:
-            # Most pods are bound within moments and need not be told why they waited.
-            self._want(uid, PodWrite(uid, status.uid, ask), settle_s=limits.STATUS_PERIOD_S)
+            want, known = PodWrite(uid, status.uid, ask), self._objects.get(uid)
+            # What waits to be written already is compared when its turn comes.
+            if known is not None and known.want is not None:
+                known.want = want
+            elif want.needed(self._cache, known.written if known is not None else None):
+                # Most pods are bound within moments and need not be told why they waited.
+                self._want(uid, want, settle_s=limits.STATUS_PERIOD_S)
         was_scheduled, reason, sentence = self._shown(status, before)
         if status.is_scheduled:
             # What was to be told about waiting is no longer true.

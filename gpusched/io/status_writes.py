@@ -170,23 +170,31 @@ class PodWrite:
         lacks = self.ask.reason in NODES_LACK
         return encode.UNSCHEDULABLE if lacks else self.ask.reason, clip(self.ask.sentence)
 
-    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
-        """See the module. A pod that is bound, gated or deleting is not told anything."""
+    def shown(self, pod: Pod, written: Written | None) -> tuple[str, str]:
+        """What the pod says at present."""
+        if written is not None and written.seen == pod.resource_version:
+            return written.told
+        return pod.unschedulable_reason, pod.unschedulable
+
+    def needed(self, cache: StatusCache, written: Written | None) -> Pod | None:
+        """The pod, if it is to be told. None that is bound, gated or ending ever is."""
         pod = cache.pod(self.uid)
         if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
             return None
-        shown = (pod.unschedulable_reason, pod.unschedulable)
-        if written is not None and written.seen == pod.resource_version:
-            shown = written.told
-        reason, message = self.told
-        if shown == (reason, message):
+        return None if self.shown(pod, written) == self.told else pod
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        pod = self.needed(cache, written)
+        if pod is None:
             return None
+        reason, message = self.told
         body = encode.pod_unscheduled(
             pod.uid,
             pod.resource_version,
             reason=reason,
             sentence=message,
-            since=None if shown[0] else now,
+            since=None if self.shown(pod, written)[0] else now,
         )
         path = f"{pod_path(pod.key)}/status"
         return Request(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)

@@ -80,6 +80,7 @@ class Cluster:
     latency_s: float = 0.0
     writes: int = 0
     date: str = ""
+    default: Callable[..., web.Response] | None = None
 
     def budget(self, name, times):
         """A disruption budget refuses to evict this pod so often."""
@@ -124,7 +125,7 @@ class Cluster:
                 answer = await scripts.pop(0)(self, request, body)
                 if answer is not None:
                     return answer
-        answer = self.honest(request, body)
+        answer = (self.default or self.honest)(request, body)
         if self.date:
             answer.headers["Date"] = self.date
         return answer

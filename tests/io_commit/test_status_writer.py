@@ -1,0 +1,414 @@
+"""Status and events against a scripted server: coalesced, once a second, never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import attrs
+import pytest
+from aiohttp import web
+
+from gpusched import limits
+from gpusched.io.status import StatusWriter
+from gpusched.objects.group import PodGroup, TopologyWish
+from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected, ResourceVersion
+from gpusched.objects.resources import NOTHING
+from gpusched.session.plan import Ask, GangStatus
+
+LACK = Ask(reason="InsufficientResources", sentence="needs 2 nodes; 1 fits now")
+QUOTA = Ask(reason="WaitingForQuota", sentence="queue q has 0 of 8 GPUs left")
+DONE = Ask(reason="Scheduled", sentence="2 of 2 pods needed have their place")
+ADMITTED = Ask(reason="Admitted", sentence="admitted to queue q")
+
+
+def group_of(name="g", version="1", status=b"{}"):
+    """A PodGroup as the watch shows it."""
+    return PodGroup(
+        namespace="ns", name=name, uid=UID(f"u-{name}"), resource_version=ResourceVersion(version),
+        generation=1, created=0.0, queue="q", min_member=2, min_task_member=(),
+        min_resources=NOTHING, priority_class="", preemptible=None, sub_groups=(),
+        min_sub_groups=0, topology=TopologyWish(), expected_duration_ns=0, min_runtime_ns=0,
+        schedule_timeout_ns=0, phase="Pending", conditions=(), status=status, deleting=False,
+    )  # fmt: skip
+
+
+def says_status(scheduled=LACK, *, name="g", kind="PodGroup", waiting=(), running=0, **more):
+    """How a gang stands."""
+    fields = {
+        "gang": GangKey(kind, "ns", name), "uid": UID(f"u-{name}"), "generation": 1,
+        "queue": "q", "phase": "Inqueue", "admitted": ADMITTED, "is_admitted": True,
+        "scheduled": scheduled, "is_scheduled": scheduled is DONE,
+        "waiting": tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in waiting),
+        "counts": (0, running, 0, 0),
+    }  # fmt: skip
+    return GangStatus(**{**fields, **more})
+
+
+@attrs.define
+class Shelf:
+    """See ``status_writes.Shelf``."""
+
+    items: dict = attrs.Factory(dict)
+
+
+class Shown:
+    """The cache, as tests set it."""
+
+    def __init__(self):
+        self.pods = {}
+        self.groups = Shelf()
+        self.queues = Shelf()
+
+    def pod(self, uid):
+        """See ``StatusCache``."""
+        return self.pods.get(uid)
+
+
+@pytest.fixture
+def told(play):
+    """Run ``async def scenario(given, writer, shown)``; writes are recorded and accepted."""
+
+    def run(scenario, **flags):
+        async def main(given):
+            shown = Shown()
+            shown.groups.items[ObjectKey("ns", "g")] = group_of()
+            writer = StatusWriter(
+                given.api, given.pace, shown, lease=given.lease, clock=given.clock,
+                telemetry=given.telemetry, on_fault=given.faults.append,
+            )  # fmt: skip
+            given.cluster.default = accept
+            ending = asyncio.create_task(writer.run())
+            try:
+                await scenario(given, writer, shown)
+            finally:
+                ending.cancel()
+                await asyncio.gather(ending, return_exceptions=True)
+
+        play(main, **flags)
+
+    return run
+
+
+def accept(request, body):
+    """The object as it is after a write."""
+    if request.method == "POST":
+        return web.json_response(body, status=201)
+    return web.json_response({"metadata": {}, "status": body.get("status")})
+
+
+def events(given, method="POST"):
+    """Notes of the events told."""
+    return [
+        body.get("note") for _, m, path, body in given.cluster.seen
+        if m == method and "/events" in path
+    ]  # fmt: skip
+
+
+def patches(given, tail="/status"):
+    """Status patches sent."""
+    return given.cluster.bodies("PATCH", tail)
+
+
+def test_the_latest_of_many_is_written_once_a_second(told):
+    """Fifty changes within a second are two writes: the first, and the last when allowed."""
+
+    async def scenario(given, writer, shown):
+        for n in range(50):
+            writer.submit([says_status(running=n)], [])
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(3)
+        first, last = patches(given, "/podgroups/g/status")
+        times = given.cluster.calls("PATCH", "/podgroups/g/status")
+        assert first["status"]["running"] == 0
+        assert last["status"]["running"] == 49
+        assert times[1] - times[0] == pytest.approx(limits.STATUS_PERIOD_S, abs=0.05)
+
+    told(scenario)
+
+
+def test_what_was_written_need_not_be_seen_to_be_known(told):
+    """The watch lags: the next patch holds only what differs from our own last one."""
+
+    async def scenario(given, writer, shown):
+        writer.submit([says_status(running=1)], [])
+        await asyncio.sleep(2)
+        writer.submit([says_status(running=2)], [])
+        await asyncio.sleep(2)
+        assert patches(given, "/podgroups/g/status")[1] == {
+            "metadata": {"uid": "u-g"}, "status": {"running": 2},
+        }  # fmt: skip
+
+    told(scenario)
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays(told):
+    """Another sentence is no transition."""
+
+    async def scenario(given, writer, shown):
+        writer.submit([says_status(LACK)], [])
+        await asyncio.sleep(30)
+        writer.submit([says_status(QUOTA)], [])
+        await asyncio.sleep(30)
+        writer.submit([says_status(DONE)], [])
+        await asyncio.sleep(2)
+        times = [
+            {c["type"]: c["lastTransitionTime"] for c in patch["status"]["conditions"]}
+            for patch in patches(given, "/podgroups/g/status")
+        ]
+        assert times[0] == times[1]
+        assert times[2]["Admitted"] == times[0]["Admitted"]
+        assert times[2]["Scheduled"] > times[0]["Scheduled"]
+
+    told(scenario)
+
+
+def test_other_conditions_survive(told):
+    """Conditions of other types are written back as they were."""
+
+    async def scenario(given, writer, shown):
+        other = {"type": "Preempted", "status": "True", "reason": "Reclaimed", "message": "x",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+        status = json.dumps({"conditions": [other]}).encode()
+        shown.groups.items[ObjectKey("ns", "g")] = group_of(status=status)
+        writer.submit([says_status()], [])
+        await asyncio.sleep(1)
+        assert patches(given)[0]["status"]["conditions"][0] == other
+
+    told(scenario)
+
+
+@pytest.mark.parametrize("code", [404, 409, 422])
+def test_a_group_that_is_not_the_one_is_forgotten(told, says, code):
+    """No retry; a later session may say it again."""
+
+    async def scenario(given, writer, shown):
+        given.cluster.script("PATCH", "/podgroups/g/status", says(code))
+        writer.submit([says_status()], [])
+        await asyncio.sleep(60)
+        assert len(patches(given, "/podgroups/g/status")) == 1
+        writer.submit([says_status()], [])
+        await asyncio.sleep(2)
+        assert len(patches(given, "/podgroups/g/status")) == 2
+
+    told(scenario)
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_busy_or_ill_server_is_asked_again(told, says, code):
+    """With the newest wish."""
+
+    async def scenario(given, writer, shown):
+        given.cluster.script("PATCH", "/podgroups/g/status", *[says(code)] * 3)
+        writer.submit([says_status(running=1)], [])
+        await asyncio.sleep(1)
+        writer.submit([says_status(running=7)], [])
+        await asyncio.sleep(60)
+        written = patches(given, "/podgroups/g/status")
+        assert len(written) == 4
+        assert written[-1]["status"]["running"] == 7
+
+    told(scenario)
+
+
+def test_nothing_is_written_without_the_lease(told):
+    """Neither status nor events; with the lease a later session is heard."""
+
+    async def scenario(given, writer, shown):
+        given.lease.ours = False
+        writer.submit([says_status()], [])
+        await asyncio.sleep(10)
+        assert given.cluster.seen == []
+        given.lease.ours = True
+        writer.submit([says_status()], [])
+        await asyncio.sleep(2)
+        assert len(patches(given)) == 1
+
+    told(scenario)
+
+
+@pytest.mark.parametrize(("ask", "reason"), [(LACK, "Unschedulable"), (QUOTA, "WaitingForQuota")])
+def test_only_pods_that_lack_nodes_are_unschedulable(told, pod, ask, reason):
+    """Autoscalers act on the word: quota is nothing that nodes could help."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {"u-a": pod("a", "u-a", 5), "u-b": pod("b", "u-b", 6, gated=True)}
+        writer.submit([says_status(ask, waiting=("a", "b", "c"))], [])
+        await asyncio.sleep(3)
+        (patch,) = patches(given, "/pods/a/status")
+        assert patch["metadata"] == {"uid": "u-a", "resourceVersion": "5"}
+        (condition,) = patch["status"]["conditions"]
+        assert (condition["reason"], condition["message"]) == (reason, ask.sentence)
+        assert patches(given, "/pods/b/status") == []
+
+    told(scenario)
+
+
+def test_a_pod_that_is_soon_bound_is_never_told(told, pod):
+    """Two thousand pods bound within a second are not patched two thousand times before."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {"u-a": pod("a", "u-a", 5)}
+        writer.submit([says_status(waiting=("a",))], [])
+        await asyncio.sleep(0.3)
+        shown.pods = {"u-a": pod("a", "u-a", 6, node="n1")}
+        writer.submit([says_status(DONE)], [])
+        await asyncio.sleep(10)
+        assert patches(given, "/pods/a/status") == []
+        assert events(given) == [DONE.sentence]
+
+    told(scenario)
+
+
+def test_events_are_told_on_other_words_only(told):
+    """Numbers that change every second tell nobody anything; another cause does."""
+
+    async def scenario(given, writer, shown):
+        for n in range(200):
+            ask = Ask(reason=LACK.reason, sentence=f"needs 2 nodes; {n} fit now")
+            writer.submit([says_status(ask)], [])
+            await asyncio.sleep(1)
+        assert len(events(given)) == 1
+        writer.submit([says_status(QUOTA)], [])
+        await asyncio.sleep(5)
+        assert events(given)[1:] == [QUOTA.sentence]
+
+    told(scenario)
+
+
+def test_one_reason_is_told_once_a_minute_and_repeats_are_counted(told):
+    """Back and forth between two causes: a first event each, then their series."""
+
+    async def scenario(given, writer, shown):
+        for n in range(100):
+            writer.submit([says_status(QUOTA if n % 2 else LACK)], [])
+            await asyncio.sleep(2)
+        assert len(events(given)) <= 2 * 4
+        assert sorted(set(events(given))) == sorted({QUOTA.sentence, LACK.sentence})
+
+    told(scenario)
+
+
+def test_an_event_again_after_others_becomes_a_series(told):
+    """The same words come back: the first event is counted up; expired, it is told anew."""
+
+    async def scenario(given, writer, shown):
+        note = LACK, Ask(reason=LACK.reason, sentence="needs rack r1"), LACK
+        for ask in note:
+            writer.submit([says_status(ask)], [])
+            await asyncio.sleep(100)
+        assert len(events(given)) == 2
+        (series,) = [body for _, m, p, body in given.cluster.seen if m == "PATCH" and "events" in p]
+        assert series["series"]["count"] == 2
+
+    told(scenario)
+
+
+def test_the_event_queue_is_bounded(told):
+    """A thousand more than it holds: the oldest are dropped and counted."""
+
+    async def scenario(given, writer, shown):
+        given.pace.binds_queued(1)
+        more = limits.EVENT_QUEUE_MAX + 1000
+        writer.submit([says_status(name=f"g{n}") for n in range(more)], [])
+        await asyncio.sleep(5)
+        assert writer.events.dropped == 1000
+        given.pace.binds_queued(0)
+        await asyncio.sleep(5)
+        assert len(events(given)) == limits.EVENT_QUEUE_MAX
+
+    told(scenario)
+
+
+def test_a_rejected_object_is_told_once_a_generation(told):
+    """Its author hears of each attempt, and no more; objects of others are none of ours."""
+
+    async def scenario(given, writer, shown):
+        def bad(generation, **more):
+            fields = {
+                "kind": "PodGroup", "key": ObjectKey("ns", "x"), "uid": UID("u-x"),
+                "resource_version": ResourceVersion("1"), "field": "spec.minMember",
+                "why": f"is {generation}", "generation": generation,
+            }  # fmt: skip
+            return Rejected(**{**fields, **more})
+
+        for _ in range(3):
+            writer.reject(bad(1))
+        writer.reject(bad(1, uid=UID("u-y"), ours=False))
+        await asyncio.sleep(1)
+        writer.reject(bad(2))
+        await asyncio.sleep(1)
+        assert events(given) == [f"PodGroup ns/x: spec.minMember: is {n}" for n in (1, 2)]
+
+    told(scenario)
+
+
+def test_a_lone_pod_is_told_scheduled_by_the_one_who_bound_it(told, pod):
+    """After a restart the pods of earlier leaders are not announced again."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {
+            "u-a": pod("a", "u-a", 5, node="n", fence="me/1"),
+            "u-b": pod("b", "u-b", 5, node="n", fence="other/0"),
+        }
+        writer.bound(UID("u-job2"))
+        statuses = [says_status(DONE, name=n, kind="Pod") for n in ("a", "b")]
+        statuses += [says_status(DONE, name=n, kind="Job") for n in ("job1", "job2")]
+        writer.submit(statuses, [])
+        await asyncio.sleep(2)
+        about = [b["regarding"]["name"] for b in given.cluster.bodies("POST", "/events")]
+        assert about == ["a", "job2"]
+
+    told(scenario)
+
+
+def test_flush_writes_what_waits(told, pod):
+    """At the end nothing waits for its second, or its minute."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {"u-a": pod("a", "u-a", 5)}
+        writer.submit([says_status(waiting=("a",))], [])
+        assert await writer.flush(5)
+        assert given.clock.monotonic() < 0.1
+        assert len(patches(given)) == 2
+        assert events(given) == [LACK.sentence]
+
+    told(scenario)
+
+
+def test_flush_gives_up_in_time(told, says):
+    """A server that does not answer does not keep the process."""
+
+    async def scenario(given, writer, shown):
+        given.cluster.script("PATCH", "/status", *[says(500, after_s=4)] * 9)
+        writer.submit([says_status()], [])
+        assert not await writer.flush(2)
+        assert given.clock.monotonic() == pytest.approx(2, abs=0.1)
+
+    told(scenario)
+
+
+def test_a_hundred_thousand_wishes_are_bounded(told, pod, monkeypatch):
+    """What finds no room is not lost: the next session says it again."""
+
+    async def scenario(given, writer, shown):
+        monkeypatch.setattr(limits, "STATUS_QUEUE_MAX", 100)
+        names = [f"p{n}" for n in range(150)]
+        shown.pods = {f"u-{n}": pod(n, f"u-{n}", 5) for n in names}
+        shown.groups.items.clear()
+        status = says_status(waiting=names, kind="Job")
+        writer.submit([status], [])
+        assert writer.waiting == 100
+        assert writer.dropped == 50
+        await asyncio.sleep(5)
+        for n in names:
+            shown.pods[f"u-{n}"] = pod(
+                n, f"u-{n}", 6 if n in names[:100] else 5,
+                unschedulable=LACK.sentence if n in names[:100] else "",
+                unschedulable_reason="Unschedulable" if n in names[:100] else "",
+            )  # fmt: skip
+        writer.submit([status], [])
+        await asyncio.sleep(5)
+        assert len(patches(given)) == 150
+
+    told(scenario)
