@@ -23,7 +23,7 @@ from gpusched.cli.command import Subparsers
 from gpusched.cli.demo_picture import svg
 from gpusched.cli.demo_play import Play, PlayOptions, on_stage, shipped_steps
 from gpusched.cli.demo_scene import Outcome, Scene
-from gpusched.cli.demo_view import finale, news, queues, screen, starts, totals, waiting
+from gpusched.cli.demo_view import finale, headline, news, screen, tables, totals
 from gpusched.clock import SystemClock
 from gpusched.errors import UsageError
 from gpusched.io.logs import set_up
@@ -32,7 +32,7 @@ _SECONDS: Final = 45.0
 _SECONDS_MAX: Final = 3600.0
 _FRAME_S: Final = 0.1
 _PLAIN_WIDTH: Final = 100
-_SVG_WIDTH: Final = 112
+_SVG_WIDTH: Final = 104
 _INTERRUPTED: Final = 130
 
 
@@ -162,9 +162,7 @@ def _conclude(console: Console, outcome: Outcome) -> None:
 
 def _draw(path: Path, outcome: Outcome) -> None:
     scene = outcome.fullest
-    shown = Group(
-        queues(scene), waiting(scene), starts(scene), Text(), finale(outcome, width=_SVG_WIDTH)
-    )
+    shown = Group(headline(scene), tables(scene), Text(), finale(outcome, width=_SVG_WIDTH))
     path.write_text(svg(shown, title="gpusched demo", width=_SVG_WIDTH), encoding="utf-8")
 
 

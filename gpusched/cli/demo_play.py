@@ -92,6 +92,7 @@ class Play:
         self.witness = Witness(options.clock)
         self._api = api
         self._app = app
+        self._ahead = list(options.steps)
         self._fullest = Scene(at_s=0.0)
         self._session_s = 0.0
         app.on_plan.append(self._heard)
@@ -114,6 +115,7 @@ class Play:
             last=self.witness.scene(),
             double=tuple(self.witness.double),
             bindings=self.witness.bindings,
+            skipped=tuple(step.file.name for step in self._ahead),
             interrupted=interrupted,
         )
 
@@ -136,7 +138,7 @@ class Play:
     # -- acting ----------------------------------------------------------------------------
     async def _act(self) -> None:
         clock = self.options.clock
-        steps = list(self.options.steps)
+        steps = self._ahead
         while steps or not self.witness.scene().settled:
             if self.witness.elapsed() >= self.options.seconds:
                 break
@@ -200,7 +202,7 @@ async def on_stage(options: PlayOptions) -> AsyncIterator[Play]:
                 rng=random.Random(options.seed),  # noqa: S311 - jitter, no secret
                 kubeconfig=str(kubeconfig),
                 identity="demo",
-                listen=("127.0.0.1", 0),
+                listen=(("127.0.0.1", 0),),
                 inline=options.inline,
             )
         )

@@ -136,6 +136,7 @@ class Outcome:
         last: the moment at the end.
         double: bindings that took a GPU slot which another pod held, one sentence each.
         bindings: pods that were seen bound.
+        skipped: files for which there was no time.
         interrupted: somebody asked for the end.
     """
 
@@ -143,12 +144,14 @@ class Outcome:
     last: Scene
     double: tuple[str, ...] = ()
     bindings: int = 0
+    skipped: tuple[str, ...] = ()
     interrupted: bool = False
 
     @property
     def faults(self) -> tuple[str, ...]:
         """What went wrong, a sentence each; empty when the demo kept its promise."""
         found = list(self.double)
+        found += [f"there was no time to apply {name}" for name in self.skipped]
         if not self.last.gangs:
             found.append("no gang was seen at all")
         for gang in self.last.gangs:

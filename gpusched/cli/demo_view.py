@@ -13,15 +13,24 @@ from gpusched.cli.demo_picture import legend, letter, picture, style
 from gpusched.cli.demo_scene import GangScene, Outcome, Scene, Stand
 
 _STARTS_SHOWN: Final = 6
+_BAR: Final = 32
 _TALL: Final = 46
 """Lines of a terminal from which on the picture has room below the tables."""
 
 
 def screen(scene: Scene, *, width: int, height: int) -> RenderableType:
     """The live view: queues, waiting gangs with their reasons, the latest starts."""
-    parts: list[RenderableType] = [headline(scene), queues(scene), waiting(scene), starts(scene)]
+    parts: list[RenderableType] = [headline(scene), tables(scene)]
     if height >= _TALL:
         parts += [Text(), picture(scene, width=width)]
+    return Group(*parts)
+
+
+def tables(scene: Scene) -> RenderableType:
+    """Queues, waiting gangs, the latest starts, one below the other."""
+    parts: list[RenderableType] = []
+    for table in (queues(scene), waiting(scene), starts(scene)):
+        parts += [Text(), table]
     return Group(*parts)
 
 
@@ -31,8 +40,8 @@ def headline(scene: Scene) -> Text:
     return Text.assemble(
         ("gpusched demo", "bold"),
         f"  {scene.at_s:5.1f} s   ",
-        f"{scene.used} of {scene.gpus} GPUs in use on {len(scene.nodes)} nodes   ",
-        f"{began} of {len(scene.gangs)} gangs have started",
+        f"{scene.used} of {scene.gpus} GPUs in use   ",
+        f"{began} of {len(scene.gangs)} gangs started",
     )
 
 
@@ -40,8 +49,8 @@ def queues(scene: Scene) -> Table:
     """A row for each queue, with a bar of its GPUs."""
     table = _table("QUEUE", "GPUS", "", "RUNNING", "WAITING")
     for queue in scene.queues:
-        blocks = 32 * queue.gpus // max(1, scene.gpus)
-        bar = Text("█" * blocks, "green").append("░" * (32 - blocks), "dim")
+        blocks = -(-_BAR * queue.gpus // max(1, scene.gpus))
+        bar = Text("█" * blocks, "green").append("░" * (_BAR - blocks), "dim")
         table.add_row(
             Text(queue.name), str(queue.gpus), bar, str(queue.running), str(queue.waiting)
         )
@@ -51,7 +60,7 @@ def queues(scene: Scene) -> Table:
 def waiting(scene: Scene) -> RenderableType:
     """A row for each gang that waits, with the daemon's own sentence."""
     if not scene.waiting:
-        return Text("\nNobody waits.")
+        return Text("Nobody waits.")
     table = _table("WAITING", "NEEDS", "SINCE", "WHY")
     for gang in scene.waiting:
         why = gang.sentence or "not decided yet"
@@ -63,7 +72,7 @@ def waiting(scene: Scene) -> RenderableType:
 
 def starts(scene: Scene) -> RenderableType:
     """The latest starts, newest first."""
-    table = _table("", "STARTED", "QUEUE", "PODS", "NODES", "WAITED", "DECIDED IN")
+    table = _table("", "STARTED", "QUEUE", "PODS", "NODES", "WAITED", "DECIDED")
     began = [(gang.whole_s, number) for number, gang in enumerate(scene.gangs) if gang.whole_s]
     for _, number in sorted(began, reverse=True)[:_STARTS_SHOWN]:
         gang = scene.gangs[number]
@@ -87,7 +96,7 @@ def needs(gang: GangScene) -> str:
 def pods(gang: GangScene) -> str:
     """How many were bound, and of how many when the gang is elastic."""
     if gang.members > gang.min_member:
-        return f"{gang.started} of {gang.members}, at least {gang.min_member}"
+        return f"{gang.started} of {gang.members} (min {gang.min_member})"
     return str(gang.started)
 
 
@@ -107,7 +116,7 @@ def news(before: Scene, after: Scene) -> list[str]:
             decided = "" if gang.decided_ms is None else f", decided in {gang.decided_ms:.1f} ms"
             nodes = f"{gang.nodes} node{'s' if gang.nodes != 1 else ''}"
             lines.append(
-                f"{who} started: {pods(gang)} x {gang.gpus} GPU on {nodes} after "
+                f"{who} started: {pods(gang)} pods with {gang.gpus} GPU on {nodes} after "
                 f"{seconds(gang.waited_s)}{decided}"
             )
         elif gang.sentence and gang.whole_s is None and (old is None or not old.sentence):
@@ -122,7 +131,7 @@ def finale(outcome: Outcome, *, width: int) -> RenderableType:
     scene = outcome.fullest
     title = (
         f"Every GPU at the fullest moment, {scene.at_s:.1f} s after the beginning: "
-        f"{scene.used} of {scene.gpus} in use, {len(scene.waiting)} gangs waiting"
+        f"{scene.used} of {scene.gpus} in use, {_gangs(len(scene.waiting))} waiting"
     )
     return Group(Text(title, "bold"), Text(), picture(scene, width=width), legend(scene))
 
@@ -131,7 +140,7 @@ def totals(outcome: Outcome) -> list[str]:
     """What came of it, a sentence each; read off what the API's watch showed."""
     last = outcome.last
     began = [gang for gang in last.gangs if gang.whole_s is not None]
-    lines = [f"{len(began)} of {len(last.gangs)} gangs started in {last.at_s:.1f} s."]
+    lines = [f"{len(began)} of {_gangs(len(last.gangs))} started in {last.at_s:.1f} s."]
     lines += [f"{gang.title} never can: {gang.sentence}." for gang in last.gangs if gang.never]
     if began:
         longest = max(began, key=lambda gang: gang.waited_s)
@@ -151,8 +160,12 @@ def totals(outcome: Outcome) -> list[str]:
     return lines
 
 
+def _gangs(count: int) -> str:
+    return f"{count} gang{'s' if count != 1 else ''}"
+
+
 def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", title="")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in titles:
         numeric = title in ("GPUS", "RUNNING", "NODES")
         table.add_column(

@@ -171,7 +171,7 @@ class Witness:
                 continue
             for slot in set(other.slots) & set(facts.slots):
                 self.double.append(
-                    f"GPU {slot} of {facts.node} was given to {name} and to {other.key[2]}"
+                    f"GPU {slot} of {facts.node} was given to {name} and to a pod of {other.key[2]}"
                 )
 
     def _key_of(self, pod: Json) -> Key:
