@@ -193,7 +193,7 @@ class Families:
             if not family:
                 continue
             self._families[key] = family
-            if any(gang.tasks or gang.gated or gang.need for gang in family):
+            if any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
                 self._waiting.add(key)
             for gang in family:
                 if gang.held:

@@ -77,6 +77,18 @@ class Gang:
         return sum(len(task.pods) for task in self.tasks)
 
     @property
+    def active(self) -> bool:
+        """Whether it has members that run, wait, or are on their way out."""
+        return bool(self.placed or self.tasks or self.gated or self.leaving)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to say about it any more."""
+        if self.active:
+            return False
+        return self.pod_group is None or self.pod_group.phase == "Completed"
+
+    @property
     def ready(self) -> int:
         """Members that count towards the minimum already."""
         return len(self.placed) + self.credit
@@ -126,6 +138,8 @@ class Origin:
     pod_group: PodGroup | None = None
     priority: int | None = None
     counts_succeeded: bool = False
+    succeeded_known: int = 0
+    """Succeeded members for which ``min_member`` was lowered already."""
     trouble: tuple[str, str] = ("", "")
 
 
@@ -160,7 +174,8 @@ def origin_of_job(job: Job, *, queue: str) -> Origin:
         min_member=job.gang_size,
         hints=job.hints,
         topology=_wish(job.hints),
-        counts_succeeded=bool(job.hints.min_member),
+        counts_succeeded=True,
+        succeeded_known=0 if job.hints.min_member else job.succeeded,
     )
 
 
@@ -227,7 +242,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         running=running,
         succeeded=succeeded,
         failed=failed,
-        credit=succeeded if origin.counts_succeeded else 0,
+        credit=max(0, succeeded - origin.succeeded_known) if origin.counts_succeeded else 0,
         held=_sum(holding),
         asked=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),

@@ -25,7 +25,9 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     return tuple(
         _status(session, gang)
         for gang in session.gangs
-        if not session.kept(gang) and all(member.confirmed for member in gang.placed)
+        if not gang.done
+        and not session.kept(gang)
+        and all(member.confirmed for member in gang.placed)
     )
 
 
@@ -79,8 +81,7 @@ def _not_tried(gang: Gang) -> Ask:
 def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
     group = gang.pod_group
     before = group.phase if group else ""
-    active = bool(gang.placed or gang.pending or gang.gated or gang.leaving)
-    if not active and (before == "Completed" or (gang.succeeded >= gang.min_member)):
+    if not gang.active and (before == "Completed" or (gang.succeeded >= gang.min_member)):
         return "Completed"
     if whole:
         return "Running"

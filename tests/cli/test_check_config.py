@@ -32,7 +32,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         f"{file} is good; the daemon would run:",
         "  schedulerNames   gpusched",
         "  actions          enqueue, allocate",
-        "  tier 1           priority, gang",
+        "  tier 1           priority, gang, quota",
         "  tier 2           predicates, nodeorder (strategy: binpack)",
         "  placement        cpsat, budget 500ms, workers 1, seed 1",
         "  cycle            5ms after a change, at least every 10s",
