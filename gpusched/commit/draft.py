@@ -30,7 +30,7 @@ class Draft:
 
     __slots__ = (
         "calls", "counts", "effects", "event", "late", "old", "phase", "reads", "stages",
-        "stopping", "story", "tries", "why",
+        "stopping", "story", "superseded", "tries", "why",
     )  # fmt: skip
 
     def __init__(self, old: CommitState, event: Event) -> None:
@@ -43,6 +43,7 @@ class Draft:
         self.counts = list(old.counts)
         self.stopping = old.stopping
         self.late = old.late
+        self.superseded = old.superseded
         self.reads = old.reads
         self.why = old.why
         self.story = old.story
@@ -54,7 +55,8 @@ class Draft:
         return CommitState(
             gang=old.gang, plan=old.plan, fence=old.fence, phase=self.phase,
             stages=bytes(self.stages), tries=bytes(self.tries), calls=bytes(self.calls),
-            counts=tuple(self.counts), stopping=self.stopping, late=self.late, reads=self.reads,
+            counts=tuple(self.counts), stopping=self.stopping, late=self.late,
+            superseded=self.superseded, reads=self.reads,
             why=self.why, story=self.story,
         )  # fmt: skip
 
@@ -153,7 +155,7 @@ class Draft:
                 self.withdraw(f"only {reachable} of {gang.min_member} members are left")
             if counts[0] or counts[1] or counts[2] or counts[3]:
                 return
-            if not counts[Stage.CONFIRMED]:
+            if not counts[Stage.CONFIRMED] or self.superseded:
                 self.rest(Phase.RELEASED)
             elif reachable >= gang.min_member:
                 self.rest(Phase.BOUND)

@@ -18,6 +18,9 @@ A gang::
         |          |          +--> undoing --> released    (deadline: evict what we bound)
         +----------+--> released                    (nothing of this plan is bound)
 
+Whatever its phase, a gang is released without undoing when the leadership that decided it is
+over: whoever leads next judges by what the API shows.
+
 Whoever forgets an assumption has proof that the binding did not happen and will not: an
 answer, or a read-back begun after the server must have given up. Time alone never does it.
 """
@@ -57,6 +60,7 @@ from gpusched.commit.model import (
     Sent,
     Shown,
     Stage,
+    Superseded,
     Unread,
 )
 
@@ -125,6 +129,16 @@ def _fenced(d: Draft, _event: Fenced) -> None:
     if d.phase in (Phase.VERIFIED, Phase.BINDING):
         _begun(d)
         d.withdraw("the lease does not last long enough to write")
+
+
+def _superseded(d: Draft, _event: Superseded) -> None:
+    d.superseded = True
+    if d.phase in (Phase.VERIFIED, Phase.BINDING):
+        _begun(d)
+        d.withdraw("the leadership that decided it is over")
+    elif d.phase in (Phase.REPAIR, Phase.UNDOING):
+        d.tell("the leadership that decided it is over")
+        d.rest(Phase.RELEASED)
 
 
 def _deadline(d: Draft, _event: Deadline) -> None:
@@ -283,6 +297,7 @@ _HANDLERS: Final[dict[type[Event], Callable[[Draft, Any], None]]] = {
     GroupRead: _group_read,
     GroupUnread: _group_unread,
     Fenced: _fenced,
+    Superseded: _superseded,
     Deadline: _deadline,
     Completed: _completed,
     Sent: _sent,

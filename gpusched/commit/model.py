@@ -57,6 +57,8 @@ class CommitState:
         counts: pods by stage.
         stopping: whether nothing new is sent; what is under way is still followed.
         late: whether the recovery deadline has passed.
+        superseded: whether the leadership that decided it is over: nothing is undone then, as
+            another leader may have completed the gang.
         reads: failed reads of the PodGroup.
         why: the first thing that went wrong, for people.
         story: what was noteworthy, oldest first.
@@ -72,6 +74,7 @@ class CommitState:
     counts: tuple[int, ...]
     stopping: bool = False
     late: bool = False
+    superseded: bool = False
     reads: int = 0
     why: str = ""
     story: tuple[str, ...] = ()
@@ -136,6 +139,11 @@ class GroupUnread:
 @attrs.frozen(slots=True)
 class Fenced:
     """This process may not begin a write now."""
+
+
+@attrs.frozen(slots=True)
+class Superseded:
+    """The leadership under which the gang was decided is over; another may have begun."""
 
 
 @attrs.frozen(slots=True)
@@ -235,7 +243,7 @@ class Evicted:
     index: int
 
 
-GangEvent = Accepted | GroupRead | GroupUnread | Fenced | Deadline | Completed
+GangEvent = Accepted | GroupRead | GroupUnread | Fenced | Superseded | Deadline | Completed
 PodEvent = (
     Sent | Created | Doubted | NotDone | Refused | ReadBack | Found | Unread | Shown | Gone
     | Evicted

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
 from gpusched import errors, limits
 from gpusched.clock import Clock
 from gpusched.commit.facts import facts_of
+from gpusched.commit.ledger import CommitCache
 from gpusched.commit.machine import step
 from gpusched.commit.model import (
     FINAL,
@@ -41,6 +42,7 @@ from gpusched.commit.model import (
     Sent,
     Shown,
     Stage,
+    Superseded,
 )
 from gpusched.io.api import Api
 from gpusched.io.bind_calls import CALL_S, BindCalls
@@ -56,19 +58,6 @@ from gpusched.session.plan import GangBind, Undo
 
 _ACTIVE: Final = frozenset({Phase.VERIFIED, Phase.BINDING})
 _log = Log(__name__)
-
-
-class CommitCache(Protocol):
-    """What the ledger is told; all in the loop, all at once."""
-
-    def pod(self, uid: UID) -> Pod | None:
-        """The pod as last seen."""
-
-    def forget(self, uid: UID) -> None:
-        """The assumption about this pod is void; nothing when there is none."""
-
-    def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
-        """The pod is bound, although the watch may not have shown it yet."""
 
 
 @attrs.frozen(slots=True)
@@ -305,7 +294,9 @@ class Binder:
             ((gang.binds[index].key, gang.binds[index].uid) for index in indices),
             action="undo",
             reason="StaleGang",
-            on_evicted=lambda uid: self._feed(run, Evicted(numbers[uid])),
+            on_end=lambda uid, done: self._feed(
+                run, Evicted(numbers[uid]) if done else Superseded()
+            ),
         )
 
     def _settle(self, run: _Run, phase: Phase, why: str) -> None:
@@ -343,9 +334,14 @@ class Binder:
             del self._by_gang[gang.gang]
 
     def _deadline(self, run: _Run) -> None:
-        """The recovery time is over, unless a later plan is just completing the gang."""
+        """The recovery time is over.
+
+        A later plan may just be completing the gang; or it was another leader's to complete.
+        """
         siblings = self._by_gang.get(run.state.gang.gang, ())
-        if run.state.phase is Phase.REPAIR and any(s.state.phase in _ACTIVE for s in siblings):
+        if self._lease.fence != run.state.fence:
+            self._feed(run, Superseded())
+        elif run.state.phase is Phase.REPAIR and any(s.state.phase in _ACTIVE for s in siblings):
             loop = asyncio.get_running_loop()
             run.timer = loop.call_later(limits.READ_RETRY_S, self._deadline, run)
         else:
@@ -371,10 +367,10 @@ class Binder:
         await self._pace.turn(Traffic.BIND)
         if run.state.stages[index] != Stage.ASSUMED or self._broken:
             return
-        lease = self._lease
-        if lease.fence != run.state.fence or not lease.may_act(
-            self._clock.monotonic(), self._clock.boottime(), CALL_S
-        ):
+        if self._lease.fence != run.state.fence:
+            self._feed(run, Superseded())
+            return
+        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
             self._feed(run, Fenced())
             return
         self._feed(run, Sent(index))

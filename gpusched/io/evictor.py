@@ -1,8 +1,8 @@
 """Evicts pods through the Eviction API, by UID, until each is gone.
 
 A refusing disruption budget, a busy server or a lost answer is tried again with growing
-pauses: repeating is harmless, as the UID says which pod is meant. Only the lease, a denial
-that stays, or the pod's end stop it.
+pauses: repeating is harmless, as the UID says which pod is meant. Only the pod's end
+stops it, or that of the leadership which decided it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import attrs
 
 from gpusched import errors, limits
 from gpusched.clock import Clock
+from gpusched.commit.facts import pod_facts
 from gpusched.io.answers import api_error
 from gpusched.io.api import Api
 from gpusched.io.bind_calls import CALL_S, SERVER_QUERY, pod_path
@@ -27,7 +28,7 @@ from gpusched.objects.meta import UID, ObjectKey
 
 _log = Log(__name__)
 
-OnEvicted = Callable[[UID], None]
+OnEnd = Callable[[UID, bool], None]
 
 
 @attrs.define(slots=True, eq=False)
@@ -36,9 +37,10 @@ class _Victim:
     uid: UID
     action: str
     reason: str
+    fence: str
     tries: int = 0
     blocked: str = ""
-    told: list[OnEvicted] = attrs.Factory(list)
+    told: list[OnEnd] = attrs.Factory(list)
 
 
 class Evictor:
@@ -88,7 +90,7 @@ class Evictor:
         *,
         action: str,
         reason: str,
-        on_evicted: OnEvicted | None = None,
+        on_end: OnEnd | None = None,
     ) -> None:
         """Begin to evict; pods already being evicted are not sent twice.
 
@@ -96,21 +98,22 @@ class Evictor:
             pods: key and UID.
             action: who asks, for metrics.
             reason: one of the contract's, for metrics.
-            on_evicted: called for each when the API accepted it or the pod is not there.
+            on_end: called for each: True when the API accepted it or the pod is not there,
+                False when the leadership that decided it is over.
         """
         for key, uid in pods:
             victim = self._victims.get(uid)
             if victim is None:
-                victim = self._victims[uid] = _Victim(key, uid, action, reason)
+                victim = self._victims[uid] = _Victim(key, uid, action, reason, self._lease.fence)
                 self._pool.put(victim)
-            if on_evicted is not None:
-                victim.told.append(on_evicted)
+            if on_end is not None:
+                victim.told.append(on_end)
 
     def observe_gone(self, uid: UID) -> None:
         """The watch said that a pod is deleted."""
         victim = self._victims.get(uid)
         if victim is not None:
-            self._done(victim)
+            self._end(victim, done=True)
 
     async def close(self) -> None:
         """Stop; what was not accepted by now is not evicted by us."""
@@ -120,6 +123,9 @@ class Evictor:
     async def _evict(self, victim: _Victim) -> None:
         await self._pace.turn(Traffic.EVICT)
         if victim.uid not in self._victims:
+            return
+        if self._lease.fence != victim.fence:
+            self._end(victim, done=False)
             return
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
             self._later(victim, limits.EVICT_RETRY_MIN_S)
@@ -139,14 +145,24 @@ class Evictor:
         except TimeoutError:
             self._refused(victim, errors.OutcomeUnknown(f"{doing}: no answer in {CALL_S:g} s"))
         else:
-            # 404 and 409: there is no pod of that UID, which is what was wanted.
             if answer.ok:
                 self._telemetry.eviction(victim.action, victim.reason)
-                self._done(victim)
-            elif answer.status in (404, 409):
-                self._done(victim)
+                self._end(victim, done=True)
+            elif answer.status == 404 or (answer.status == 409 and await self._is_gone(victim)):
+                self._end(victim, done=True)
             else:
                 self._refused(victim, api_error(answer, doing=doing, write=True))
+
+    async def _is_gone(self, victim: _Victim) -> bool:
+        """Whether there is no pod of that UID: a 409 alone may also mean a concurrent change."""
+        try:
+            answer = await self._api.request("GET", pod_path(victim.key), timeout_s=CALL_S)
+            if answer.ok:
+                return pod_facts(answer.body).uid != victim.uid
+        except (errors.ClusterUnreachable, errors.Undecodable) as error:
+            _log.warning("a pod cannot be read", pod=victim.key, why=error)
+            return False
+        return answer.status == 404
 
     def _refused(self, victim: _Victim, error: errors.GpuschedError) -> None:
         if isinstance(error, errors.Throttled):
@@ -168,7 +184,7 @@ class Evictor:
         if self._victims.get(victim.uid) is victim:
             self._pool.put(victim)
 
-    def _done(self, victim: _Victim) -> None:
+    def _end(self, victim: _Victim, *, done: bool) -> None:
         if self._victims.pop(victim.uid, None) is not None:
             for tell in victim.told:
-                tell(victim.uid)
+                tell(victim.uid, done)

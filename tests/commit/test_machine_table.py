@@ -24,6 +24,7 @@ from gpusched.commit.model import (
     Sent,
     Shown,
     Stage,
+    Superseded,
     Unread,
 )
 from gpusched.errors import InvariantBroken
@@ -129,18 +130,19 @@ GANG_EVENTS = {
     "changed": lambda g: GroupRead(g(generation=4)),
     "unread": lambda _: GroupUnread("503"),
     "fenced": lambda _: Fenced(),
+    "superseded": lambda _: Superseded(),
     "deadline": lambda _: Deadline(),
     "completed": lambda _: Completed(),
 }
 GANG_TABLE = """
-          accepted  same      changed   unread    fenced    deadline  completed
-fresh     verified  x         x         x         x         x         .
-verified  x         binding   released  .         released  released  .
-binding   x         x         x         x         .         .         .
-repair    x         x         x         x         .         undoing   bound
-undoing   x         x         x         x         .         .         .
-bound     x         x         x         x         .         .         .
-released  x         .         .         .         .         .         .
+          accepted  same      changed   unread    fenced    superseded deadline  completed
+fresh     verified  x         x         x         x         x          x         .
+verified  x         binding   released  .         released  released   released  .
+binding   x         x         x         x         .         .          .         .
+repair    x         x         x         x         .         released   undoing   bound
+undoing   x         x         x         x         .         released   .         .
+bound     x         x         x         x         .         .          .         .
+released  x         .         .         .         .         .          .         .
 """
 
 

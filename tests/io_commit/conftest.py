@@ -16,6 +16,7 @@ from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.pace import Pace
 from gpusched.io.telemetry import Telemetry
+from gpusched.objects.group import PodGroup, TopologyWish
 from gpusched.objects.meta import UID, GangKey, ObjectKey, ResourceVersion
 from gpusched.objects.pod import NO_HINTS, Pod, PodClass, PodPhase
 from gpusched.objects.resources import NOTHING
@@ -54,6 +55,17 @@ def make_gang(names, kind="PodGroup", *, need=None, placed=0, generation=1, name
     return GangBind(
         gang=GangKey(kind, "ns", name), uid=UID(f"u-{name}"), generation=generation, queue="q",
         min_member=len(names) if need is None else need, placed=placed, binds=binds,
+    )  # fmt: skip
+
+
+def make_group(name="g", version="1", status=b"{}"):
+    """A PodGroup as the watch shows it."""
+    return PodGroup(
+        namespace="ns", name=name, uid=UID(f"u-{name}"), resource_version=ResourceVersion(version),
+        generation=1, created=0.0, queue="q", min_member=2, min_task_member=(),
+        min_resources=NOTHING, priority_class="", preemptible=None, sub_groups=(),
+        min_sub_groups=0, topology=TopologyWish(), expected_duration_ns=0, min_runtime_ns=0,
+        schedule_timeout_ns=0, phase="Pending", conditions=(), status=status, deleting=False,
     )  # fmt: skip
 
 
@@ -328,6 +340,12 @@ def gang():
 def pod():
     """Make a pod entity; see ``make_pod``."""
     return make_pod
+
+
+@pytest.fixture
+def group():
+    """Make a PodGroup entity; see ``make_group``."""
+    return make_group
 
 
 @pytest.fixture

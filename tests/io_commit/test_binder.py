@@ -9,8 +9,7 @@ import pytest
 from gpusched import limits
 from gpusched.commit.model import Phase
 from gpusched.errors import InvariantBroken
-from gpusched.objects.meta import UID, ObjectKey
-from gpusched.session.plan import Undo
+from gpusched.objects.meta import UID
 
 NAMES = ("a", "b", "c")
 
@@ -335,71 +334,3 @@ def test_a_crash_in_the_cache_is_reported(play, gang):
         assert isinstance(given.faults[0], ZeroDivisionError)
 
     play(scenario, faults=1)
-
-
-def test_drain_waits_for_what_is_under_way(play, gang, says):
-    """SIGTERM in mid-gang: the gang is completed, later ones are refused."""
-
-    async def scenario(given):
-        given.cluster.add(*NAMES, "z")
-        given.cluster.latency_s = 2.0
-        given.binder.submit(gang(NAMES, "Job"))
-        ended = asyncio.create_task(given.binder.drain(limits.SHUTDOWN_S))
-        await asyncio.sleep(0)
-        given.binder.submit(gang(["z"], "Pod", name="z"))
-        assert await ended
-        assert given.settled[0].phase is Phase.BOUND
-        assert given.ledger.forgotten == ["u-z"]
-        assert given.clock.monotonic() < 3
-
-    play(scenario)
-
-
-def test_drain_ends_in_time(play, gang, says):
-    """A server that does not answer delays the end by no more than was given."""
-
-    async def scenario(given):
-        given.cluster.add(*NAMES)
-        given.cluster.script("POST", "/a/binding", *[says(500, after_s=4)] * 3)
-        given.binder.submit(gang(NAMES, "Job"))
-        assert not await given.binder.drain(limits.SHUTDOWN_S)
-        assert given.clock.monotonic() == pytest.approx(limits.SHUTDOWN_S, abs=0.5)
-
-    play(scenario)
-
-
-def test_undo_evicts_by_uid_and_persists_against_a_budget(play):
-    """Gone or made again is done; a refusing budget is tried again, politely."""
-
-    async def scenario(given):
-        given.cluster.add("a", "b", "c")
-        given.cluster.pods["c"]["metadata"]["uid"] = "u-new"
-        given.cluster.budget("b", 3)
-        pods = tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in ("a", "b", "c", "gone"))
-        undo = Undo(gang=("PodGroup", "ns", "g"), pods=pods, sentence="too late")
-        given.binder.undo(undo)
-        given.binder.undo(undo)
-        await given.until(lambda: given.binder.evictor.blocked)
-        assert "budget" in given.binder.evictor.blocked["u-b"]
-        await given.until(lambda: "b" not in given.cluster.pods)
-        assert set(given.cluster.pods) == {"c"}
-        assert len(given.cluster.calls("POST", "/b/eviction")) == 4
-        assert len(given.cluster.calls("POST", "/a/eviction")) == 1
-        assert not given.binder.evictor.evicting(UID("u-b"))
-        assert given.pace.rate == limits.API_RATE_MAX
-
-    play(scenario)
-
-
-def test_the_servers_clock_is_known(play, gang):
-    """Deadlines count by the server's clock, whatever ours says."""
-
-    async def scenario(given):
-        given.cluster.add(*NAMES)
-        given.cluster.group()
-        given.cluster.date = "Thu, 01 Jan 2026 01:00:00 GMT"
-        given.binder.submit(gang(NAMES))
-        await given.rest()
-        assert given.binder.server_now() == pytest.approx(given.clock.now() + 3600, abs=2)
-
-    play(scenario)

@@ -11,26 +11,13 @@ from aiohttp import web
 
 from gpusched import limits
 from gpusched.io.status import StatusWriter
-from gpusched.objects.group import PodGroup, TopologyWish
 from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected, ResourceVersion
-from gpusched.objects.resources import NOTHING
 from gpusched.session.plan import Ask, GangStatus
 
 LACK = Ask(reason="InsufficientResources", sentence="needs 2 nodes; 1 fits now")
 QUOTA = Ask(reason="WaitingForQuota", sentence="queue q has 0 of 8 GPUs left")
 DONE = Ask(reason="Scheduled", sentence="2 of 2 pods needed have their place")
 ADMITTED = Ask(reason="Admitted", sentence="admitted to queue q")
-
-
-def group_of(name="g", version="1", status=b"{}"):
-    """A PodGroup as the watch shows it."""
-    return PodGroup(
-        namespace="ns", name=name, uid=UID(f"u-{name}"), resource_version=ResourceVersion(version),
-        generation=1, created=0.0, queue="q", min_member=2, min_task_member=(),
-        min_resources=NOTHING, priority_class="", preemptible=None, sub_groups=(),
-        min_sub_groups=0, topology=TopologyWish(), expected_duration_ns=0, min_runtime_ns=0,
-        schedule_timeout_ns=0, phase="Pending", conditions=(), status=status, deleting=False,
-    )  # fmt: skip
 
 
 def says_status(scheduled=LACK, *, name="g", kind="PodGroup", waiting=(), running=0, **more):
@@ -66,13 +53,13 @@ class Shown:
 
 
 @pytest.fixture
-def told(play):
+def told(play, group):
     """Run ``async def scenario(given, writer, shown)``; writes are recorded and accepted."""
 
     def run(scenario, **flags):
         async def main(given):
             shown = Shown()
-            shown.groups.items[ObjectKey("ns", "g")] = group_of()
+            shown.groups.items[ObjectKey("ns", "g")] = group()
             writer = StatusWriter(
                 given.api, given.pace, shown, lease=given.lease, clock=given.clock,
                 telemetry=given.telemetry, on_fault=given.faults.append,
@@ -163,14 +150,14 @@ def test_a_condition_keeps_its_time_while_its_status_stays(told):
     told(scenario)
 
 
-def test_other_conditions_survive(told):
+def test_other_conditions_survive(told, group):
     """Conditions of other types are written back as they were."""
 
     async def scenario(given, writer, shown):
         other = {"type": "Preempted", "status": "True", "reason": "Reclaimed", "message": "x",
                  "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
         status = json.dumps({"conditions": [other]}).encode()
-        shown.groups.items[ObjectKey("ns", "g")] = group_of(status=status)
+        shown.groups.items[ObjectKey("ns", "g")] = group(status=status)
         writer.submit([says_status()], [])
         await asyncio.sleep(1)
         assert patches(given)[0]["status"]["conditions"][0] == other
@@ -293,8 +280,7 @@ def test_an_event_again_after_others_becomes_a_series(told):
     """The same words come back: the first event is counted up; expired, it is told anew."""
 
     async def scenario(given, writer, shown):
-        note = LACK, Ask(reason=LACK.reason, sentence="needs rack r1"), LACK
-        for ask in note:
+        for ask in (LACK, Ask(reason=LACK.reason, sentence="needs rack r1"), LACK):
             writer.submit([says_status(ask)], [])
             await asyncio.sleep(100)
         assert len(events(given)) == 2
@@ -309,8 +295,8 @@ def test_the_event_queue_is_bounded(told):
 
     async def scenario(given, writer, shown):
         given.pace.binds_queued(1)
-        more = limits.EVENT_QUEUE_MAX + 1000
-        writer.submit([says_status(name=f"g{n}") for n in range(more)], [])
+        names = (f"g{n}" for n in range(limits.EVENT_QUEUE_MAX + 1000))
+        writer.submit([says_status(name=name) for name in names], [])
         await asyncio.sleep(5)
         assert writer.events.dropped == 1000
         given.pace.binds_queued(0)

@@ -1,0 +1,21 @@
+"""What the machine's outcomes mean to the ledger; the cache offers it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gpusched.objects.meta import UID
+from gpusched.objects.pod import Pod
+
+
+class CommitCache(Protocol):
+    """What the ledger is told; all in the loop, all at once."""
+
+    def pod(self, uid: UID) -> Pod | None:
+        """The pod as last seen."""
+
+    def forget(self, uid: UID) -> None:
+        """The assumption about this pod is void; nothing when there is none."""
+
+    def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
+        """The pod is bound, although the watch may not have shown it yet."""

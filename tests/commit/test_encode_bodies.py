@@ -1,0 +1,149 @@
+"""Request bodies, word for word as a real API server 1.36 accepted them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpusched.commit.facts import group_facts, pod_facts
+from gpusched.errors import Undecodable
+from gpusched.objects import encode
+from gpusched.objects.encode import EventNote, ObjectRef, Say
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+
+KEY = ObjectKey("default", "b-2")
+NOW = 1_767_225_600.25
+
+
+def test_binding():
+    """UID in the metadata, node as target, the decision in annotations."""
+    body = encode.binding(KEY, UID("u"), node="bn-1", slots=0b11, rank=7, plan="p", fence="f/1")
+    assert json.loads(body) == {
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {
+            "name": "b-2", "namespace": "default", "uid": "u",
+            "annotations": {
+                "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/rank": "7",
+                "gpusched.io/slots": "0,1",
+            },
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "bn-1"},
+    }  # fmt: skip
+
+
+def test_binding_without_slots_or_rank():
+    """What does not apply is not said."""
+    body = encode.binding(KEY, UID("u"), node="n", slots=0, rank=-1, plan="p", fence="f/1")
+    notes = json.loads(body)["metadata"]["annotations"]
+    assert set(notes) == {"gpusched.io/fence", "gpusched.io/plan"}
+
+
+def test_eviction():
+    """Of exactly this pod."""
+    assert json.loads(encode.eviction(KEY, UID("u"), fence="f/1")) == {
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {
+            "name": "b-2", "namespace": "default", "annotations": {"gpusched.io/fence": "f/1"},
+        },
+        "deleteOptions": {"preconditions": {"uid": "u"}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("since", [None, NOW])
+def test_pod_unscheduled(since):
+    """One condition, joined by its type; guarded by UID and version."""
+    body = encode.pod_unscheduled(
+        UID("u"), ResourceVersion("7"), reason="Unschedulable", sentence="0/4 nodes", since=since
+    )
+    condition = {
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/4 nodes",
+    }  # fmt: skip
+    if since:
+        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    assert json.loads(body) == {
+        "metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"conditions": [condition]},
+    }  # fmt: skip
+
+
+def _note(**more):
+    ref = ObjectRef("Pod", ObjectKey("default", "p-lim"), UID("u"))
+    fields = {"regarding": ref, "type": "Warning", "reason": "FailedScheduling",
+              "action": "Scheduling", "note": "0/4 nodes"}  # fmt: skip
+    return EventNote(**{**fields, **more})
+
+
+def test_event():
+    """As recorded, with the UID of what it is about."""
+    assert json.loads(encode.event(_note(), instance="gpusched-0", now=NOW)) == {
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": _note().name, "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.250000Z",
+        "reportingController": "gpusched", "reportingInstance": "gpusched-0",
+        "action": "Scheduling", "reason": "FailedScheduling", "type": "Warning",
+        "note": "0/4 nodes",
+        "regarding": {
+            "apiVersion": "v1", "kind": "Pod", "name": "p-lim", "namespace": "default", "uid": "u",
+        },
+    }  # fmt: skip
+
+
+def test_event_names_are_those_of_their_content():
+    """The same news has the same name in every process; other news another one."""
+    assert _note().name == _note().name
+    others = {_note(note="x").name, _note(reason="x").name, _note().name}
+    assert len(others) == 3
+    long = ObjectRef("Pod", ObjectKey("default", "a" * 199 + "." + "b" * 53), UID("u"))
+    assert len(_note(regarding=long).name) <= 253
+    assert ".." not in _note(regarding=long).name
+
+
+def test_event_series():
+    """Told again, so often."""
+    assert json.loads(encode.event_series(count=3, now=NOW)) == {
+        "series": {"count": 3, "lastObservedTime": "2026-01-01T00:00:00.250000Z"}
+    }
+
+
+@pytest.mark.parametrize("text", ["x" * 2000, "\u00fc" * 2000, "\U0001f600" * 900, "short"])
+def test_texts_are_cut_at_the_servers_limit(text):
+    """In bytes, and never inside a character."""
+    cut = encode.clip(text)
+    assert len(cut.encode()) <= 1024
+    assert cut == text or (cut.endswith("...") and text.startswith(cut[:-3]))
+
+
+def test_status_that_is_said_already_is_no_patch():
+    """Applying a patch and asking again gives none."""
+    says = (Say(type="Ready", holds=True, reason="Ready", message="m", generation=1),)
+    fields = {"state": "Open", "allocated": {"cpu": "1"}, "gone": None}
+    patch = json.loads(encode.status_patch(UID("u"), b"{}", fields, says=says, now=NOW))
+    assert patch["metadata"] == {"uid": "u"}
+    assert "gone" not in patch["status"]
+    current = json.dumps(patch["status"]).encode()
+    assert encode.status_patch(UID("u"), current, fields, says=says, now=NOW + 99) is None
+    fields["allocated"] = {"memory": "1Gi"}
+    patch = json.loads(encode.status_patch(UID("u"), current, fields, says=says, now=NOW))
+    assert patch["status"] == {"allocated": {"cpu": None, "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata": 1}', b'{"metadata":{"uid":2}}'])
+def test_garbage_is_no_read_back(body):
+    """An answer that cannot be read counts as none."""
+    with pytest.raises(Undecodable):
+        pod_facts(body)
+    with pytest.raises(Undecodable):
+        group_facts(body)
+
+
+def test_a_read_back_reads_what_matters():
+    """Node, plan, fence, gates and deletion."""
+    facts = pod_facts(
+        b'{"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z","annotations":'
+        b'{"gpusched.io/plan":"p","gpusched.io/fence":"f"}},'
+        b'"spec":{"nodeName":"n","schedulingGates":[{"name":"g"}]}}'
+    )
+    assert (facts.uid, facts.node, facts.plan, facts.fence) == ("u", "n", "p", "f")
+    assert facts.deleting
+    assert facts.gated
