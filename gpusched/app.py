@@ -330,7 +330,8 @@ class App:
     def _rejected(self, status: StatusWriter, kind: str, rejected: Rejected) -> None:
         self.telemetry.rejected(kind, rejected.field)
         _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
-        status.reject(rejected)
+        ours = rejected.ours or rejected.scheduler in self.cache.schedulers
+        status.reject(attrs.evolve(rejected, ours=ours))
 
 
 def _settled(status: StatusWriter, settled: Settled) -> None:

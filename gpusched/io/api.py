@@ -243,7 +243,11 @@ class Api:
             self._reread_at = min(
                 self._reread_at, self._clock.monotonic() + limits.CREDENTIAL_REREAD_MIN_S
             )
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorDNSError) else error
+        cause: Exception = error
+        if isinstance(error, aiohttp.ClientConnectorDNSError) or type(error) is (
+            aiohttp.ClientConnectorError
+        ):
+            cause = error.os_error  # says why; the error itself repeats the address
         return ClusterUnreachable(
             f"cannot connect to the API server {self.host}: {one_line(str(cause))}"
         )
