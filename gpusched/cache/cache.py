@@ -293,7 +293,9 @@ class Cache:
             revision=self._revision,
             nodes=self.rows.columns(self.ledger),
             gangs=tuple(gangs),
-            queues=build_tree(self.queues.items.values(), self.families.held()),
+            queues=build_tree(
+                self.queues.items.values(), self.families.held(), self.queues.rejected.values()
+            ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
             running=self.families.running(),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from gpusched.limits import QUEUE_DEPTH_MAX
+from gpusched.limits import QUEUE_DEPTH_MAX, TEXT_MAX
 from gpusched.objects.group import DEFAULT_QUEUE, ROOT, Queue
-from gpusched.objects.meta import UID, ResourceVersion
+from gpusched.objects.meta import UID, Rejected, ResourceVersion
 from gpusched.objects.resources import NOTHING, Resources
 
 BUILT_IN = Queue(
@@ -45,20 +45,36 @@ class QueueTree:
         return self.queues.get(name)
 
 
-def build_tree(queues: Iterable[Queue], allocated: Mapping[str, Resources]) -> QueueTree:
+def build_tree(
+    queues: Iterable[Queue], allocated: Mapping[str, Resources], rejected: Iterable[Rejected] = ()
+) -> QueueTree:
     """Put queues in their places.
 
     Args:
         queues: as the API shows them, in any order.
         allocated: held by gangs that name the queue, by name.
+        rejected: queues that cannot be believed; they keep their names, and nothing starts.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT}
+    bad = {each.key.name: each for each in rejected if each.key.name != ROOT}
+    for name, each in bad.items():
+        known[name] = Queue(
+            name=name,
+            uid=each.uid,
+            resource_version=each.resource_version,
+            generation=each.generation,
+            created=0.0,
+        )
     known.setdefault(DEFAULT_QUEUE, BUILT_IN)
     parents = {queue.parent for queue in known.values()}
     sums: dict[str, Resources] = {}
     places: dict[str, tuple[tuple[str, ...], str]] = {}
     for name in sorted(known):
         path, trouble = _path(name, known)
+        broken = next((bad[above] for above in path if above in bad), None)
+        if broken is not None:
+            why = f"{broken.field}: {broken.why}"
+            trouble = f"queue {broken.key.name!r} cannot be used: {why}"[:TEXT_MAX]
         places[name] = (path, trouble)
         held = allocated.get(name, NOTHING)
         for above in path:

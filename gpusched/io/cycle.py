@@ -147,6 +147,7 @@ class SessionCycle:
         decision = await self._decide(snapshot)
         self.sessions += 1
         if not self._may_act():
+            self._cache.again(gang.key for gang in snapshot.gangs)
             return
         bound = [gang for gang in decision.plan.binds if self._commit(gang)]
         self._take_back(snapshot)
@@ -195,8 +196,8 @@ class SessionCycle:
         moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
         trouble = recheck(self._cache, gang.gang, generation=gang.generation, moves=moves)
         if trouble:
+            # What changed since the snapshot has woken the next session already.
             _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
-            self.wake()
             return False
         for bind in gang.binds:
             pod = self._cache.pod(bind.uid)

@@ -153,6 +153,8 @@ class StatusWriter:
         """Tell the author of an object that it cannot be believed, once a generation."""
         if not rejected.ours or self._rejected.get(rejected.uid) == rejected.generation:
             return
+        if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0):
+            return  # whoever leads next lists everything again, and is told then
         _remember(self._rejected, rejected.uid, rejected.generation)
         ref = ObjectRef(rejected.kind, rejected.key, rejected.uid)
         self.events.tell(

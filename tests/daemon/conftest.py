@@ -1,0 +1,366 @@
+"""The whole daemon on the embedded cluster over HTTP, in virtual time; it may die at any write."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+from aiohttp import web
+
+from gpusched.app import App, AppOptions
+from gpusched.clock import LoopClock
+from gpusched.config.model import DEFAULT
+from gpusched.devcluster import app as devcluster
+from gpusched.io.api import Api
+from gpusched.simulate.loop import run_virtual
+from gpusched.testing import invariants
+from gpusched.testing.invariants import Write
+
+GROUPS = "podgroups.scheduling.gpusched.io"
+QUEUES = "queues.scheduling.gpusched.io"
+Obj = dict[str, Any]
+_running: ContextVar[Daemon | None] = ContextVar("daemon", default=None)
+
+
+@attrs.define(eq=False)
+class Daemon:
+    """One process: an App, what it wrote, and when it is to die.
+
+    Attributes:
+        kill_at: dies at its so-many-th write, not counting the lease and its namespace; 0 for
+            never.
+        answered: dies after the write was done, else before it is sent.
+        kill_on: only writes count whose path ends so.
+        bindings: status of each answer to a binding.
+    """
+
+    app: App
+    journal: list[Write]
+    used: set[tuple[str, str]]
+    kill_at: int = 0
+    answered: bool = False
+    kill_on: str = ""
+    writes: int = 0
+    dead: bool = False
+    task: asyncio.Task[None] | None = None
+    bindings: list[int] = attrs.Factory(list)
+
+    def kill(self) -> None:
+        """Like SIGKILL: nothing more is sent, nothing is tidied up."""
+        self.dead = True
+        assert self.task is not None
+        self.task.cancel()
+
+    async def stop(self) -> None:
+        """Like SIGTERM."""
+        self.app.stop()
+        assert self.task is not None
+        await self.task
+
+    @property
+    def leading(self) -> bool:
+        """Whether it leads."""
+        return self.app.leadership.leading and not self.dead
+
+
+async def _never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """``Api.request`` that records writes and dies when told."""
+
+    async def request(self: Api, method: str, path: str, **how: Any) -> Any:
+        daemon = _running.get()
+        if daemon is None:
+            return await original(self, method, path, **how)
+        if daemon.dead:
+            await _never()
+        daemon.used.add((method, path))
+        counts = method != "GET" and "/leases" not in path and path != "/api/v1/namespaces"
+        hit = counts and path.endswith(daemon.kill_on)
+        daemon.writes += hit
+        mine = hit and daemon.writes == daemon.kill_at
+        if mine and not daemon.answered:
+            daemon.kill()
+            await _never()
+        answer = await original(self, method, path, **how)
+        if path.endswith("/binding"):
+            daemon.bindings.append(answer.status)
+        if counts and answer.ok:
+            daemon.journal.append(Write(method, path, how.get("body") or b""))
+        if mine:
+            daemon.kill()
+        if daemon.dead:
+            await _never()
+        return answer
+
+    return request
+
+
+class World:
+    """A cluster and any number of daemons, in the virtual time of one run."""
+
+    def __init__(self, clock: LoopClock, folder: Path) -> None:
+        self.clock = clock
+        self.kubeconfig = folder / "kubeconfig"
+        self.journal: list[Write] = []
+        self.used: set[tuple[str, str]] = set()
+        self.daemons: list[Daemon] = []
+        self.cluster: Any = None
+        self.check_journal = True
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    # -- cluster -----------------------------------------------------------------------------
+    async def start(self, *, nodes: int = 2, **options: Any) -> None:
+        """An embedded cluster with fake nodes of eight GPUs in rack r0."""
+        self.cluster = await devcluster.start(
+            devcluster.ClusterOptions(clock=self.clock, port=self.port, token="t", **options)
+        )
+        for number in range(nodes):
+            self.node(f"node-{number}")
+
+    def write_kubeconfig(self) -> None:
+        """Point to the cluster, be it there or not."""
+        self.kubeconfig.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [
+                        {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+                    ],
+                    "users": [{"name": "u", "user": {"token": "t"}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+
+    async def unplug(self) -> None:
+        """The API server is gone: nothing listens, every connection is closed."""
+        runner = self.cluster._runner
+        for site in list(runner.sites):
+            await site.stop()
+        await runner.server.shutdown(0.01)
+
+    async def plug(self) -> None:
+        """It is back, with all that it knew."""
+        site = web.TCPSite(self.cluster._runner, "127.0.0.1", self.port)
+        await site.start()
+
+    @property
+    def client(self) -> Any:
+        """The cluster, in this process."""
+        return self.cluster.client
+
+    def node(self, name: str, gpus: int = 8, **labels: str) -> None:
+        """A fake node."""
+        amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
+        self.client.create(
+            "nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": name,
+                    "annotations": {"kwok.x-k8s.io/node": "fake"},
+                    "labels": {"gpusched.io/rack": "r0", **labels},
+                },
+                "status": {"capacity": amounts, "allocatable": amounts},
+            },
+        )
+
+    def group(self, name: str, *, queue: str = "default", **spec: Any) -> Obj:
+        """A PodGroup."""
+        return self.client.create(
+            GROUPS,
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"queue": queue, **spec},
+            },
+        )
+
+    def pod(self, name: str, *, gpus: int = 8, spec: Obj | None = None, **metadata: Any) -> Obj:
+        """A pod of ours."""
+        return self.client.create(
+            "pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", **metadata},
+                "spec": {**pod_spec(gpus), **(spec or {})},
+            },
+        )
+
+    def job(self, name: str, count: int, *, gpus: int = 8, group: str = "", **spec: Any) -> Obj:
+        """A Job whose pods run for hours."""
+        labels = {"gpusched.io/pod-group": group} if group else {}
+        return self.client.create(
+            "jobs.batch",
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "parallelism": count,
+                    "completions": count,
+                    "template": {
+                        "metadata": {
+                            "labels": labels,
+                            "annotations": {"gpusched.io/run-for": "10h"},
+                        },
+                        "spec": pod_spec(gpus),
+                    },
+                    **spec,
+                },
+            },
+        )
+
+    def gang(self, name: str, count: int, *, gpus: int = 8, min_member: int = 0) -> None:
+        """A PodGroup and a Job whose pods belong to it."""
+        self.group(name, minMember=min_member or count)
+        self.job(name, count, gpus=gpus, group=name)
+
+    # -- daemons -----------------------------------------------------------------------------
+    def daemon(self, **death: Any) -> Daemon:
+        """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity."""
+        self.write_kubeconfig()
+        number = len(self.daemons)
+        options = AppOptions(
+            config=DEFAULT,
+            clock=self.clock,
+            rng=random.Random(number),
+            kubeconfig=str(self.kubeconfig),
+            identity=f"d-{number}",
+            inline=True,
+        )
+        daemon = Daemon(App(options), self.journal, self.used, **death)
+        self.daemons.append(daemon)
+
+        async def run() -> None:
+            _running.set(daemon)
+            await daemon.app.run()
+
+        daemon.task = asyncio.create_task(run(), name=f"daemon {number}")
+        return daemon
+
+    # -- looking -----------------------------------------------------------------------------
+    async def until(self, true: Callable[[], Any], within: float = 60.0) -> None:
+        """Wait, in virtual seconds; a daemon that broke fails the test at once."""
+        end = self.clock.monotonic() + within
+        while not true():
+            for daemon in self.daemons:
+                if daemon.task is not None and daemon.task.done() and not daemon.task.cancelled():
+                    error = daemon.task.exception()
+                    if error is not None:
+                        raise error
+            assert self.clock.monotonic() < end, f"not so within {within} s: {self.story()}"
+            await self.clock.sleep(0.1)
+
+    def story(self) -> str:
+        """What a person would look at first."""
+        pods = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in self.pods()}
+        whys = [daemon.app.unready() for daemon in self.daemons]
+        groups = {g["metadata"]["name"]: g.get("status") for g in self.groups()}
+        return f"pods {pods}; daemons {whys}; groups {groups}"
+
+    def pods(self, group: str = "") -> list[Obj]:
+        """All pods, or those of a gang."""
+        label = f"gpusched.io/pod-group={group}" if group else None
+        return self.client.list("pods", "default", label)
+
+    def groups(self) -> list[Obj]:
+        """All PodGroups."""
+        if self.client.kind_of("scheduling.gpusched.io/v1alpha1", "PodGroup") is None:
+            return []
+        return self.client.list(GROUPS)
+
+    def bound(self, group: str = "") -> list[Obj]:
+        """Pods with a node."""
+        return [pod for pod in self.pods(group) if pod["spec"].get("nodeName")]
+
+    def running(self, group: str = "") -> list[Obj]:
+        """Pods that run or have run: fake ones end soon."""
+        over = ("Running", "Succeeded")
+        return [pod for pod in self.pods(group) if pod["status"].get("phase") in over]
+
+    def condition(self, group: str, kind: str = "Scheduled") -> Obj:
+        """A condition of a PodGroup, empty when it is not there."""
+        status = self.client.get(GROUPS, "default", group).get("status") or {}
+        found = [c for c in status.get("conditions", ()) if c["type"] == kind]
+        return found[0] if found else {}
+
+    def told(self, pod: str) -> Obj:
+        """The PodScheduled condition of a pod."""
+        status = self.client.get("pods", "default", pod)["status"]
+        found = [c for c in status.get("conditions", ()) if c["type"] == "PodScheduled"]
+        return found[0] if found else {}
+
+    def objects(self) -> dict[str, list[Obj]]:
+        """What invariants are checked on."""
+        return {
+            "pods": self.client.list("pods"),
+            "nodes": self.client.list("nodes"),
+            "podgroups": [g for g in self.groups() if isinstance(g.get("spec"), dict)],
+        }
+
+    async def end(self) -> None:
+        """Stop what runs; then the invariants must hold."""
+        for daemon in self.daemons:
+            if daemon.task is not None and not daemon.task.done():
+                daemon.task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await daemon.task
+        wrong = invariants.check(self.objects(), now=self.clock.now())
+        if self.check_journal:
+            wrong += invariants.check_journal(self.journal)
+        assert wrong == []
+
+
+def pod_spec(gpus: int) -> Obj:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {
+        "schedulerName": "gpusched",
+        "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}],
+    }
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """``Api.request`` knows which daemon calls it."""
+    monkeypatch.setattr(Api, "request", spy(Api.request))
+
+
+@pytest.fixture
+def play(spied, tmp_path):
+    """Run a scenario in virtual time, and check the invariants in the end."""
+
+    def run(scenario: Callable[[World], Awaitable[Any]], *, limit_s: float = 1200.0) -> World:
+        async def main(clock: LoopClock) -> World:
+            world = World(clock, tmp_path)
+            try:
+                await scenario(world)
+                await world.end()
+            finally:
+                if world.cluster is not None:
+                    await world.cluster.close()
+            return world
+
+        return run_virtual(main, limit_s=limit_s)
+
+    return run
