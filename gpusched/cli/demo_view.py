@@ -13,6 +13,7 @@ from gpusched.cli.demo_picture import legend, letter, picture, style
 from gpusched.cli.demo_scene import GangScene, Outcome, Scene, Stand
 
 _STARTS_SHOWN: Final = 6
+_NO_PODS: Final = "NotEnoughMembers"
 _BAR: Final = 32
 _TALL: Final = 46
 """Lines of a terminal from which on the picture has room below the tables."""
@@ -96,8 +97,8 @@ def needs(gang: GangScene) -> str:
 def pods(gang: GangScene) -> str:
     """How many were bound, and of how many when the gang is elastic."""
     if gang.members > gang.min_member:
-        return f"{gang.started} of {gang.members} (min {gang.min_member})"
-    return str(gang.started)
+        return f"{gang.started} of {gang.members} pods (min {gang.min_member})"
+    return f"{gang.started} pod{'s' if gang.started != 1 else ''}"
 
 
 def seconds(value: float) -> str:
@@ -116,10 +117,10 @@ def news(before: Scene, after: Scene) -> list[str]:
             decided = "" if gang.decided_ms is None else f", decided in {gang.decided_ms:.1f} ms"
             nodes = f"{gang.nodes} node{'s' if gang.nodes != 1 else ''}"
             lines.append(
-                f"{who} started: {pods(gang)} pods with {gang.gpus} GPU on {nodes} after "
+                f"{who} started: {pods(gang)} x {gang.gpus} GPU on {nodes} after "
                 f"{seconds(gang.waited_s)}{decided}"
             )
-        elif gang.sentence and gang.whole_s is None and (old is None or not old.sentence):
+        elif _refused(gang) and (old is None or not _refused(old) or old.reason != gang.reason):
             lines.append(f"{who} waits: {gang.sentence}")
         if gang.stand is Stand.DONE and (old is None or old.stand is not Stand.DONE):
             lines.append(f"{who} is done")
@@ -158,6 +159,11 @@ def totals(outcome: Outcome) -> list[str]:
     if not outcome.double:
         lines.append(f"No GPU was given twice in {outcome.bindings} bindings.")
     return lines
+
+
+def _refused(gang: GangScene) -> bool:
+    """Whether it waits for more than for its own pods to be created."""
+    return bool(gang.sentence) and gang.whole_s is None and gang.reason != _NO_PODS
 
 
 def _gangs(count: int) -> str:

@@ -124,7 +124,7 @@ def test_news_tell_each_thing_once():
     assert [line.split("  ")[-1] for line in news(Scene(at_s=0.0), first)] == [
         f"research/a waits: {WHY}"
     ]
-    assert "started: 2 pods with 2 GPU on 1 node after 500 ms" in news(first, second)[0]
+    assert "started: 2 pods x 2 GPU on 1 node after 500 ms" in news(first, second)[0]
     assert news(second, second) == []
     assert [line.endswith("research/a is done") for line in news(second, third)] == [True]
 
