@@ -1,4 +1,4 @@
-"""What filters say, kept from session to session for nodes that did not change."""
+"""What is kept from session to session for nodes that did not change: filters, levels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
+from gpusched.objects.group import Topology
 from gpusched.objects.pod import PodClass
 from gpusched.session.hooks import Filter
+from gpusched.topology.domain import Level, levels_of
 
 CLASSES_KEPT = 2048
 """Classes whose masks are kept: a few kilobytes each at a thousand nodes."""
@@ -31,6 +33,7 @@ class MaskCache:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
 
     def refusals(
         self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
@@ -54,6 +57,18 @@ class MaskCache:
         if len(self._kept) > CLASSES_KEPT:
             self._kept.popitem(last=False)
         return kept.refused
+
+    def levels(self, nodes: NodeColumns, topologies: Sequence[Topology]) -> tuple[Level, ...]:
+        """Topology levels, worked out again only when a node or a topology changed."""
+        seen = (
+            nodes.epoch,
+            id(nodes.generation),
+            tuple(each.resource_version for each in topologies),
+        )
+        if self._levels is None or self._levels[0] != seen:
+            # The array is kept, so that its identity is not given to another.
+            self._levels = (seen, nodes.generation, levels_of(nodes.nodes, topologies))
+        return self._levels[2]
 
     def forget(self, pod_class: PodClass) -> None:
         """Ask the filters again next time."""

@@ -31,7 +31,7 @@ from gpusched.session.reasons import Reason, members, short
 from gpusched.session.statement import Place, Statement
 from gpusched.session.verdict import Verdict, error
 from gpusched.session.view import NodeRows, View
-from gpusched.topology.domain import Level, levels_of
+from gpusched.topology.domain import Level
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -82,7 +82,6 @@ class Session:
         self._gangs: dict[GangKey, Gang] = {gang.key: gang for gang in snapshot.gangs}
         self._seats: dict[str, ClassSeat] = {}
         self._masks = masks
-        self._levels: tuple[Level, ...] | None = None
         self._binds = 0
         self._open(policy)
 
@@ -105,9 +104,7 @@ class Session:
     @property
     def levels(self) -> tuple[Level, ...]:
         """Topology levels, widest first."""
-        if self._levels is None:
-            self._levels = levels_of(self.snapshot.nodes.nodes, self.snapshot.topologies)
-        return self._levels
+        return self._masks.levels(self.snapshot.nodes, self.snapshot.topologies)
 
     @property
     def full(self) -> bool:

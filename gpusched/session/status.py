@@ -57,7 +57,22 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         waiting=tuple(waiting),
         waiting_ask=ask if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+        placement=_placement(session, gang) if whole and gang.pod_group else (),
     )
+
+
+def _placement(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
+    """The domain of each level that holds all placed members, widest level first."""
+    row_of = session.snapshot.nodes.row
+    rows = [row_of[member.node] for member in gang.placed if member.node in row_of]
+    if len(rows) < len(gang.placed) or not rows:
+        return ()
+    found = []
+    for level in session.levels:
+        domains = {int(level.domain[row]) for row in rows}
+        if len(domains) == 1 and -1 not in domains:
+            found.append((level.name, level.names[domains.pop()]))
+    return tuple(found)
 
 
 def _running_sentence(gang: Gang) -> str:
