@@ -1,0 +1,46 @@
+"""``python -m benchmarks``: measure, print one table, exit 1 when a promise is not kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from benchmarks import cache, decide, drain, latency
+from benchmarks.figures import Figure, as_json, show
+
+PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
+    "decide": decide.measure,
+    "cache": cache.measure,
+    "drain": drain.measure,
+    "latency": latency.measure,
+}
+
+
+def main() -> int:
+    """Run what was asked for; 1 when a figure misses its target."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only", choices=PARTS, action="append", help="measure this part; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    for name in arguments.only or PARTS:
+        began = time.monotonic()
+        figures += PARTS[name]()
+        print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    if arguments.json:
+        print(as_json(figures))
+    else:
+        show(figures)
+    missed = [each.name for each in figures if each.met is False]
+    for name in missed:
+        print(f"missed: {name}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

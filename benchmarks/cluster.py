@@ -1,0 +1,142 @@
+"""A cluster in a process of its own, filled over HTTP, and the daemon in another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from benchmarks.inputs import NAMESPACE, Obj, node
+from gpusched import limits
+from gpusched.clock import SystemClock
+from gpusched.io.api import Api
+
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_COMMAND: Final = str(Path(sys.executable).with_name("gpusched"))
+_READY_S: Final = 30.0
+_SILENCE_S: Final = 60.0
+
+
+@attrs.frozen
+class Cluster:
+    """A running one.
+
+    Attributes:
+        kubeconfig: path of the file.
+        api: the product's own client, in this process.
+        server: its process, see ``benchmarks.server``.
+    """
+
+    kubeconfig: str
+    api: Api
+    server: subprocess.Popen[str]
+
+    @contextmanager
+    def child(self, command: list[str]) -> Iterator[None]:
+        """A process beside the cluster."""
+        with _running(command):
+            yield
+
+    @contextmanager
+    def daemon(self) -> Iterator[None]:
+        """The whole daemon in its own process."""
+        command = [
+            _COMMAND, "run", "--kubeconfig", self.kubeconfig, "--listen", "none",
+            "--log-level", "warning",
+        ]  # fmt: skip
+        with _running(command):
+            yield
+
+    async def create(self, path: str, objects: Iterable[Obj]) -> None:
+        """Create objects, many at once.
+
+        Raises:
+            RuntimeError: the server refused one.
+        """
+        queue = list(objects)[::-1]
+
+        async def work() -> None:
+            while queue:
+                await self.post(path, queue.pop())
+
+        await asyncio.gather(*(work() for _ in range(limits.BINDS_IN_FLIGHT_MAX)))
+
+    async def post(self, path: str, obj: Obj) -> Obj:
+        """Create one object and return the server's answer.
+
+        Raises:
+            RuntimeError: the server refused.
+        """
+        body = json.dumps(obj).encode()
+        answer = await self.api.request("POST", path, body=body, timeout_s=_SILENCE_S)
+        if not answer.ok:
+            raise RuntimeError(f"{path}: {answer.body[:500]!r}")
+        created: Obj = json.loads(answer.body)
+        return created
+
+    async def bound(self, count: int) -> list[float]:
+        """Wait until so many pods are bound; the monotonic times of all bindings, in order.
+
+        Raises:
+            TimeoutError: that took longer than a minute.
+        """
+        to, come = self.server.stdin, self.server.stdout
+        assert to is not None
+        assert come is not None
+        print(count, file=to, flush=True)
+        line = await asyncio.wait_for(asyncio.to_thread(come.readline), _SILENCE_S)
+        times: list[float] = json.loads(line)
+        return times
+
+
+@asynccontextmanager
+async def cluster(*, nodes: int) -> AsyncIterator[Cluster]:
+    """An embedded cluster of fake nodes without stages, and a client."""
+    with tempfile.TemporaryDirectory(prefix="gpusched-bench-") as folder:
+        kubeconfig = str(Path(folder) / "kubeconfig")
+        command = [sys.executable, "-m", "benchmarks.server", kubeconfig]
+        with _running(command) as process:
+            assert process.stdout is not None
+            line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), _READY_S)
+            if not line.startswith("ready"):
+                raise RuntimeError(f"the cluster did not start: {line!r}")
+            api = await Api.connect(kubeconfig, clock=SystemClock())
+            try:
+                here = Cluster(kubeconfig, api, process)
+                await here.post("/api/v1/namespaces", _namespace())
+                await here.create("/api/v1/nodes", (node(index) for index in range(nodes)))
+                yield here
+            finally:
+                await api.close()
+
+
+def _namespace() -> Obj:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A child process; what it says on standard error is shown when this fails."""
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
+        try:
+            yield process
+        except Exception:
+            log.seek(0)
+            sys.stderr.write(log.read())
+            raise
+        finally:
+            process.terminate()
+            process.wait()

@@ -1,0 +1,183 @@
+"""Deterministic nodes and pods, as JSON objects and as the bytes an API server would send."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any, Final
+
+NAMESPACE: Final = "bench"
+GPUS_A_NODE: Final = 8
+GPU: Final = "nvidia.com/gpu"
+Obj = dict[str, Any]
+
+
+def node(index: int) -> Obj:
+    """A ready node with eight GPUs."""
+    name = f"node-{index:05d}"
+    capacity = {"cpu": "128", "memory": "1Ti", "pods": "110", GPU: str(GPUS_A_NODE)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "rack": f"rack-{index // 16:03d}"},
+        },
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name: str, *, gpus: int = 1) -> Obj:
+    """A small pod of ours that asks for GPUs."""
+    amounts = {"cpu": "1", "memory": "4Gi", GPU: str(gpus)}
+    container = {
+        "name": "main",
+        "image": "registry.example/train:1",
+        "resources": {"requests": amounts, "limits": {GPU: str(gpus)}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"schedulerName": "gpusched", "containers": [container]},
+    }
+
+
+# -- pods as a busy cluster has them ---------------------------------------------------------
+_NAME: Final = "@@NAME@@"
+_UID: Final = "@@UIDUIDU-IDUI-DUID-UIDU-IDUIDUIDUI@@"
+_VERSION: Final = "@@VERSION@@"
+_NODE: Final = "@@NODE@@"
+
+
+def listed_pods(count: int, *, seed: int, templates: int = 100) -> list[bytes]:
+    """Pods of some 5.5 KB each, as a list shows them: managedFields, volumes, status.
+
+    Three of four run on a node; each template is one Job of its own.
+    """
+    rng = random.Random(seed)
+    shapes = [_split(_template(number, rng)) for number in range(templates)]
+    bodies = []
+    for index in range(count):
+        number = rng.randrange(templates)
+        uid = f"{rng.getrandbits(32):08x}-4b1c-4d2e-9f00-{index:012x}"
+        values = {
+            _NAME: f"job-{number:04d}-{index:06d}-x7k2p",
+            _UID: uid,
+            _VERSION: str(1_000_000 + index),
+            _NODE: f"node-{rng.randrange(1000):05d}",
+        }
+        bodies.append(
+            b"".join(
+                part.encode() if part not in values else values[part].encode()
+                for part in shapes[number]
+            )
+        )
+    return bodies
+
+
+def page(bodies: list[bytes], *, token: str) -> bytes:
+    """One page of a PodList."""
+    head = {"resourceVersion": "9000000", **({"continue": token} if token else {})}
+    return (
+        b'{"kind":"PodList","apiVersion":"v1","metadata":'
+        + json.dumps(head).encode()
+        + b',"items":['
+        + b",".join(bodies)
+        + b"]}"
+    )
+
+
+def _split(text: str) -> list[str]:
+    parts = [text]
+    for mark in (_NAME, _UID, _VERSION, _NODE):
+        parts = [piece for part in parts for piece in _around(part, mark)]
+    return parts
+
+
+def _around(part: str, mark: str) -> list[str]:
+    pieces = part.split(mark)
+    out = [pieces[0]]
+    for piece in pieces[1:]:
+        out += [mark, piece]
+    return out
+
+
+def _template(number: int, rng: random.Random) -> str:
+    job = f"job-{number:04d}"
+    running = number % 4 != 0
+    gpus = rng.choice([1, 2, 4, 8])
+    owner = {
+        "apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True,
+        "uid": f"{number:08x}-1111-4222-8333-444444444444", "blockOwnerDeletion": True,
+    }  # fmt: skip
+    metadata: Obj = {
+        "name": _NAME, "generateName": f"{job}-", "namespace": f"team-{number % 20}",
+        "uid": _UID, "resourceVersion": _VERSION, "creationTimestamp": "2026-01-01T10:00:00Z",
+        "labels": {
+            "app.kubernetes.io/name": "trainer", "batch.kubernetes.io/job-name": job,
+            "batch.kubernetes.io/controller-uid": owner["uid"], "job-name": job,
+        },
+        "annotations": {"gpusched.io/role": "worker", "cluster.example/cost-centre": "4711"},
+        "ownerReferences": [owner],
+        "managedFields": [_managed("kube-controller-manager"), _managed("kubelet")],
+    }  # fmt: skip
+    if running:
+        metadata["annotations"]["gpusched.io/slots"] = ",".join(str(each) for each in range(gpus))
+        metadata["annotations"]["gpusched.io/plan"] = f"{number:012x}"
+        metadata["annotations"]["gpusched.io/fence"] = "gpusched_1/3"
+    amounts = {"cpu": str(4 + number % 8), "memory": f"{16 + number % 5}Gi", GPU: str(gpus)}
+    env = [{"name": f"TRAIN_OPTION_{each}", "value": "x" * 24} for each in range(12)]
+    spec: Obj = {
+        "schedulerName": "gpusched", "restartPolicy": "Never", "priority": 1000,
+        "priorityClassName": "batch", "serviceAccountName": "default", "nodeSelector": {},
+        "containers": [
+            {
+                "name": "main", "image": "registry.example/ml/trainer:2026.1",
+                "command": ["torchrun", "--nnodes=8", "--nproc-per-node=8", "train.py"],
+                "env": env, "resources": {"requests": amounts, "limits": amounts},
+                "volumeMounts": [{"name": "shared", "mountPath": "/data"}],
+                "terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always",
+            }
+        ],
+        "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "datasets"}}],
+        "tolerations": [
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+             "tolerationSeconds": 300},
+        ],
+    }  # fmt: skip
+    status: Obj = {"phase": "Pending", "qosClass": "Burstable"}
+    if running:
+        spec["nodeName"] = _NODE
+        status = _running()
+    return json.dumps({"metadata": metadata, "spec": spec, "status": status}, separators=(",", ":"))
+
+
+def _managed(manager: str) -> Obj:
+    fields: Obj = {f"f:option{each}": {".": {}, "f:value": {}} for each in range(38)}
+    return {
+        "manager": manager, "operation": "Update", "apiVersion": "v1",
+        "time": "2026-01-01T10:00:00Z", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"main"}': fields}}},
+    }  # fmt: skip
+
+
+def _running() -> Obj:
+    stamp = "2026-01-01T10:00:05Z"
+    conditions = [
+        {"type": each, "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp}
+        for each in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    ]
+    state = {
+        "name": "main", "ready": True, "started": True, "restartCount": 0,
+        "image": "registry.example/ml/trainer:2026.1", "imageID": "sha256:" + "0f" * 32,
+        "containerID": "containerd://" + "ab" * 32, "state": {"running": {"startedAt": stamp}},
+    }  # fmt: skip
+    return {
+        "phase": "Running", "conditions": conditions, "containerStatuses": [state],
+        "hostIP": "10.0.0.1", "podIP": "10.1.0.1", "startTime": stamp, "qosClass": "Burstable",
+    }  # fmt: skip
