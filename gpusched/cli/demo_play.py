@@ -128,12 +128,17 @@ class Play:
         await self._unless_stopped(asyncio.Event().wait(), stop)
 
     async def end(self) -> None:
-        """End the daemon in order, then the rest."""
+        """End the daemon in order, then the rest.
+
+        Raises:
+            GpuschedError: the daemon ended because of a fault.
+        """
         self._app.stop()
         await asyncio.wait([self._daemon])
         for part in self._parts:
             part.cancel()
         await asyncio.wait(self._parts)
+        self._daemon.result()
 
     # -- acting ----------------------------------------------------------------------------
     async def _act(self) -> None:

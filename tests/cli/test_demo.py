@@ -10,6 +10,7 @@ import attrs
 import pytest
 from rich.console import Console
 
+from gpusched.app import App
 from gpusched.cli.demo_picture import legend, letter, picture, svg
 from gpusched.cli.demo_play import PlayOptions, Step, on_stage
 from gpusched.cli.demo_scene import (
@@ -25,6 +26,7 @@ from gpusched.cli.demo_view import finale, news, screen, totals
 from gpusched.cli.demo_witness import Witness
 from gpusched.cli.main import main
 from gpusched.clock import SystemClock
+from gpusched.errors import GpuschedError, InvariantBroken
 from gpusched.simulate.loop import run_virtual
 
 WHY = "needs 4 pods with 8 nvidia.com/gpu; 1 fit now; of 2 nodes: 1 lack free nvidia.com/gpu"
@@ -264,7 +266,7 @@ spec:
 """
 
 
-def play(folder, *files, seconds=60.0):
+def play(folder, *files, seconds=60.0, stop_after_s=None):
     """A demo of these (time, text) in virtual time; its outcome."""
     steps = []
     for number, (at_s, text) in enumerate(files):
@@ -274,8 +276,11 @@ def play(folder, *files, seconds=60.0):
 
     async def run(clock):
         options = PlayOptions(clock=clock, folder=folder, steps=steps, seconds=seconds, inline=True)
+        stop = asyncio.Event()
+        if stop_after_s is not None:
+            asyncio.get_running_loop().call_later(stop_after_s, stop.set)
         async with on_stage(options) as stage:
-            return await stage.until_settled(asyncio.Event())
+            return await stage.until_settled(stop)
 
     return run_virtual(run, limit_s=600.0)
 
@@ -311,6 +316,32 @@ def test_a_demo_out_of_time_says_who_waits(tmp_path):
     outcome = play(tmp_path, *files, seconds=5.0)
     assert outcome.faults[0] == "there was no time to apply 3.yaml"
     assert outcome.faults[1].startswith("second had not started after 5 s: needs 4 pods")
+
+
+def test_a_demo_that_is_interrupted_ends_at_once(tmp_path):
+    """Ctrl-C before the work is done is told as such, and everything is closed in order."""
+    outcome = play(tmp_path, (0.0, WORKLOAD), (50.0, WORKLOAD), stop_after_s=3.0)
+    assert outcome.interrupted
+    assert outcome.last.at_s < 4.0
+
+
+def test_a_daemon_that_breaks_breaks_the_demo(tmp_path, monkeypatch):
+    """The demo shows nothing without its daemon: the fault comes out as it is."""
+
+    async def break_down(app):
+        await app.options.clock.sleep(1.0)
+        raise InvariantBroken("two gangs on one GPU")
+
+    monkeypatch.setattr(App, "run", break_down)
+    with pytest.raises(InvariantBroken, match="two gangs"):
+        play(tmp_path, (0.0, WORKLOAD), (50.0, WORKLOAD))
+
+
+def test_a_file_that_the_cluster_refuses_ends_the_demo(tmp_path):
+    """A refused object is told by name."""
+    bad = WORKLOAD.replace("metadata: {name: team}", "metadata: {name: team}\nspec: {weight: -1}")
+    with pytest.raises(GpuschedError, match="could not apply Queue team"):
+        play(tmp_path, (0.0, bad))
 
 
 def test_the_picture_survives_a_gang_that_changes_queue():
