@@ -107,6 +107,18 @@ def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     return request
 
 
+def spy_stream(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Api.stream`` that records what is watched."""
+
+    def stream(self: Api, path: str, **how: Any) -> Any:
+        daemon = _running.get()
+        if daemon is not None:
+            daemon.used.add(("WATCH", path))
+        return original(self, path, **how)
+
+    return stream
+
+
 class World:
     """A cluster and any number of daemons, in the virtual time of one run."""
 
@@ -344,6 +356,7 @@ def pod_spec(gpus: int) -> Obj:
 def spied(monkeypatch):
     """``Api.request`` knows which daemon calls it."""
     monkeypatch.setattr(Api, "request", spy(Api.request))
+    monkeypatch.setattr(Api, "stream", spy_stream(Api.stream))
 
 
 @pytest.fixture

@@ -250,7 +250,7 @@ def test_bindings_that_fail_are_tried_again(play, monkeypatch):
     def fail(*args, **how):
         calls.append(1)
         if len(calls) < 4:
-            raise StatusError(500, "InternalError", "try again")
+            raise StatusError({"kind": "Status", "status": "Failure", "code": 500, "message": "no"})
         return original(*args, **how)
 
     monkeypatch.setattr(devcluster_api, "bind", fail)

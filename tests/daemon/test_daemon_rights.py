@@ -1,0 +1,99 @@
+"""The rights that a running daemon uses are those of manifests/rbac.yaml, both ways."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from gpusched import assets
+from gpusched.devcluster import api as devcluster_api
+from gpusched.devcluster.status import StatusError
+
+OUTSIDE = {
+    ("", "namespaces", "get"),
+    ("", "namespaces", "create"),
+    ("coordination.k8s.io", "leases", "create"),
+}
+"""With a kubeconfig the daemon makes what the manifests make in a cluster."""
+FAILURE = {"kind": "Status", "status": "Failure", "code": 500, "message": "try again"}
+_PATH = re.compile(
+    r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/[^/]+(?=/))?"
+    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "WATCH": "watch"}
+
+
+def right(method: str, path: str) -> tuple[str, str, str]:
+    """Group, resource and verb as RBAC sees a request."""
+    found = _PATH.fullmatch(path)
+    assert found is not None, path
+    resource = found["resource"] + (f"/{found['sub']}" if found["sub"] else "")
+    verb = _VERBS.get(method) or ("get" if found["name"] else "list")
+    return found["group"] or "", resource, verb
+
+
+def granted() -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every rule for the daemon's account."""
+    docs = yaml.safe_load_all((assets.path("manifests") / "rbac.yaml").read_text())
+    return {
+        (group, resource, verb)
+        for doc in docs
+        for rule in doc.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_rights_used_and_granted_are_the_same(play, monkeypatch):
+    """A life with everything in it: gangs, waiting, a server error, an eviction, news again."""
+    calls = []
+    original = devcluster_api.bind
+
+    def fail_once(*args, **how):
+        calls.append(1)
+        if len(calls) == 1:
+            raise StatusError(FAILURE)
+        return original(*args, **how)
+
+    monkeypatch.setattr(devcluster_api, "bind", fail_once)
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.client.create(
+            "queues.scheduling.gpusched.io",
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": "team"},
+                "spec": {},
+            },
+        )
+        first = w.daemon(kill_at=5, kill_on="/binding")
+        w.gang("a", 2)  # three bindings, as one failed
+        await w.until(lambda: len(w.running("a")) == 2)
+        w.node("node-2")
+        w.node("node-3")
+        w.gang("b", 2)
+        w.gang("c", 9, gpus=9)
+        await w.until(lambda: first.dead)
+        await w.clock.sleep(2)
+        free = {f"node-{n}" for n in range(4)} - {p["spec"]["nodeName"] for p in w.bound()}
+        for name in free:
+            w.client.delete("nodes", None, name)
+        second = w.daemon()
+        await w.until(lambda: second.leading)
+        for number in range(4):  # the same news twice, with other news between
+            await w.clock.sleep(100)
+            cordon = {"spec": {"unschedulable": number % 2 == 0}}
+            w.client.patch("nodes", None, "node-0", cordon)
+        await w.clock.sleep(100)
+        w.node("late-0")
+        w.node("late-1")
+        await w.until(lambda: len(w.running("b")) == 2, within=300)
+
+    world = play(scenario)
+    used = {right(method, path) for method, path in world.used}
+    assert used - granted() - OUTSIDE == set()
+    assert granted() - used == set()

@@ -1,0 +1,64 @@
+"""RBAC in full: the manifest grants what the daemon's code asks for, and nothing else.
+
+That the daemon really asks for these, and for nothing else, is watched on a running one in
+``tests/daemon/test_daemon_rights.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from gpusched.assets import path
+from gpusched.io.feeds import KINDS
+
+WRITTEN = {
+    ("", "pods/binding", "create"): "io/bind_calls.py",
+    ("", "pods", "get"): "io/bind_calls.py, io/evictor.py: a pod in doubt",
+    ("scheduling.gpusched.io", "podgroups", "get"): "io/bind_calls.py: the look before binding",
+    ("", "pods/eviction", "create"): "io/evictor.py",
+    ("", "pods/status", "patch"): "io/status_writes.py",
+    ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/status_writes.py",
+    ("scheduling.gpusched.io", "queues/status", "patch"): "io/status_writes.py",
+    ("events.k8s.io", "events", "create"): "io/events.py",
+    ("events.k8s.io", "events", "patch"): "io/events.py",
+    ("coordination.k8s.io", "leases", "get"): "io/elector.py",
+    ("coordination.k8s.io", "leases", "update"): "io/elector.py",
+}
+"""Every right that is not a list or a watch, and who needs it."""
+
+
+def granted() -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every rule for the daemon's account."""
+    docs: list[dict[str, Any]] = list(
+        yaml.safe_load_all((path("manifests") / "rbac.yaml").read_text())
+    )
+    return {
+        (group, resource, verb)
+        for doc in docs
+        for rule in doc.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def read() -> set[tuple[str, str, str]]:
+    """What the reflectors list and watch."""
+    pairs = set()
+    for where in KINDS.values():
+        parts = where.strip("/").split("/")
+        group = "" if parts[0] == "api" else parts[1]
+        pairs |= {(group, parts[-1], verb) for verb in ("list", "watch")}
+    return pairs
+
+
+def test_everything_that_the_code_uses_is_granted():
+    """Nothing fails with 403 in a cluster that was set up with our manifests."""
+    assert (read() | WRITTEN.keys()) - granted() == set()
+
+
+def test_nothing_else_is_granted():
+    """A stolen token can do no more than the scheduler does."""
+    assert granted() - read() - WRITTEN.keys() == set()
