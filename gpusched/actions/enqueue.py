@@ -56,9 +56,10 @@ def admission(session: Session, gang: Gang) -> Verdict:
             "queue {name!r} has child queues; jobs go to leaves only",
             name=gang.queue,
         )
+    repairs = bool(gang.placed and gang.need)
     for name in node.path:
         above = session.snapshot.queues.queues[name].queue
-        if above.stop_policy != "None":
+        if above.stop_policy != "None" and not (repairs and above.stop_policy == "Hold"):
             return deny(
                 Reason.QUEUE_STOPPED,
                 "queue {name!r} has stopPolicy {policy}: nothing new starts in it",

@@ -15,10 +15,12 @@ from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.group import PodGroup, Queue, Topology
-from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
+from gpusched.objects.meta import UID, Disbelief, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
 from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
 from gpusched.objects.pod import Pod
+from gpusched.objects.resources import Resources
+from gpusched.objects.slot import gpu_request
 
 
 class Cache:
@@ -101,13 +103,14 @@ class Cache:
         self.drop_pod(item.key)
         self.charged[item.key] = item
         if item.charge is not None and item.charge.node:
+            gpu, gpus = _gpus(item.charge.requests)
             self.ledger.put(
                 Holding(
                     uid=item.uid,
                     node=item.charge.node,
                     requests=item.charge.requests,
-                    gpu="",
-                    gpus=0,
+                    gpu=gpu,
+                    gpus=gpus,
                     slots=0,
                     hold=Hold.CONFIRMED,
                 )
@@ -301,3 +304,11 @@ class Cache:
             running=self.families.running(),
             now=now,
         )
+
+
+def _gpus(requests: Resources | None) -> tuple[str, int]:
+    """The GPUs of a pod that cannot be believed; two kinds at once stay amounts without slots."""
+    try:
+        return gpu_request(requests) if requests is not None else ("", 0)
+    except Disbelief:
+        return "", 0
