@@ -156,7 +156,7 @@ def totals(outcome: Outcome) -> list[str]:
             "No gang started in part: none had a pod running before all that it needs were bound, "
             f"which took {slowest:.0f} ms at most from the first pod to the last."
         )
-    if not outcome.double:
+    if outcome.bindings and not outcome.double:
         lines.append(f"No GPU was given twice in {outcome.bindings} bindings.")
     return lines
 
