@@ -59,6 +59,8 @@ class Cache:
         self.on_pod_gone: list[Callable[[UID], None]] = []
         self.on_change: list[Callable[[], None]] = []
         """Called after every change that a decision may depend on."""
+        self.on_echo: list[Callable[[], None]] = []
+        """Called after a change that only status depends on, such as our own writes shown back."""
 
     # -- pods ------------------------------------------------------------------------------
     def put_pod(self, item: Pod | Rejected) -> None:
@@ -74,6 +76,7 @@ class Cache:
         if known is not None and known.resource_version == item.resource_version:
             return
         self._forget_rejected(key)
+        expected = known is not None and self._expected(known, item)
         self.pods[key] = item
         self.by_uid[item.uid] = item
         self._charge(item)
@@ -81,9 +84,20 @@ class Cache:
             self.families.join(item, known)
             for listener in self.on_pod:
                 listener(item)
-            self._changed()
+            self._changed(echo=expected)
         elif known is None or known.holds != item.holds:
             self._changed()
+
+    def _expected(self, known: Pod, item: Pod) -> bool:
+        """Whether a pod is where our books have it and goes on: no place is won or lost."""
+        held = self.ledger.get(item.uid)
+        return (
+            held is not None
+            and item.holds
+            and (held.node, held.slots) == (item.node, item.slots)
+            and (known.deleting, known.pod_class) == (item.deleting, item.pod_class)
+            and key_of(known) == key_of(item)
+        )
 
     def drop_pod(self, key: ObjectKey) -> None:
         """A pod is gone."""
@@ -197,9 +211,10 @@ class Cache:
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
+        echo = _same_spec(self.groups.items.get(key), item)
         self.groups.put(key, item)
         self.families.touch(GangKey("PodGroup", *key))
-        self._changed()
+        self._changed(echo=echo)
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
@@ -221,8 +236,9 @@ class Cache:
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
+        echo = _same_spec(self.queues.items.get(key), item)
         self.queues.put(key, item)
-        self._changed()
+        self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
@@ -283,8 +299,8 @@ class Cache:
         for gang in gangs:
             self.families.touch(gang)
 
-    def _changed(self) -> None:
-        for listener in self.on_change:
+    def _changed(self, *, echo: bool = False) -> None:
+        for listener in self.on_echo if echo else self.on_change:
             listener()
 
     # -- snapshots -------------------------------------------------------------------------
@@ -312,3 +328,17 @@ def _gpus(requests: Resources | None) -> tuple[str, int]:
         return gpu_request(requests) if requests is not None else ("", 0)
     except Disbelief:
         return "", 0
+
+
+def _same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected) -> bool:
+    """Whether only the status differs, which is ours."""
+    return (
+        known is not None
+        and not isinstance(item, Rejected)
+        and (known.uid, known.generation) == (item.uid, item.generation)
+        and _deleting(known) == _deleting(item)
+    )
+
+
+def _deleting(item: PodGroup | Queue) -> bool:
+    return isinstance(item, PodGroup) and item.deleting

@@ -17,11 +17,12 @@ from gpusched.cache.gangs import (
 )
 from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.shelf import Shelf
+from gpusched.cache.tally import Tally
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import Pod
-from gpusched.objects.resources import Resources, total
+from gpusched.objects.resources import Resources
 
 
 def key_of(pod: Pod) -> GangKey:
@@ -62,7 +63,7 @@ class Families:
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
-        self._held: dict[str, dict[GangKey, Resources]] = {}
+        self._held: dict[str, Tally] = {}
         self._running: dict[str, set[GangKey]] = {}
 
     def join(self, pod: Pod, known: Pod | None) -> None:
@@ -169,7 +170,7 @@ class Families:
 
     def held(self) -> dict[str, Resources]:
         """Requests of members with a place, by queue."""
-        return {queue: total(parts.values()) for queue, parts in self._held.items() if parts}
+        return {queue: tally.sum() for queue, tally in self._held.items() if len(tally)}
 
     def running(self) -> dict[str, int]:
         """Numbers of gangs that have their minimum, by queue."""
@@ -186,8 +187,9 @@ class Families:
         self._dirty.clear()
         for key in changed:
             for gang in self._families.pop(key, ()):
-                self._held.get(gang.queue, {}).pop(gang.key, None)
-                self._running.get(gang.queue, set()).discard(gang.key)
+                if gang.queue in self._held:
+                    self._held[gang.queue].drop(gang.key)
+                    self._running[gang.queue].discard(gang.key)
             family = self._family(key)
             self._waiting.discard(key)
             if not family:
@@ -197,7 +199,10 @@ class Families:
                 self._waiting.add(key)
             for gang in family:
                 if gang.held:
-                    self._held.setdefault(gang.queue, {})[gang.key] = gang.held
+                    if gang.queue not in self._held:
+                        self._held[gang.queue] = Tally()
+                        self._running[gang.queue] = set()
+                    self._held[gang.queue].put(gang.key, gang.held)
                     if not gang.need:
-                        self._running.setdefault(gang.queue, set()).add(gang.key)
+                        self._running[gang.queue].add(gang.key)
         return changed

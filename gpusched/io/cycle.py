@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from gpusched import limits
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify import recheck
@@ -99,12 +100,24 @@ class SessionCycle:
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
         """Told of every plan after it was carried out."""
+        self._echo: asyncio.TimerHandle | None = None
         cache.on_change.append(self.wake)
+        cache.on_echo.append(self._wake_later)
 
     def wake(self) -> None:
         """Something changed that a decision may depend on."""
         self._last_change = self._clock.monotonic()
         self._changed.set()
+
+    def _wake_later(self) -> None:
+        """What happened was expected: status can wait, and bindings under way go first."""
+        if self._echo is None:
+            loop = asyncio.get_running_loop()
+            self._echo = loop.call_later(limits.ECHO_S, self._echoed)
+
+    def _echoed(self) -> None:
+        self._echo = None
+        self.wake()
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -115,6 +128,8 @@ class SessionCycle:
                     continue
                 await self._session()
         finally:
+            if self._echo is not None:
+                self._echo.cancel()
             if self._thread is not None:
                 self._thread.shutdown(wait=False, cancel_futures=True)
 
