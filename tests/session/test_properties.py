@@ -1,0 +1,399 @@
+"""What holds for every cluster: no overcommitment, all or nothing, the same plan on any road."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, settings
+from hypothesis import given as forall
+from hypothesis import strategies as st
+
+from gpusched.arrays.columns import Workbench, demand
+from gpusched.cache.cache import Cache
+from gpusched.objects.group import Queue
+from gpusched.objects.meta import Charge, ObjectKey, Owner, Rejected, ResourceVersion
+from gpusched.objects.others import Job, Namespace, PriorityClass
+from gpusched.objects.pod import NO_HINTS, PodPhase
+from gpusched.objects.resources import Resources
+from gpusched.session.statement import Statement
+from gpusched.testing import entities, invariants
+from gpusched.testing.given import Given
+
+QUICK = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def cluster(seed: int, order: int = 0) -> Given:
+    """Any cluster: nodes of several sizes, some used, and gangs of one or two classes.
+
+    Args:
+        seed: gives the content.
+        order: gives the order in which it becomes known.
+    """
+    rng = random.Random(seed)
+    c = Given()
+    steps = []
+
+    def later(act, *args, **fields):
+        steps.append(lambda: act(*args, **fields))
+
+    nodes = rng.randint(1, 6)
+    for number in range(nodes):
+        later(
+            c.node,
+            f"n{number}",
+            gpus=rng.choice([0, 4, 8]),
+            cpu=rng.choice([4000, 16000]),
+            pods=rng.choice([3, 110]),
+            labels={"gpusched.io/rack": f"r{rng.randint(0, 1)}"},
+            layout=rng.choice([(), ((0, 1), (2, 3))]),
+        )
+    free = dict.fromkeys(range(nodes), 0)
+    for number in range(rng.randint(0, 4)):
+        where = rng.randrange(nodes)
+        later(
+            c.pod,
+            f"used{number}",
+            scheduler="other",
+            node=f"n{where}",
+            gpus=rng.choice([0, 1]),
+            slots=rng.choice([0, 1 << free[where]]),
+        )
+        free[where] += 1
+    for name in ("a", "b"):
+        later(c.queue, name, priority=rng.randint(0, 1))
+    for number in range(rng.randint(1, 6)):
+        count = rng.randint(1, 6)
+        name = f"g{number}"
+        later(
+            c.group,
+            name,
+            min_member=rng.randint(1, count),
+            queue=rng.choice(["a", "b", "default"]),
+            created=entities.NOW - rng.randint(1, 3) * 60,
+        )
+        for pod in range(count):
+            later(
+                c.pod,
+                f"{name}-{pod}",
+                group=name,
+                rank=pod,
+                priority=rng.choice([0, 0, 5]),
+                gpus=rng.choice([0, 1, 2, 4]) if pod % 2 else 2,
+                cpu=rng.choice([500, 3000]),
+            )
+    random.Random(order).shuffle(steps)
+    for step in steps:
+        step()
+    return c
+
+
+@QUICK
+@forall(st.integers(0, 10**6))
+def test_a_plan_never_overcommits_and_never_splits_a_gang(seed):
+    """After all bindings were accepted the invariants hold, and again a session later."""
+    c = cluster(seed)
+    before = invariants.check(c.objects())
+    for _ in range(2):
+        plan = c.when.bound()
+        for gang in plan.binds:
+            assert gang.placed + len(gang.binds) >= gang.min_member
+        assert invariants.check(c.objects()) == before
+    assert c.when.one_session().binds == ()
+
+
+@QUICK
+@forall(st.integers(0, 10**6), st.integers(1, 10**6))
+def test_the_order_in_which_things_become_known_does_not_matter(seed, order):
+    """I12: the same objects give the same plan."""
+    assert (
+        cluster(seed).when.one_session().plan_id == cluster(seed, order).when.one_session().plan_id
+    )
+
+
+def _plan_ids() -> str:
+    return " ".join(cluster(seed, seed).when.one_session().plan_id for seed in range(12))
+
+
+def test_the_hash_seed_does_not_matter():
+    """I12: another process with other hashes decides the same."""
+    code = (
+        f"import importlib.util as u; s = u.spec_from_file_location('p', {str(Path(__file__))!r}); "
+        "m = u.module_from_spec(s); s.loader.exec_module(m); print(m._plan_ids())"
+    )
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == _plan_ids()
+
+
+@QUICK
+@forall(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9), st.integers(0, 5)), max_size=5),
+    st.integers(1, 12),
+    st.integers(0, 4),
+    st.integers(1, 3),
+)
+@example([(8, 9, 5)], 2, 4, 1)
+def test_pods_of_one_class_fit_exactly_when_counting_says_so(nodes, count, gpus, cpu):
+    """Single-class gangs start if and only if the nodes hold them one after another."""
+    c = Given()
+    room = 0
+    for number, (has_gpus, has_cpu, pods) in enumerate(nodes):
+        c.node(f"n{number}", gpus=has_gpus, cpu=has_cpu * 1000, pods=pods)
+        left = [has_gpus, has_cpu, pods]
+        while left[0] >= gpus and left[1] >= cpu and left[2] >= 1:
+            left = [left[0] - gpus, left[1] - cpu, left[2] - 1]
+            room += 1
+    c.gang("g", pods=count, gpus=gpus, cpu=cpu * 1000)
+    assert bool(c.when.one_session().binds) == (room >= count)
+
+
+@QUICK
+@forall(st.integers(0, 10**6))
+def test_rollback_is_identity(seed):
+    """Whatever was tried, after rolling back to a checkpoint everything is as it was there."""
+    rng = random.Random(seed)
+    c = cluster(seed)
+    c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
+    snapshot = c.cache.snapshot(0.0)
+    bench = Workbench(snapshot.nodes)
+    statement = Statement(bench)
+    row = snapshot.nodes.row["spare"]
+    marks = [(statement.checkpoint(), bench.used.copy(), list(bench.free_slots))]
+    for number in range(4):
+        spec = entities.pod_class(gpus=rng.randint(0, 2), cpu=rng.randint(0, 3000))
+        statement.place(
+            entities.pod(f"p{number}", spec), row, demand(spec.requests, snapshot.nodes.columns)
+        )
+        marks.append((statement.checkpoint(), bench.used.copy(), list(bench.free_slots)))
+    for mark, used, free in reversed(marks):
+        statement.rollback(mark)
+        assert np.array_equal(bench.used, used)
+        assert bench.free_slots == free
+
+
+# -- any road ------------------------------------------------------------------------------
+class Road:
+    """Random changes to a cache, and the objects as they are in the end."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.cache = Cache(["gpusched"])
+        self.version = 0
+        self.end: dict[tuple[str, ObjectKey], object] = {}
+
+    def step(self) -> None:
+        """One change of one object."""
+        rng = self.rng
+        kind = rng.choice(["pod"] * 6 + ["node"] * 2 + ["group", "job", "namespace", "priority",
+                                                        "queue"])  # fmt: skip
+        name = "ns" if kind == "namespace" else f"{kind}{rng.randint(0, 3 if kind == 'pod' else 1)}"
+        key = ObjectKey("ns" if kind in ("pod", "group", "job") else "", name)
+        if rng.random() < 0.25:
+            self.end.pop((kind, key), None)
+            drop(self.cache, kind, key)
+            return
+        self.version += 1
+        item = getattr(self, f"_{kind}")(key)
+        if kind == "pod" and isinstance(item, entities.Pod):
+            item = self._grown(item)
+        self.end[kind, key] = item
+        put(self.cache, kind, key, item)
+
+    def _grown(self, pod):
+        """What is bound stays bound there, and who is over stays over: as the API has it."""
+        before = self.end.get(("pod", pod.key))
+        if isinstance(before, entities.Pod) and before.uid == pod.uid:
+            if before.node:
+                pod = attrs.evolve(pod, node=before.node, slots=before.slots)
+            if before.finished:
+                pod = attrs.evolve(pod, phase=before.phase)
+        return pod
+
+    def _pod(self, key):
+        rng = self.rng
+        own = f"{key.name}-{rng.randint(0, 1)}"
+        if rng.random() < 0.1:
+            return Rejected(
+                kind="Pod", key=key, uid=own, resource_version=ResourceVersion(str(self.version)),
+                field="f", why="w",
+                charge=entities_charge(f"node{rng.randint(0, 1)}") if rng.random() < 0.5 else None,
+            )  # fmt: skip
+        bound = rng.random() < 0.4
+        return entities.pod(
+            key.name,
+            entities.pod_class(gpus=rng.choice([0, 2])),
+            namespace="ns",
+            group=rng.choice(["", "", "group0", "group1"]),
+            owner=rng.choice([None, Owner("Job", "job0", "job0-0"), Owner("Job", "job1", "x")]),
+            scheduler="other" if own == "pod2-1" else "gpusched",
+            queue=rng.choice(["", "queue0"]),
+            node=f"node{rng.randint(0, 1)}" if bound else "",
+            slots=rng.choice([0, 3]) if bound else 0,
+            phase=rng.choice([PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED])
+            if bound
+            else PodPhase.PENDING,
+            deleting=rng.random() < 0.2,
+            gated=rng.random() < 0.2,
+            priority=rng.randint(0, 2),
+            version=str(self.version),
+            own_uid=own,
+        )
+
+    def _node(self, key):
+        rng = self.rng
+        if rng.random() < 0.15:
+            return Rejected(
+                kind="Node", key=key, uid=key.name, resource_version=ResourceVersion("1"),
+                field="f", why="w",
+            )  # fmt: skip
+        return entities.node(
+            key.name,
+            gpus=rng.choice([4, 8]),
+            unschedulable=rng.random() < 0.3,
+            version=str(self.version),
+            own_uid=f"{key.name}-{rng.randint(0, 1)}",
+        )
+
+    def _group(self, key):
+        rng = self.rng
+        return entities.pod_group(
+            key.name, namespace="ns", min_member=rng.randint(1, 3), queue=f"queue{rng.randint(0, 1)}",
+            priority_class=rng.choice(["", "priority0"]), generation=self.version,
+            deleting=rng.random() < 0.1,
+        )  # fmt: skip
+
+    def _job(self, key):
+        rng = self.rng
+        return Job(
+            namespace="ns", name=key.name, uid=f"{key.name}-{rng.randint(0, 1)}",
+            resource_version=ResourceVersion(str(self.version)), created=1.0,
+            parallelism=rng.randint(1, 3), completions=rng.choice([None, 2, 3]), indexed=False,
+            suspended=False, succeeded=rng.randint(0, 1), queue=rng.choice(["", "queue1"]),
+            group="", hints=NO_HINTS,
+        )  # fmt: skip
+
+    def _namespace(self, key):
+        return Namespace(
+            name="ns", uid="ns", resource_version=ResourceVersion(str(self.version)), labels={},
+            queue=self.rng.choice(["", "queue0", "queue1"]),
+        )  # fmt: skip
+
+    def _priority(self, key):
+        return PriorityClass(
+            name=key.name, uid=key.name, resource_version=ResourceVersion(str(self.version)),
+            value=self.rng.randint(0, 100), preemption_policy="",
+        )  # fmt: skip
+
+    def _queue(self, key):
+        if self.rng.random() < 0.15:
+            return Rejected(
+                kind="Queue", key=key, uid=key.name, resource_version=ResourceVersion("1"),
+                field="f", why="w",
+            )  # fmt: skip
+        return Queue(
+            name=key.name, uid=key.name, resource_version=ResourceVersion(str(self.version)),
+            generation=1, created=1.0, parent=self.rng.choice(["root", "queue0", "queue1"]),
+        )  # fmt: skip
+
+
+def entities_charge(node):
+    """A pod that cannot be read and has a node."""
+    return Charge(node, Resources.of({"nvidia.com/gpu": 1, "pods": 1}))
+
+
+def put(cache, kind, key, item):
+    """An object appears or changes."""
+    if kind in ("pod", "node"):
+        {"pod": cache.put_pod, "node": cache.put_node}[kind](item)
+    elif kind == "namespace":
+        cache.put_namespace(ObjectKey("", "ns"), item)
+    else:
+        getattr(cache, f"put_{kind}")(key, item)
+
+
+def drop(cache, kind, key):
+    """An object goes."""
+    if kind == "node":
+        cache.drop_node(key.name)
+    elif kind == "namespace":
+        cache.drop_namespace(ObjectKey("", "ns"))
+    else:
+        getattr(cache, f"drop_{kind}")(key)
+
+
+def content(snapshot):
+    """Everything in a snapshot that a decision may depend on."""
+    nodes = snapshot.nodes
+    gangs = {}
+    for gang in snapshot.gangs:
+        fields = {
+            field.name: getattr(gang, field.name)
+            for field in attrs.fields(type(gang))
+            if field.name not in ("tasks", "placed", "pod_group")
+        }
+        fields["tasks"] = [
+            (task.role, task.pod_class.digest, [(pod.uid, pod.resource_version) for pod in task.pods])
+            for task in gang.tasks
+        ]  # fmt: skip
+        fields["placed"] = [(each.pod.uid, each.node, each.confirmed) for each in gang.placed]
+        gangs[gang.key] = fields
+    return {
+        "nodes": [attrs.astuple(node, recurse=False) for node in nodes.nodes],
+        "columns": nodes.columns,
+        "used": nodes.used.tolist(),
+        "allocatable": nodes.allocatable.tolist(),
+        "slots": nodes.free_slots,
+        "queues": {
+            name: (node.path, node.leaf, node.trouble, node.allocated)
+            for name, node in snapshot.queues.queues.items()
+        },
+        "running": dict(snapshot.running),
+    }, gangs
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_road_leads_to_the_same_snapshot(seed):
+    """I9, I16: what was seen on the way leaves no trace, and a restart changes nothing."""
+    road = Road(seed)
+    for _ in range(road.rng.randint(5, 60)):
+        road.step()
+        if road.rng.random() < 0.3:
+            road.cache.snapshot(0.0)
+        if road.rng.random() < 0.1:
+            for pod in list(road.cache.pods.values())[:1]:
+                if not pod.holds and not pod.finished:
+                    road.cache.assume(pod, "node0", 0b1000)
+                    road.cache.snapshot(0.0)
+                    road.cache.forget(pod.uid)
+    fresh = Cache(["gpusched"])
+    final = [(kind, key, item) for (kind, key), item in road.end.items()]
+    road.rng.shuffle(final)
+    for kind, key, item in final:
+        put(fresh, kind, key, item)
+    mine, gangs = content(road.cache.snapshot(0.0))
+    snapshot = fresh.snapshot(0.0)
+    waiting = {gang.key for gang in snapshot.gangs if gang.pending or (gang.need and gang.active)}
+    theirs, all_gangs = content(snapshot)
+    assert mine == theirs
+    for key, gang in gangs.items():
+        assert gang == all_gangs[key]
+    assert waiting <= gangs.keys()
