@@ -108,7 +108,21 @@ class Hooks:
             self.filter_faults += 1
             return [False] * len(nodes)
 
-        wrapped = self.guard.wrap(self.plugin, "node_filter", allows, refuse_all)
+        plugin = self.plugin
+
+        def sound(
+            pod_class: PodClass, nodes: Sequence[Node]
+        ) -> Sequence[bool] | npt.NDArray[np.bool_] | None:
+            answer = allows(pod_class, nodes)
+            if answer is None:
+                return None
+            mask = np.asarray(answer)
+            if mask.shape != (len(nodes),) or (len(nodes) and mask.dtype != np.bool_):
+                found = f"{mask.dtype} of shape {mask.shape}"
+                raise PluginFault(plugin, "node_filter", f"{found}, not {len(nodes)} bools")
+            return mask.astype(np.bool_, copy=False)
+
+        wrapped = self.guard.wrap(self.plugin, "node_filter", sound, refuse_all)
         self.filters.append(Filter(self.plugin, reason, wrapped))
 
     def node_score(self, score: NodeScore, *, weight: int = 1) -> None:

@@ -47,7 +47,7 @@ def _in_order(session: Session, gangs: list[Gang]) -> list[Gang]:
     for gang in gangs:
         key = comparable(session.hooks.gang_orders, gang)
         if key is not None:
-            keyed.append(((*key, int(gang.created * 1e6), gang.key), gang))
+            keyed.append(((key, int(gang.created * 1e6), gang.key), gang))
     keyed.sort(key=lambda each: each[0])
     return [gang for _, gang in keyed]
 
@@ -57,4 +57,4 @@ def _queue_key(session: Session, name: str, served: int) -> tuple[Any, ...] | No
     if node is None:
         return (1, name)
     key = comparable(session.hooks.queue_orders, node)
-    return None if key is None else (0, *key, served, int(node.queue.created), name)
+    return None if key is None else (0, key, served, int(node.queue.created), name)

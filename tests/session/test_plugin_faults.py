@@ -1,0 +1,160 @@
+"""A policy that misbehaves costs what its hook says, and never the session."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+
+from gpusched.config.model import DEFAULT
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.protocols import Policy
+from gpusched.testing.given import Given
+
+
+def boom(*_args):
+    raise ValueError("no idea")
+
+
+def under(register):
+    """A cluster whose policy has one more plugin, which registers hooks as told."""
+
+    class Odd:
+        name = "odd"
+        api = 1
+
+        def open(self, hooks, view):
+            register(hooks)
+
+    shipped = load_policy(DEFAULT)
+    policy = Policy(shipped.actions, ((Odd(),), *shipped.tiers))
+    return Given(policy=policy).nodes(2, gpus=8).queue("a").queue("b")
+
+
+def two_gangs(c):
+    return c.gang("g", pods=1, gpus=2, queue="a").gang("h", pods=2, gpus=2, queue="b")
+
+
+def test_a_plugin_that_cannot_open_stops_placing():
+    """Its veto might be missing: nothing is placed, and everybody is told."""
+    c = two_gangs(under(boom))
+    assert c.when.one_session().binds == ()
+    assert c.then.reason("g") == "BackOff"
+    assert "odd" in c.then.why("g")
+    assert "no idea" in c.then.why("g")
+
+
+@pytest.mark.parametrize(
+    "allows",
+    [
+        boom,
+        lambda _pod, _nodes: [True],
+        lambda _pod, _nodes: [True] * 9,
+        lambda _pod, _nodes: True,
+        lambda _pod, _nodes: [[True, True]],
+        lambda _pod, nodes: ["yes"] * len(nodes),
+        lambda _pod, _nodes: object(),
+    ],
+)
+def test_a_filter_that_fails_allows_no_node(allows):
+    """Neither an exception nor an answer of a wrong shape places anything."""
+    c = two_gangs(under(lambda hooks: hooks.node_filter("are odd", allows)))
+    assert c.when.one_session().binds == ()
+    assert "2 are odd" in c.then.why("g")
+    assert "odd" in c.decision.faults[0]
+
+
+def test_what_a_faulty_filter_said_is_not_kept():
+    """When it works again, nodes are free again."""
+    answers = [boom, lambda _pod, _nodes: None]
+
+    def allows(pod, nodes):
+        return answers[0](pod, nodes)
+
+    c = two_gangs(under(lambda hooks: hooks.node_filter("are odd", allows)))
+    assert c.when.one_session().binds == ()
+    answers.pop(0)
+    c.when.one_session()
+    assert c.then.started() == ["g", "h"]
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        boom,
+        lambda _pod, _rows: np.zeros(7),
+        lambda _pod, _rows: None,
+        lambda _pod, _rows: 3,
+        lambda _pod, rows: np.full(len(rows), np.nan),
+        lambda _pod, rows: [10**30] * len(rows),
+        lambda _pod, rows: np.full(len(rows), -(2**63)),
+    ],
+)
+def test_a_score_that_fails_counts_nothing(score):
+    """Opinions may be missing: the gangs start all the same."""
+    c = two_gangs(under(lambda hooks: hooks.node_score(score)))
+    c.when.bound()
+    assert c.then.started() == ["g", "h"]
+
+
+@pytest.mark.parametrize("answer", [None, True, "yes", 0])
+@pytest.mark.parametrize("hook", ["enqueue_check", "quota_check", "gang_ready"])
+def test_a_check_that_gives_no_verdict_refuses(hook, answer):
+    """A veto is explicit, and so is consent."""
+    c = two_gangs(under(lambda hooks: getattr(hooks, hook)(lambda _gang: answer)))
+    assert c.when.one_session().binds == ()
+    assert c.then.reason("g") == "BackOff"
+
+
+@pytest.mark.parametrize("hook", ["queue_order", "gang_order"])
+def test_who_cannot_be_ordered_sits_out(hook):
+    """The other gang starts."""
+
+    def key(item):
+        if getattr(item, "queue", None) == "a" or getattr(item, "path", None) == ("a",):
+            raise KeyError("a")
+        return (0,)
+
+    c = two_gangs(under(lambda hooks: getattr(hooks, hook)(key)))
+    c.when.one_session()
+    assert c.then.started() == ["h"]
+
+
+@pytest.mark.parametrize("hook", ["queue_order", "gang_order", "pod_order"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [(), (1,), (2, 3)],
+        [(), (0,), (0, 0)],
+        [("",), (0,), ()],
+        [("a",), (1,), ("b", 1)],
+        [(10**40,), (-(10**40),), (0,)],
+        [(True,), (1,), (0,)],
+    ],
+)
+def test_keys_of_any_length_and_type_can_be_compared(hook, keys):
+    """Whatever mixture of ints and texts a plugin returns, the session goes on."""
+    seen: dict[int, tuple] = {}
+
+    def key(item):
+        return seen.setdefault(id(item), keys[len(seen) % len(keys)])
+
+    c = two_gangs(under(lambda hooks: getattr(hooks, hook)(key)))
+    c.gang("i", pods=3, gpus=1, queue="a").gang("j", pods=1, gpus=1, queue="b")
+    c.when.bound()
+    assert c.then.started() == ["g", "h", "i", "j"]
+
+
+def test_a_plugin_cannot_change_what_it_sees():
+    """Entities are frozen."""
+    caught = []
+
+    def meddle(gang):
+        try:
+            gang.min_member = 0
+        except attrs.exceptions.FrozenInstanceError:
+            caught.append(gang.key.name)
+        return (0,)
+
+    two_gangs(under(lambda hooks: hooks.gang_order(meddle))).when.one_session()
+    assert set(caught) == {"g", "h"}
