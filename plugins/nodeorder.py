@@ -53,7 +53,11 @@ class NodeOrder:
                 points -= weights * FULL * _has_gpus(rows)
             return points // max(1, weights)
 
-        def preference(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        def preference(
+            pod: PodClass, rows: NodeRows
+        ) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+            if not pod.preferred:
+                return None
             points = np.zeros(len(rows), dtype=np.int64)
             for weight, term in pod.preferred:
                 for index, node in enumerate(rows.nodes()):

@@ -93,6 +93,7 @@ class Workbench:
         self.nodes = nodes
         self.used: Ints = nodes.used.copy()
         self.free_slots: list[int] = list(nodes.free_slots)
+        self._ranges: dict[tuple[int, str], int] = {}
         self.touched: list[int] = []
         """Every row in the order it was changed; a position in it is a point in time."""
 
@@ -110,11 +111,21 @@ class Workbench:
 
     def slot_range(self, row: int, gpu: str) -> int:
         """Bitmask of all slots of one kind of GPU on a row; 0 when they are not numbered."""
-        numbers = slot_ranges(self.nodes.nodes[row].allocatable).get(gpu)
-        return mask_of(numbers) if numbers else 0
+        known = self._ranges.get((row, gpu))
+        if known is None:
+            numbers = slot_ranges(self.nodes.nodes[row].allocatable).get(gpu)
+            known = self._ranges[row, gpu] = mask_of(numbers) if numbers else 0
+        return known
 
     def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
+        if not isinstance(rows, slice) and len(rows) == 1:
+            return self.free_on(rows[0], columns)[np.newaxis]
         allocatable: Ints = self.nodes.allocatable[rows][:, columns]
         used: Ints = self.used[rows][:, columns]
         return allocatable - used
+
+    def free_on(self, row: int, columns: Ints) -> Ints:
+        """The same of one row, shape (columns,)."""
+        free: Ints = self.nodes.allocatable[row].take(columns) - self.used[row].take(columns)
+        return free

@@ -66,6 +66,8 @@ class Resources:
         """The sum of this and so many of the other, saturating at ``COLUMN_MAX``."""
         if not other.items:
             return self
+        if times == 1 and not self.items:
+            return other
         amounts = dict(self.items)
         for name, amount in other.items:
             amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount * times)

@@ -51,7 +51,9 @@ class Board:
             return
         fits = self._count(rows, self.allowed[rows])
         self.fits[rows] = fits
-        self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER)
+        # A row that is full now, as most are after a whole-node pod, needs no score.
+        some = bool(fits.any())
+        self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER) if some else _NEVER
 
     def best(self, within: Bools | None = None) -> int:
         """The row where the next pod goes, -1 when it fits nowhere.

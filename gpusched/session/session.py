@@ -146,7 +146,9 @@ class Session:
             chosen = NodeRows(bench, rows)
             points: Ints = np.zeros(len(chosen), dtype=np.int64)
             for each in scores:
-                points += each(pod_class, chosen)
+                opinion = each(pod_class, chosen)
+                if opinion is not None:
+                    points += opinion
             return points
 
         return ClassSeat(ask, refused, Board(bench, ask, allowed=allowed, score=score))

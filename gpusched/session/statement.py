@@ -52,7 +52,7 @@ class Statement:
         """
         self._must_be_open()
         bench = self._bench
-        free = bench.free([row], ask.columns)[0]
+        free = bench.free_on(row, ask.columns)
         if (free < ask.amounts).any():
             raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
         slots = 0

@@ -6,7 +6,7 @@ from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.objects.group import DEFAULT_QUEUE
 from gpusched.objects.meta import UID, ObjectKey
-from gpusched.objects.resources import Resources
+from gpusched.objects.resources import Resources, total
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
 from gpusched.session.reasons import Reason, members, not_enough_members
 from gpusched.session.session import Session
@@ -109,13 +109,13 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     """The status of every queue that exists as an object."""
     pending: dict[str, int] = {}
     inqueue: dict[str, int] = {}
-    asked: dict[str, Resources] = {}
+    parts: dict[str, list[Resources]] = {}
     for gang in session.gangs:
         node = session.queue_of(gang)
         if node is None or not gang.tasks:
             continue
         for name in node.path:
-            asked[name] = asked.get(name, Resources()).plus(gang.asked)
+            parts.setdefault(name, []).append(gang.asked)
         if gang.need and not session.kept(gang):
             counts = inqueue if gang.key in session.admitted else pending
             for name in node.path:
@@ -128,7 +128,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     return tuple(
         _queue_status(
             node,
-            requested=node.allocated.plus(asked.get(name, Resources())),
+            requested=node.allocated.plus(total(parts.get(name, ()))),
             counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
         )
         for name, node in sorted(session.snapshot.queues.queues.items())
