@@ -150,6 +150,11 @@ class Binder:
         """Gangs whose bindings are not all decided."""
         return self._active
 
+    @property
+    def queued(self) -> int:
+        """Bindings that wait to be sent."""
+        return self._queued
+
     def knows(self, gang: GangKey) -> bool:
         """Whether a commit of this gang is under way, or waits in repair for a later plan."""
         return gang in self._by_gang

@@ -117,7 +117,10 @@ class SessionCycle:
 
     def _echoed(self) -> None:
         self._echo = None
-        self.wake()
+        if self._binder.queued:
+            self._wake_later()
+        else:
+            self.wake()
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -164,7 +167,7 @@ class SessionCycle:
         if not self._may_act():
             self._cache.again(gang.key for gang in snapshot.gangs)
             return
-        bound = [gang for gang in decision.plan.binds if self._commit(gang)]
+        bound = [gang for gang in decision.plan.binds if self._commit(gang, snapshot)]
         self._take_back(snapshot)
         self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)
@@ -206,10 +209,16 @@ class SessionCycle:
         telemetry.cycle("session", clock.monotonic() - start)
         return decision
 
-    def _commit(self, gang: GangBind) -> bool:
+    def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
         """Verify against the live cache and assume, in one step of the loop."""
         moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
-        trouble = recheck(self._cache, gang.gang, generation=gang.generation, moves=moves)
+        trouble = recheck(
+            self._cache,
+            gang.gang,
+            generation=gang.generation,
+            moves=moves,
+            decided_on=snapshot.nodes,
+        )
         if trouble:
             # What changed since the snapshot has woken the next session already.
             _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
