@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import attrs
+import msgspec
 
 from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
 from gpusched.objects.resources import Resources
@@ -62,9 +63,11 @@ class GangHints:
 NO_HINTS = GangHints()
 
 
-@attrs.frozen(slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod as the scheduler sees it.
+
+    A struct where the other entities are attrs classes: there are a hundred times as many
+    pods, and it is made in a third of the time and never visited by the garbage collector.
 
     Attributes:
         created, scheduled: seconds since the epoch; 0.0 when not (yet) so.

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import msgspec
 
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -246,9 +247,12 @@ class Given:
         return api_objects(self.cache)
 
 
-_POD_FIELDS = {
-    field.name for field in attrs.fields(type(entities.pod("x", entities.pod_class())))
-} - {"pod_class", "resource_version", "labels", "fence"} | {"own_uid"}
+_POD_FIELDS = {*type(entities.pod("x", entities.pod_class())).__struct_fields__} - {
+    "pod_class",
+    "resource_version",
+    "labels",
+    "fence",
+} | {"own_uid"}
 _POD_FIELDS -= {"name", "uid"}
 
 
@@ -282,7 +286,7 @@ class When:
             pod = c.cache.pod(bind.uid)
             assert pod is not None
             c.cache.put_pod(
-                attrs.evolve(
+                msgspec.structs.replace(
                     pod,
                     node=bind.node,
                     slots=bind.slots,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import attrs
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, settings
@@ -223,9 +224,9 @@ class Road:
         before = self.end.get(("pod", pod.key))
         if isinstance(before, entities.Pod) and before.uid == pod.uid:
             if before.node:
-                pod = attrs.evolve(pod, node=before.node, slots=before.slots)
+                pod = msgspec.structs.replace(pod, node=before.node, slots=before.slots)
             if before.finished:
-                pod = attrs.evolve(pod, phase=before.phase)
+                pod = msgspec.structs.replace(pod, phase=before.phase)
         return pod
 
     def _pod(self, key):
