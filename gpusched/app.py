@@ -278,6 +278,8 @@ class App:
         for task in (doing, stopped):
             task.cancel()
         await asyncio.gather(doing, stopped, return_exceptions=True)
+        if not doing.cancelled():
+            doing.result()
 
     async def _term(self, api: Api) -> None:
         options = self.options

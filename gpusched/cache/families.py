@@ -145,9 +145,9 @@ class Families:
             name = ObjectKey(key.namespace, key.name)
             job = self._jobs.items.get(name)
             if job is not None:
-                origin = origin_of_job(job, queue=queue)
-                hinted = max(pod.hints.min_member for pod in pods)
-                return origin if max(origin.min_member, hinted) > 1 else None
+                first = min(pods, key=lambda pod: (pod.created, pod.key))
+                origin = origin_of_job(job, template=first.hints, queue=first.queue or queue)
+                return origin if origin.min_member > 1 else None
             rejected = self._jobs.rejected.get(name)
             why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
             uid = owner.uid if owner else UID("")

@@ -164,18 +164,19 @@ def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
     )
 
 
-def origin_of_job(job: Job, *, queue: str) -> Origin:
-    """A gang derived from a Job."""
+def origin_of_job(job: Job, *, template: GangHints, queue: str) -> Origin:
+    """A gang derived from a Job; where it says nothing, its pods' ``template`` and queue count."""
+    hints = template if job.hints == NO_HINTS else job.hints
     return Origin(
         key=GangKey("Job", job.namespace, job.name),
         uid=job.uid,
         created=job.created,
         queue=job.queue or queue,
-        min_member=job.gang_size,
-        hints=job.hints,
-        topology=_wish(job.hints),
+        min_member=hints.min_member or job.gang_size,
+        hints=hints,
+        topology=_wish(hints),
         counts_succeeded=True,
-        succeeded_known=0 if job.hints.min_member else job.succeeded,
+        succeeded_known=0 if hints.min_member else job.succeeded,
     )
 
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
 from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod
 from gpusched.objects.resources import Resources
 
@@ -14,8 +16,17 @@ Move = tuple[ObjectKey, UID, str, UID, int]
 """Pod, its UID, node, the node's UID, slots."""
 
 
-def recheck(cache: Cache, gang: GangKey, *, generation: int, moves: list[Move]) -> str:
+def recheck(
+    cache: Cache, gang: GangKey, *, generation: int, moves: list[Move], decided_on: NodeColumns
+) -> str:
     """Whether the moves may still be made.
+
+    Args:
+        cache: as it is now.
+        gang: whose members are moved.
+        generation: of its PodGroup when it was decided.
+        moves: what was decided.
+        decided_on: the nodes as they were then.
 
     Returns:
         Empty, or why not: the whole gang is then dropped and decided again.
@@ -30,7 +41,7 @@ def recheck(cache: Cache, gang: GangKey, *, generation: int, moves: list[Move]) 
     taken: dict[str, int] = {}
     for key, uid, node, node_uid, slots in moves:
         pod = cache.pod(uid)
-        trouble = _pod_trouble(cache, pod, key) or _node_trouble(cache, node, node_uid)
+        trouble = _pod_trouble(cache, pod, key) or _node_trouble(cache, node, node_uid, decided_on)
         if trouble or pod is None:
             return trouble
         if taken.get(node, 0) & slots:
@@ -56,13 +67,21 @@ def _pod_trouble(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
     return ""
 
 
-def _node_trouble(cache: Cache, name: str, uid: UID) -> str:
+def _node_trouble(cache: Cache, name: str, uid: UID, decided_on: NodeColumns) -> str:
     node = cache.rows.get(name)
     if node is None or node.uid != uid:
         return f"node {name} is gone"
     if node.not_ready:
         return f"node {name} is not ready: {node.not_ready}"
+    before = decided_on.nodes[decided_on.row[name]] if name in decided_on.row else None
+    if before is not None and before is not node and _terms(before) != _terms(node):
+        return f"node {name} was cordoned, tainted, labelled or rearranged"
     return ""
+
+
+def _terms(node: Node) -> tuple[object, ...]:
+    """What filters and placement read of a node, beside its room."""
+    return (node.unschedulable, node.taints, node.labels, node.layout)
 
 
 def _room_trouble(cache: Cache, name: str, requests: Resources, slots: int) -> str:

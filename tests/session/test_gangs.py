@@ -325,3 +325,14 @@ def test_pods_of_an_earlier_job_of_the_same_name_do_not_count(given):
     old = Owner("Job", "j", entities.uid("Job", "j", "before"))
     c.pod("old", owner=old, gpus=8, node="node-0", slots=255, plan="p", scheduled=NOW)
     assert c.when.one_session().binds == ()
+
+
+def test_annotations_of_a_template_count_where_the_job_says_nothing(given):
+    """Three of four pods of a work queue Job start together, in its own queue."""
+    c = given.nodes(1, gpus=8).queue("a").queue("b").namespace("default", queue="b")
+    c.job("j", parallelism=4, completions=None, hints=GangHints(), pods=0)
+    owner = Owner("Job", "j", uid("Job", "j", "default"))
+    c.pods("j", 4, owner=owner, hints=GangHints(min_member=3), queue="a", gpus=4)
+    assert c.when.one_session().binds == ()
+    assert c.then.status("j").queue == "a"
+    assert "needs 3 pods with 4 nvidia.com/gpu" in c.then.why("j")

@@ -1,0 +1,76 @@
+"""The last look before binding: what changed since the snapshot drops the whole gang."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from gpusched.cache.verify import recheck
+from gpusched.objects.meta import ObjectKey
+from gpusched.objects.selector import Taint
+
+
+def decided(c):
+    """A decided gang of two, as the cycle would have it verified."""
+    c.nodes(2, gpus=8).gang("g", pods=2, gpus=8)
+    (gang,) = c.when.one_session().binds
+    return gang
+
+
+def verdict(c, gang):
+    """What the last look says."""
+    moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
+    return recheck(
+        c.cache,
+        gang.gang,
+        generation=gang.generation,
+        moves=moves,
+        decided_on=c.snapshot.nodes,
+    )
+
+
+def regroup(c, **changes):
+    group = c.cache.groups.items[ObjectKey("default", "g")]
+    c.cache.put_group(group.key, attrs.evolve(group, **changes))
+
+
+def test_nothing_changed(given):
+    """Then the gang is bound."""
+    assert verdict(given, decided(given)) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.node("node-1", gpus=8, unschedulable=True), "cordoned"),
+        (lambda c: c.node("node-1", gpus=8, taints=[Taint("a", "", "NoSchedule")]), "tainted"),
+        (lambda c: c.node("node-1", gpus=8, labels={"gpusched.io/rack": "x"}), "labelled"),
+        (lambda c: c.node("node-1", gpus=8, not_ready="KubeletStopped"), "not ready"),
+        (lambda c: c.node("node-1", gpus=8, own_uid="another"), "is gone"),
+        (lambda c: c.node("node-1", gpus=7), "no room"),
+        (lambda c: c.cache.drop_node("node-1"), "is gone"),
+        (lambda c: c.gone("g-1"), "is gone"),
+        (lambda c: c.pod("g-1", group="g", gpus=8, own_uid="another"), "is gone"),
+        (lambda c: c.pod("g-1", group="g", gpus=8, gated=True), "gated"),
+        (lambda c: c.pod("g-1", group="g", gpus=8, deleting=True), "deleted"),
+        (lambda c: c.pod("g-1", group="g", gpus=8, node="node-0", scheduled=c.now), "bound"),
+        (lambda c: c.pod("x", scheduler="other", gpus=1, node="node-1", slots=1), "no room"),
+        (lambda c: c.cache.assume(c.cache.pods["default", "g-1"], "node-0", 1), "has a place"),
+        (lambda c: regroup(c, generation=2), "was changed"),
+        (lambda c: regroup(c, deleting=True), "is gone"),
+        (lambda c: c.cache.drop_group(ObjectKey("default", "g")), "is gone"),
+    ],
+)
+def test_what_changed_is_said(given, change, words):
+    """In a sentence for the log."""
+    gang = decided(given)
+    change(given)
+    assert words in verdict(given, gang)
+    given.cache.forget("Pod/default/g-1")
+
+
+def test_a_heartbeat_of_a_node_changes_nothing(given):
+    """Only what placement reads counts."""
+    gang = decided(given)
+    given.node("node-1", gpus=8)
+    assert verdict(given, gang) == ""
