@@ -15,7 +15,7 @@ from benchmarks.inputs import pod
 
 NODES: Final = 500
 PENDING: Final = 3_000
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 RATIO_MIN: Final = 0.6
 
 

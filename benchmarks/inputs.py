@@ -124,7 +124,6 @@ def _template(number: int, rng: random.Random) -> str:
         },
         "annotations": {"gpusched.io/role": "worker", "cluster.example/cost-centre": "4711"},
         "ownerReferences": [owner],
-        "managedFields": [_managed("kube-controller-manager"), _managed("kubelet")],
     }  # fmt: skip
     if running:
         metadata["annotations"]["gpusched.io/slots"] = ",".join(str(each) for each in range(gpus))
@@ -154,16 +153,33 @@ def _template(number: int, rng: random.Random) -> str:
     if running:
         spec["nodeName"] = _NODE
         status = _running()
+    written = {"metadata": {"labels": metadata["labels"]}, "spec": spec}
+    metadata["managedFields"] = [
+        _managed("kube-controller-manager", written),
+        _managed("kubelet", {"status": status}),
+    ]
     return json.dumps({"metadata": metadata, "spec": spec, "status": status}, separators=(",", ":"))
 
 
-def _managed(manager: str) -> Obj:
-    fields: Obj = {f"f:option{each}": {".": {}, "f:value": {}} for each in range(38)}
+def _managed(manager: str, owned: Obj) -> Obj:
+    """The managedFields entry of a manager that wrote so much of an object."""
     return {
         "manager": manager, "operation": "Update", "apiVersion": "v1",
-        "time": "2026-01-01T10:00:00Z", "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"main"}': fields}}},
+        "time": "2026-01-01T10:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": _fields(owned),
     }  # fmt: skip
+
+
+def _fields(value: Any) -> Obj:
+    """Field names as the API server keeps them: lists of named or typed elements by their key."""
+    if isinstance(value, dict):
+        return {f"f:{name}": _fields(part) for name, part in value.items()}
+    fields: Obj = {}
+    for element in value if isinstance(value, list) else ():
+        key = next((each for each in ("name", "type") if each in element), "") if element else ""
+        if isinstance(element, dict) and key:
+            name = json.dumps({key: element[key]}, separators=(",", ":"))
+            fields[f"k:{name}"] = {".": {}, **_fields(element)}
+    return fields
 
 
 def _running() -> Obj:

@@ -26,9 +26,7 @@ def serve(tell: Connection, count: int, seed: int) -> None:
 async def _serve(tell: Connection, pages: dict[str, bytes]) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            response = web.StreamResponse()
-            await response.prepare(request)
-            await asyncio.get_running_loop().create_future()
+            return web.Response(status=429, headers={"Retry-After": "60"})
         body = pages[request.query.get("continue", "0")]
         return web.Response(body=body, content_type="application/json")
 
