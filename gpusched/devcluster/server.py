@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from email.utils import formatdate
 from typing import Any, Final
 
 from aiohttp import web
 
+from gpusched.clock import Clock
 from gpusched.devcluster import status
 from gpusched.devcluster.access import Access, User
 from gpusched.devcluster.endpoints import Answer, Endpoints, Request
@@ -20,14 +22,34 @@ _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 
 
 class Server:
-    """One request at a time from bytes to an Answer and back."""
+    """One request at a time from bytes to an Answer and back.
 
-    def __init__(self, endpoints: Endpoints, access: Access) -> None:
+    Args:
+        endpoints: serve the requests.
+        access: who may ask.
+        clock: dates the answers, so that they agree with the times in objects.
+    """
+
+    def __init__(self, endpoints: Endpoints, access: Access, clock: Clock) -> None:
         self._endpoints = endpoints
         self._access = access
+        self._clock = clock
+        self._dated = (0, "")
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one request; never raises but for a lost connection."""
+        response = await self._outcome(request)
+        if not response.prepared:
+            response.headers["Date"] = self._date()
+        return response
+
+    def _date(self) -> str:
+        second = int(self._clock.now())
+        if second != self._dated[0]:
+            self._dated = (second, formatdate(second, usegmt=True))
+        return self._dated[1]
+
+    async def _outcome(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._respond(request)
         except StatusError as e:
