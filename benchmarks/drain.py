@@ -20,7 +20,7 @@ RATIO_MIN: Final = 0.6
 
 
 def measure() -> list[Figure]:
-    """Rates of both in turn, and their ratio."""
+    """Rates of both in turn; medians are compared, as single rounds vary much."""
     raw: list[float] = []
     ours: list[float] = []
     for _ in range(ROUNDS):
@@ -28,26 +28,17 @@ def measure() -> list[Figure]:
         ours.append(asyncio.run(_round(_daemon)))
     rate, spread = middle(ours)
     limit = median(raw)
-    # Neighbours in time saw the same machine.
-    ratio = median(own / alone for own, alone in zip(ours, raw, strict=True))
-    raw_spread = middle(raw)[1]
     return [
         Figure(
-            name=f"drain, {PENDING:,} pods, {NODES} nodes",
+            name=f"drain {PENDING:,} pods onto {NODES} nodes",
             measured=rate,
             unit="pods/s",
             spread=spread,
             raw=limit,
             raw_is="client alone",
-        ),
-        Figure(
-            name="drain, daemon to client alone, pairs",
-            measured=ratio,
-            unit="times",
-            spread=f"alone {raw_spread}",
-            target=f">= {RATIO_MIN}, aim 0.8",
-            met=ratio >= RATIO_MIN,
-        ),
+            target=f"ratio >= {RATIO_MIN}, aim 0.8",
+            met=rate / limit >= RATIO_MIN,
+        )
     ]
 
 
