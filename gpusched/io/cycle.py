@@ -160,26 +160,27 @@ class SessionCycle:
 
     # -- what ------------------------------------------------------------------------------
     async def _session(self) -> None:
-        began = self._clock.now()
-        snapshot = self._cache.snapshot(began)
-        decision = await self._decide(snapshot)
-        self.sessions += 1
-        if not self._may_act():
-            self._cache.again(gang.key for gang in snapshot.gangs)
-            return
-        bound = [gang for gang in decision.plan.binds if self._commit(gang, snapshot)]
-        self._take_back(snapshot)
-        self._status.submit(decision.plan.gangs, decision.plan.queues)
+        tracing = self._telemetry.tracing
+        snapshot = self._cache.snapshot(self._clock.now())
+        with tracing.span("session", revision=snapshot.revision):
+            decision = await self._decide(snapshot)
+            self.sessions += 1
+            if not self._may_act():
+                self._cache.again(gang.key for gang in snapshot.gangs)
+                return
+            for gang in decision.plan.binds:
+                began = self._clock.now()
+                committed = self._commit(gang, snapshot)
+                if tracing.on:
+                    tracing.finished(
+                        "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
+                        pods=len(gang.binds), committed=committed,
+                    )  # fmt: skip
+            self._take_back(snapshot)
+            self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues)
         self._tell_faults(decision.faults)
-        self._telemetry.tracing.finished(
-            "session",
-            began=began,
-            ended=self._clock.now(),
-            revision=snapshot.revision,
-            gangs_bound=len(bound),
-        )
         for listener in self.decided:
             listener(decision.plan)
 
@@ -187,7 +188,7 @@ class SessionCycle:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
         loop = asyncio.get_running_loop()
         took: list[tuple[str, float]] = []
-        start = clock.monotonic()
+        start, wall = clock.monotonic(), clock.now()
 
         def run() -> Decision:
             rules.guard.begin_session()
@@ -199,11 +200,20 @@ class SessionCycle:
                 took.append((action, now - last))
                 last = now
 
-            return decide(snapshot, rules.policy, guard=rules.guard, masks=rules.masks, ended=ended)
+            return decide(
+                snapshot,
+                rules.policy,
+                guard=rules.guard,
+                masks=rules.masks,
+                placement=rules.config.placement,
+                ended=ended,
+            )
 
         decision = run() if self._thread is None else await loop.run_in_executor(self._thread, run)
         for action, seconds in took:
             telemetry.cycle(action, seconds)
+            telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
+            wall += seconds
         for outcome, seconds in decision.searches:
             telemetry.solver(outcome, seconds)
         telemetry.cycle("session", clock.monotonic() - start)

@@ -1,0 +1,100 @@
+"""The configuration reaches the decisions, and each session leaves its spans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import attrs
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gpusched.config.model import DEFAULT, Placement
+from gpusched.io.cycle import Rules, SessionCycle
+from gpusched.io.telemetry import Telemetry
+from gpusched.io.tracing import Tracing
+from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.simulate.loop import run_virtual
+from gpusched.testing.given import Given
+
+
+class Accepting:
+    """A binder, a status writer and a lease that agree to everything."""
+
+    fence = "test/1"
+    busy = False
+    binds_waiting = 0
+
+    def __init__(self) -> None:
+        self.gangs: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_kwargs: False
+
+    def submit(self, gang: Any, *_queues: Any) -> None:
+        """Gangs come alone, statuses as lists."""
+        if hasattr(gang, "binds"):
+            self.gangs.append(gang)
+
+    def may_act(self, *_: float) -> bool:
+        """The lease holds."""
+        return True
+
+    def server_now(self) -> float:
+        """Nothing was bound in part, so any time will do."""
+        return 0.0
+
+
+def awkward() -> Given:
+    """Members of 4, 3, 2 and 2 GPUs on nodes with 5 and 6: one pass misses the only placement."""
+    c = Given().node("a", gpus=5).node("b", gpus=6).group("mixed", min_member=4)
+    for name, gpus in (("four", 4), ("three", 3), ("two", 2), ("deux", 2)):
+        c.pod(name, group="mixed", gpus=gpus)
+    return c
+
+
+def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
+    """The gangs that one session of the cycle commits."""
+    accepting = Accepting()
+
+    async def live(clock: Any) -> None:
+        cycle = SessionCycle(
+            awkward().cache,
+            accepting,  # type: ignore[arg-type]
+            accepting,
+            lease=accepting,
+            ready=lambda: "",
+            rules=Rules(config, load_policy(config), Guard(clock)),
+            clock=clock,
+            telemetry=telemetry,
+            inline=True,
+        )
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(1.0)
+        task.cancel()
+
+    run_virtual(live)
+    telemetry.shutdown()
+    return accepting.gangs
+
+
+@pytest.mark.parametrize(("solver", "gangs"), [("cpsat", 1), ("greedy", 0)])
+def test_the_configured_search_is_the_one_that_is_used(solver, gangs) -> None:
+    """``placement.solver`` decides whether a gang that one pass misses is found."""
+    config = attrs.evolve(DEFAULT, placement=Placement(solver=solver))
+    assert len(one_cycle(config, Telemetry())) == gangs
+
+
+def test_a_session_leaves_a_span_with_its_actions_and_gangs_below() -> None:
+    """One span a cycle; its children are the actions and the gangs it committed."""
+    seen = InMemorySpanExporter()
+    one_cycle(DEFAULT, Telemetry(Tracing(seen)))
+    spans = {span.name: span for span in seen.get_finished_spans()}
+    session = spans["session"]
+    for child in ("enqueue", "allocate", "gang"):
+        assert spans[child].parent is not None
+        assert spans[child].parent.span_id == session.context.span_id
+    assert spans["gang"].attributes is not None
+    assert spans["gang"].attributes["pods"] == 4
