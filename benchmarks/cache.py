@@ -26,6 +26,7 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
 from gpusched.io.api import Api
+from gpusched.io.collector import collect_rarely
 from gpusched.io.feeds import sinks
 from gpusched.io.reflector import KindSpec, Reflector
 from gpusched.io.telemetry import Telemetry
@@ -43,6 +44,7 @@ LIST_MAX_S: Final = 5.0
 
 def measure() -> list[Figure]:
     """Decoding, memory and the big list."""
+    collect_rarely()  # as the daemon does
     bodies = listed_pods(DECODED, seed=SEED)
     size = sum(map(len, bodies)) / len(bodies)
     pages = [page(bodies[at : at + LIST_PAGE], token="") for at in range(0, DECODED, LIST_PAGE)]

@@ -38,8 +38,8 @@ _NOW: Final = 1_767_225_600.0
 def measure() -> list[Figure]:
     """Cost of a pod in gangs and alone, and growth."""
     figures = [
-        _a_pod("64 gangs of 8 pods with 8 GPUs", gangs=64, size=8, gpus=8),
-        _a_pod("64 gangs of 8 pods with 1 GPU", gangs=64, size=8, gpus=1),
+        _a_pod("64 gangs of 8 x 8 GPUs", gangs=64, size=8, gpus=8),
+        _a_pod("64 gangs of 8 x 1 GPU", gangs=64, size=8, gpus=1),
         _a_pod("1,000 single pods", gangs=1000, size=1, gpus=1),
     ]
     return figures + _growth()

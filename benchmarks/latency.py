@@ -29,7 +29,7 @@ def measure() -> list[Figure]:
     for name, share, most in (("median", 0.5, MEDIAN_MAX_MS), ("p99", 0.99, P99_MAX_MS)):
         figures.append(
             Figure(
-                name=f"pod created to binding written, {NODES} nodes, {name}",
+                name=f"pod created to bound, {NODES} nodes, {name}",
                 measured=_quantile(ours, share),
                 unit="ms",
                 spread=f"{number(min(ours))} .. {number(max(ours))}",

@@ -70,6 +70,8 @@ STATUS_PERIOD_S: Final = 1.0
 """One status write an object in this time."""
 SHUTDOWN_S: Final = 10.0
 """After SIGTERM: bindings in flight are awaited so long."""
+COLLECT_AFTER_OBJECTS: Final = 20_000
+"""New objects before Python looks for cycles; its own 700 are one page of pods three times."""
 LOOP_BLOCKED_MAX_S: Final = 2.0
 """The event loop may stand still so long before its stack is logged: a lease retry period."""
 LEASE_MAX_S: Final = 300.0

@@ -18,6 +18,7 @@ from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.errors import UsageError
+from gpusched.io.collector import collect_rarely
 from gpusched.io.logs import set_up
 
 SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     set_up(
         log_format=arguments.log_format, level=getLevelNamesMapping()[arguments.log_level.upper()]
     )
+    collect_rarely()
     path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
     options = AppOptions(
         config=load_file(path) if path else DEFAULT,
