@@ -11,7 +11,7 @@ import msgspec
 
 from gpusched import limits
 from gpusched.clock import Clock
-from gpusched.errors import ApiError, GpuschedError
+from gpusched.errors import Denied, GpuschedError
 from gpusched.io.answers import api_error
 from gpusched.io.api import Api
 from gpusched.io.logs import Log
@@ -30,13 +30,13 @@ async def ensure_namespace(api: Api, name: str, clock: Clock) -> None:
     while True:
         try:
             await _ensure(api, name)
-        except ApiError as error:
+        except Denied as error:
             _log.warning("cannot make sure that the lease's namespace exists", why=str(error))
             return
         except GpuschedError as error:
             if str(error) != told:
                 told = str(error)
-                _log.warning("cannot reach the API server; trying again", why=told)
+                _log.warning("the lease's namespace is not there yet; trying again", why=told)
             await clock.sleep(_RETRY_S)
         else:
             return
@@ -44,8 +44,10 @@ async def ensure_namespace(api: Api, name: str, clock: Clock) -> None:
 
 async def _ensure(api: Api, name: str) -> None:
     answer = await api.request("GET", f"{_PATH}/{name}", timeout_s=limits.REQUEST_TIMEOUT_S)
-    if answer.status != 404:
+    if answer.ok:
         return
+    if answer.status != 404:
+        raise api_error(answer, doing=f"read namespace {name}")
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     made = await api.request(
         "POST", _PATH, body=msgspec.json.encode(body), timeout_s=limits.REQUEST_TIMEOUT_S

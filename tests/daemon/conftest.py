@@ -16,11 +16,12 @@ import pytest
 import yaml
 from aiohttp import web
 
+from gpusched import errors
 from gpusched.app import App, AppOptions
 from gpusched.clock import LoopClock
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import app as devcluster
-from gpusched.io.api import Api
+from gpusched.io.api import Api, Response
 from gpusched.simulate.loop import run_virtual
 from gpusched.testing import invariants
 from gpusched.testing.invariants import Write
@@ -41,6 +42,7 @@ class Daemon:
         answered: dies after the write was done, else before it is sent.
         kill_on: only writes count whose path ends so.
         bindings: status of each answer to a binding.
+        fault: what becomes of a request: ``lost``, ``unanswered``, ``slow``, a status, or empty.
     """
 
     app: App
@@ -53,6 +55,7 @@ class Daemon:
     dead: bool = False
     task: asyncio.Task[None] | None = None
     bindings: list[int] = attrs.Factory(list)
+    fault: Callable[[str, str], str] = lambda _method, _path: ""
 
     def kill(self) -> None:
         """Like SIGKILL: nothing more is sent, nothing is tidied up."""
@@ -70,6 +73,10 @@ class Daemon:
     def leading(self) -> bool:
         """Whether it leads."""
         return self.app.leadership.leading and not self.dead
+
+
+def _silence(method: str, why: str) -> Exception:
+    return errors.ClusterUnreachable(why) if method == "GET" else errors.OutcomeUnknown(why)
 
 
 async def _never() -> None:
@@ -93,7 +100,16 @@ def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
         if mine and not daemon.answered:
             daemon.kill()
             await _never()
+        fault = daemon.fault(method, path)
+        if fault in {"lost", "slow"}:
+            await daemon.app.options.clock.sleep(how["timeout_s"] * (0.3 if fault == "slow" else 1))
+        if fault == "lost":
+            raise _silence(method, f"{method} {path}: lost")
+        if fault.isdigit():
+            return Response(int(fault), {}, b'{"message": "made by the test"}')
         answer = await original(self, method, path, **how)
+        if fault == "unanswered":
+            raise _silence(method, f"{method} {path}: the answer was lost")
         if path.endswith("/binding"):
             daemon.bindings.append(answer.status)
         if counts and answer.ok:
@@ -286,7 +302,11 @@ class World:
     def story(self) -> str:
         """What a person would look at first."""
         pods = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in self.pods()}
-        whys = [daemon.app.unready() for daemon in self.daemons]
+        whys = [
+            daemon.app.unready() or f"leading: {daemon.leading}"
+            for daemon in self.daemons
+            if not daemon.dead
+        ]
         groups = {g["metadata"]["name"]: g.get("status") for g in self.groups()}
         return f"pods {pods}; daemons {whys}; groups {groups}"
 
@@ -294,6 +314,10 @@ class World:
         """All pods, or those of a gang."""
         label = f"gpusched.io/pod-group={group}" if group else None
         return self.client.list("pods", "default", label)
+
+    def names(self, resource: str) -> list[str]:
+        """Names of all objects of a cluster-scoped kind."""
+        return [each["metadata"]["name"] for each in self.client.list(resource)]
 
     def groups(self) -> list[Obj]:
         """All PodGroups."""

@@ -263,3 +263,50 @@ def test_bindings_that_fail_are_tried_again(play, monkeypatch):
         assert len(calls) > 3
 
     play(scenario)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_stumbles_at_the_start(play, method):
+    """The first answers about the lease's namespace are errors: it is tried again."""
+    left = [3]
+
+    def stumble(asked, path):
+        if asked == method and path.startswith("/api/v1/namespaces") and left[0]:
+            left[0] -= 1
+            return "503"
+        return ""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon(fault=stumble)
+        w.gang("a", 1)
+        await w.until(lambda: len(w.running("a")) == 1)
+        assert left == [0]
+
+    play(scenario)
+
+
+def test_a_stop_while_the_server_is_away_ends(play):
+    """Commits under way are left to the successor, and the process ends in time."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        cuts = []
+
+        def cut(plan):
+            if plan.binds and not cuts:
+                cuts.append(asyncio.create_task(w.unplug()))
+
+        daemon.app.cycle.decided.append(cut)
+        w.gang("a", 2)
+        await w.until(lambda: cuts)
+        begun = w.clock.monotonic()
+        await daemon.stop()
+        assert w.clock.monotonic() - begun < 40
+        await w.plug()
+        w.daemon()
+        await w.until(lambda: len(w.running("a")) == 2, within=100)
+
+    play(scenario)
