@@ -105,6 +105,8 @@ class Api:
         except status.StatusError:
             if subresource or not resource.strategy.create_on_update:
                 raise
+            if uid := obj["metadata"].get("uid"):
+                raise verbs.other_uid(resource, name, asked=uid, held="") from None
             made = verbs.create(self.core, resource, namespace=namespace, obj=obj, options=options)
             return made, True
         written = verbs.write(

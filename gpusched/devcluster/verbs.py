@@ -186,13 +186,15 @@ def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Ori
     uid = meta.get("uid") or ""
     if uid and uid != old_meta["uid"]:
         if origin == "put":
-            why = (
-                f"Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {old_meta['uid']}"
-            )
-            raise status.conflict(resource.plural, resource.group, name, why=why)
+            raise other_uid(resource, name, asked=uid, held=old_meta["uid"])
         error = invalid("metadata.uid", uid, "field is immutable")
         raise status.invalid(resource.kind, resource.error_group, name, errors=[error, error])
+
+
+def other_uid(resource: Resource, name: str, *, asked: str, held: str) -> status.StatusError:
+    """Return the refusal of a PUT that names another object; ``held`` is empty when none is."""
+    why = f"Precondition failed: UID in precondition: {asked}, UID in object meta: {held}"
+    return status.conflict(resource.plural, resource.group, name, why=why)
 
 
 def _prepare(resource: Resource, new: Obj, old: Obj, *, subresource: str) -> None:

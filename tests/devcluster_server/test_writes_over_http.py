@@ -131,3 +131,15 @@ async def test_a_lease_is_taken_by_the_one_who_saw_it_last(http):
     assert (await http.put(f"{leases}/l", made)).code == 200
     made["spec"]["holderIdentity"] = "c"
     assert (await http.put(f"{leases}/l", made)).code == 409
+
+
+async def test_a_deleted_lease_is_not_revived_by_its_holder(http):
+    """A PUT of a lease makes a missing one, unless it names the uid of the one deleted."""
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    made = (await http.put(f"{leases}/l", {"metadata": {"name": "l"}, "spec": {}})).body
+    await http.send("DELETE", f"{leases}/l")
+    refused = await http.put(f"{leases}/l", made)
+    assert (refused.code, refused.body["reason"]) == (409, "Conflict")
+    assert (await http.get(f"{leases}/l")).code == 404
+    del made["metadata"]["uid"]
+    assert (await http.put(f"{leases}/l", made)).code == 201
