@@ -26,6 +26,7 @@ _COLOURS: Final = {
     logging.ERROR: "\x1b[31m",
     logging.CRITICAL: "\x1b[1;31m",
 }
+_SHORT: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _RESET: Final = "\x1b[0m"
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:+@%")
@@ -85,7 +86,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line, plus the traceback if there is one."""
         stamp = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        level = f"{record.levelname[:5]:5}"
+        level = f"{_SHORT.get(record.levelno, record.levelname):5}"
         sentence = one_line(record.getMessage(), limits.TEXT_MAX)
         facts = " ".join(f"{key}={_quoted(value)}" for key, value in _facts(record).items())
         if self._colour:
