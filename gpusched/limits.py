@@ -50,7 +50,8 @@ STALENESS_MAX_S: Final = 30.0
 # -- sessions and commits -------------------------------------------------------------------
 SESSION_MAX_S: Final = 10.0
 ECHO_S: Final = 0.2
-"""Our own writes, shown back by the watch, lead to a session so late: only status follows."""
+"""While bindings wait to be sent, a session that only status needs is put off so long, again
+and again: a session takes the processor from the bindings."""
 PLAN_BINDS_MAX: Final = 5_000
 """Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
 BINDS_IN_FLIGHT_MAX: Final = 64

@@ -110,17 +110,16 @@ class SessionCycle:
         self._changed.set()
 
     def _wake_later(self) -> None:
-        """What happened was expected: status can wait, and bindings under way go first."""
-        if self._echo is None:
+        """What happened was expected: only status follows, and bindings that wait go first."""
+        if not self._binder.queued:
+            self.wake()
+        elif self._echo is None:
             loop = asyncio.get_running_loop()
             self._echo = loop.call_later(limits.ECHO_S, self._echoed)
 
     def _echoed(self) -> None:
         self._echo = None
-        if self._binder.queued:
-            self._wake_later()
-        else:
-            self.wake()
+        self._wake_later()
 
     async def run(self) -> None:
         """Decide until cancelled."""
