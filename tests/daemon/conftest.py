@@ -302,11 +302,8 @@ class World:
     def story(self) -> str:
         """What a person would look at first."""
         pods = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in self.pods()}
-        whys = [
-            daemon.app.unready() or f"leading: {daemon.leading}"
-            for daemon in self.daemons
-            if not daemon.dead
-        ]
+        alive = [daemon for daemon in self.daemons if not daemon.dead]
+        whys = [daemon.app.unready() or f"leading: {daemon.leading}" for daemon in alive]
         groups = {g["metadata"]["name"]: g.get("status") for g in self.groups()}
         return f"pods {pods}; daemons {whys}; groups {groups}"
 

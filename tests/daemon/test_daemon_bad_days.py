@@ -10,6 +10,8 @@ import yaml
 from gpusched import assets
 from gpusched.devcluster import api as devcluster_api
 from gpusched.devcluster.status import StatusError
+from gpusched.errors import InvariantBroken
+from gpusched.io import cycle
 
 CRDS = assets.path("manifests") / "crds"
 
@@ -308,5 +310,24 @@ def test_a_stop_while_the_server_is_away_ends(play):
         await w.plug()
         w.daemon()
         await w.until(lambda: len(w.running("a")) == 2, within=100)
+
+    play(scenario)
+
+
+def test_a_fault_of_our_own_ends_the_process_with_its_story(play, monkeypatch):
+    """Nothing goes on half alive: the error comes out, and nothing was bound."""
+
+    def broken(*_args, **_how):
+        raise InvariantBroken("made by the test")
+
+    monkeypatch.setattr(cycle, "decide", broken)
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        w.gang("a", 1)
+        await asyncio.wait([daemon.task], timeout=60)
+        assert "made by the test" in repr(daemon.task.exception())
+        assert w.bound() == []
 
     play(scenario)

@@ -236,7 +236,7 @@ class Road:
             return Rejected(
                 kind="Pod", key=key, uid=own, resource_version=ResourceVersion(str(self.version)),
                 field="f", why="w",
-                charge=entities_charge(f"node{rng.randint(0, 1)}") if rng.random() < 0.5 else None,
+                charge=charge_of(f"node{rng.randint(0, 1)}") if rng.random() < 0.5 else None,
             )  # fmt: skip
         bound = rng.random() < 0.4
         return entities.pod(
@@ -316,8 +316,8 @@ class Road:
         )  # fmt: skip
 
 
-def entities_charge(node):
-    """A pod that cannot be read and has a node."""
+def charge_of(node):
+    """What a pod on this node takes although it cannot be believed."""
     return Charge(node, Resources.of({"nvidia.com/gpu": 1, "pods": 1}))
 
 
