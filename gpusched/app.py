@@ -259,14 +259,13 @@ class App:
             options.kubeconfig, clock=options.clock, connections=_LEASE_CONNECTIONS
         )
         try:
-            if not api.in_cluster:
-                await self._until_stopped(
-                    ensure_namespace(
-                        api, options.config.leader_election.lease_namespace, options.clock
-                    )
-                )
             while not self._stop.is_set():
-                await self._term(api)
+                if not api.in_cluster:
+                    # Before each term: the cluster may have been made anew in the meantime.
+                    home = options.config.leader_election.lease_namespace
+                    await self._until_stopped(ensure_namespace(api, home, options.clock))
+                if not self._stop.is_set():
+                    await self._term(api)
         finally:
             await api.close()
 
