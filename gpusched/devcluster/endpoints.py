@@ -88,6 +88,9 @@ class Endpoints:
                 return Answer(body=views.encode(body), content_type=discovery.AGGREGATED)
             case ["devcluster", "features"]:
                 body = unsupported.features(registry)
+            case ["openapi", "v2"]:
+                frame, media_type = openapi.frame_v2(request.accept)
+                return Answer(body=frame, content_type=media_type)
             case ["openapi", "v3"]:
                 return Answer(body=openapi.index(registry), content_type=openapi.INDEX_TYPE)
             case ["openapi", "v3", *rest]:

@@ -1,4 +1,8 @@
-"""OpenAPI v3: the shipped documents of built-in kinds, and one made from each definition."""
+"""OpenAPI v3: the shipped documents of built-in kinds, and one made from each definition.
+
+Version 2 has only its frame: kubectl asks for it to read a file of kind List, or with a kind that
+is not served, and then goes on without what it does not find there.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ Obj = dict[str, Any]
 
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 """Media type of the index: the real server's label, though the body is JSON."""
+_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_INFO: Final = {"title": "Kubernetes", "version": "1.36"}
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
 
 
@@ -32,6 +38,19 @@ def _paths(registry: Registry) -> list[tuple[str, list[Resource]]]:
         head = f"apis/{resource.group}" if resource.group else "api"
         by_path.setdefault(f"{head}/{resource.version}", []).append(resource)
     return list(by_path.items())
+
+
+def frame_v2(accept: str) -> tuple[bytes, str]:
+    """Return a version 2 document without kinds and its media type, protobuf when asked for."""
+    if "proto-openapi.spec.v2" not in accept:
+        return encode({"swagger": "2.0", "info": _INFO, "paths": {}}), "application/json"
+    info = b"".join(_text_field(at, text) for at, text in enumerate(_INFO.values(), start=1))
+    return _text_field(1, "2.0") + b"\x12" + bytes([len(info)]) + info, _V2_PROTOBUF
+
+
+def _text_field(number: int, text: str) -> bytes:
+    """Encode a short string field of a protobuf message."""
+    return bytes([number << 3 | 2, len(text)]) + text.encode()
 
 
 def _document(path: str, served: list[Resource]) -> bytes:

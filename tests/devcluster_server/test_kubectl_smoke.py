@@ -100,3 +100,14 @@ async def test_asking_about_the_api(kubectl):
     assert "podgroups" in await kubectl("api-resources")
     assert "queue" in await kubectl("explain", "queue.spec.parent")
     assert (await kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
+
+
+async def test_a_list_and_kinds_that_are_not_served(kubectl):
+    """What ``get -o yaml`` prints of several objects applies again; an unknown kind is named."""
+    await kubectl("apply", "-f", "-", stdin=f"{POD}---{NODE}")
+    several = await kubectl("get", "pod/p", "node/n1", "-o", "yaml")
+    assert "kind: List" in several
+    assert "node/n1" in await kubectl("apply", "-f", "-", stdin=several)
+    role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}}"
+    refused = await kubectl("apply", "-f", "-", stdin=role, fails=True)
+    assert 'no matches for kind "ClusterRole"' in refused
