@@ -108,6 +108,6 @@ async def test_a_list_and_kinds_that_are_not_served(kubectl):
     several = await kubectl("get", "pod/p", "node/n1", "-o", "yaml")
     assert "kind: List" in several
     assert "node/n1" in await kubectl("apply", "-f", "-", stdin=several)
-    role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}}"
+    role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n"
     refused = await kubectl("apply", "-f", "-", stdin=role, fails=True)
     assert 'no matches for kind "ClusterRole"' in refused
