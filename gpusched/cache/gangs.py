@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -39,6 +40,7 @@ class Gang:
         uid: of the PodGroup or Job, or of the lone pod.
         generation: of the PodGroup, 0 when there is none.
         min_member: members it needs at once; ``succeeded`` members count where ``credit``.
+        ready_roles: members by role that count already, sorted; only where roles have minima.
         tasks: members without a place that may get one.
         placed: members with a place, sorted by pod.
         gated, leaving: members that cannot count: gated, or being deleted.
@@ -55,6 +57,7 @@ class Gang:
     priority: int
     min_member: int
     min_roles: tuple[tuple[str, int], ...]
+    ready_roles: tuple[tuple[str, int], ...]
     topology: TopologyWish
     sub_groups: tuple[SubGroup, ...]
     tasks: tuple[Task, ...]
@@ -96,7 +99,17 @@ class Gang:
     @property
     def need(self) -> int:
         """Members that must get a place at once, or nobody does."""
-        return max(0, self.min_member - self.ready)
+        missing = self.min_member - self.ready
+        if self.min_roles:
+            missing = max(missing, sum(count for _, count in self.missing_roles))
+        return max(0, missing)
+
+    @property
+    def missing_roles(self) -> tuple[tuple[str, int], ...]:
+        """Roles that are below their minima, and by how many."""
+        have = dict(self.ready_roles)
+        short = ((role, least - have.get(role, 0)) for role, least in self.min_roles)
+        return tuple((role, count) for role, count in short if count > 0)
 
 
 def pod_order(pod: Pod) -> tuple[int, str, str]:
@@ -234,6 +247,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         priority=_priority(origin, pods),
         min_member=origin.min_member,
         min_roles=origin.min_roles,
+        ready_roles=_ready_roles(origin, placed, pods),
         topology=origin.topology,
         sub_groups=origin.sub_groups,
         tasks=tasks,
@@ -250,6 +264,17 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         pod_group=origin.pod_group,
         trouble=origin.trouble,
     )
+
+
+def _ready_roles(
+    origin: Origin, placed: Sequence[Placed], pods: Sequence[Pod]
+) -> tuple[tuple[str, int], ...]:
+    if not origin.min_roles:
+        return ()
+    ready = [member.pod.role for member in placed]
+    if origin.counts_succeeded:
+        ready += [pod.role for pod in pods if pod.phase is PodPhase.SUCCEEDED]
+    return tuple(sorted(Counter(ready).items()))
 
 
 def _priority(origin: Origin, pods: Sequence[Pod]) -> int:

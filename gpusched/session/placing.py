@@ -95,7 +95,7 @@ def _place_extra(
     session: Session, gang: Gang, task: Task, pod: Pod, *, areas: Sequence[Area], left: int
 ) -> Refusal | None:
     alone = attrs.evolve(
-        gang, min_member=1, min_roles=(), placed=(), credit=0,
+        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), credit=0,
         tasks=(Task(task.role, task.pod_class, (pod,)),), asked=task.pod_class.requests,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, alone)

@@ -56,18 +56,12 @@ def _problem(session: Session, gang: Gang, rows: Bools | None) -> Problem:
         seat = session.seat(task.pod_class)
         fits = seat.board.fits if rows is None else np.where(rows, seat.board.fits, 0)
         classes.append(ClassAsk(seat.ask, len(task.pods), np.minimum(fits, len(task.pods))))
-    placed: dict[str, int] = {}
-    for member in gang.placed:
-        placed[member.pod.role] = placed.get(member.pod.role, 0) + 1
-    minima = []
-    for role, least in gang.min_roles:
-        indices = tuple(i for i, task in enumerate(gang.tasks) if task.role == role)
-        missing = least - placed.get(role, 0)
-        if missing > 0:
-            minima.append((indices, missing))
+    minima = [
+        (tuple(i for i, task in enumerate(gang.tasks) if task.role == role), missing)
+        for role, missing in gang.missing_roles
+    ]
     free = np.maximum(bench.nodes.allocatable - bench.used, 0)
-    members = max(gang.need, sum(least for _, least in minima))
-    return Problem(free, tuple(classes), members, tuple(minima))
+    return Problem(free, tuple(classes), gang.need, tuple(minima))
 
 
 def _hopeless(problem: Problem) -> bool:

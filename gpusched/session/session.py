@@ -198,7 +198,7 @@ class Session:
         binds = []
         for key, places in sorted(self._kept.items()):
             gang = self._gangs[key]
-            members = [
+            moved = [
                 PodBind(
                     place.pod.key,
                     place.pod.uid,
@@ -210,7 +210,7 @@ class Session:
                 )
                 for place in places
             ]
-            members.sort(key=lambda bind: (bind.key, bind.uid))
+            moved.sort(key=lambda bind: (bind.key, bind.uid))
             binds.append(
                 GangBind(
                     gang=key,
@@ -219,7 +219,7 @@ class Session:
                     queue=gang.queue,
                     min_member=gang.min_member,
                     placed=gang.ready,
-                    binds=tuple(members),
+                    binds=tuple(moved),
                 )
             )
         return tuple(binds)
@@ -232,26 +232,28 @@ def wanted(gang: Gang, *, largest_first: bool) -> tuple[list[tuple[Task, int]], 
         Pairs of task and count, largest class first, and a sentence when a role has too few
         pods (the pairs are then meaningless).
     """
-    have: dict[str, int] = {}
-    for member in gang.placed:
-        have[member.pod.role] = have.get(member.pod.role, 0) + 1
     counts = dict.fromkeys(range(len(gang.tasks)), 0)
     order = list(range(len(gang.tasks)))
     if not largest_first:
         order.reverse()
-    for role, minimum in gang.min_roles:
-        missing = minimum - have.get(role, 0)
+    for role, lacking in gang.missing_roles:
+        missing = lacking
         for index in order:
             task = gang.tasks[index]
             if task.role == role and missing > 0:
                 counts[index] = min(missing, len(task.pods))
                 missing -= counts[index]
         if missing > 0:
-            exist = minimum - missing
-            return [], f"needs {members(minimum)} of role {short(role)}; {exist} can run"
+            return [], short_of_role(gang, role, missing)
     left = gang.need - sum(counts.values())
     for index in order:
         take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])
         counts[index] += take
         left -= take
     return [(gang.tasks[index], count) for index, count in sorted(counts.items()) if count], ""
+
+
+def short_of_role(gang: Gang, role: str, missing: int) -> str:
+    """The sentence for a role of which so many pods are missing that nobody created."""
+    minimum = dict(gang.min_roles)[role]
+    return f"needs {members(minimum)} of role {short(role)}; {minimum - missing} can run"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.objects.group import DEFAULT_QUEUE
@@ -9,7 +11,7 @@ from gpusched.objects.meta import UID, ObjectKey
 from gpusched.objects.resources import Resources, total
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
 from gpusched.session.reasons import Reason, members, not_enough_members
-from gpusched.session.session import Session
+from gpusched.session.session import Session, short_of_role
 
 ADMITTED = "Admitted"
 """The reason of the condition of the same name when it is true."""
@@ -90,6 +92,11 @@ def _not_tried(gang: Gang) -> Ask:
             gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
         )
         return Ask(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
+    waiting = Counter(pod.role for task in gang.tasks for pod in task.pods)
+    for role, missing in gang.missing_roles:
+        if missing > waiting[role]:
+            sentence = short_of_role(gang, role, missing - waiting[role])
+            return Ask(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
     return Ask(reason=Reason.BACK_OFF, sentence="waits for its turn in a later cycle")
 
 

@@ -49,3 +49,16 @@ def test_a_group_completes_when_its_minimum_succeeded() -> None:
     c.pod("b", group="llm", gpus=1, node="n", phase=PodPhase.SUCCEEDED)
     c.when.one_session()
     assert c.then.status("llm").phase == "Completed"
+
+
+def test_a_gang_that_lost_its_only_launcher_is_not_whole() -> None:
+    """Role minima count for running gangs too: as many members as needed, but not of each role."""
+    c = Given().node("n", gpus=8).group("mpi", min_member=3, roles={"launcher": 1}, phase="Running")
+    for number in range(3):
+        c.pod(f"w{number}", group="mpi", gpus=1, node="n", phase=PodPhase.RUNNING, role="worker")
+    c.when.one_session()
+    assert not c.then.status("mpi").is_scheduled
+    assert c.then.status("mpi").phase == "Unknown"
+    assert c.then.why("mpi") == "needs 1 pod of role launcher; 0 can run"
+    c.pod("again", group="mpi", gpus=1, role="launcher")
+    assert [bind.key.name for bind in c.when.one_session().binds[0].binds] == ["again"]
