@@ -136,6 +136,8 @@ class StatusWriter:
     def submit(self, gangs: Sequence[GangStatus], queues: Sequence[QueueStatus]) -> None:
         """This is how things stand now; returns at once."""
         for gang in gangs:
+            if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
+                gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
             before = self._said.get(gang.uid)
             if before != gang:
                 _remember(self._said, gang.uid, gang)
@@ -210,6 +212,10 @@ class StatusWriter:
     def _tell(self, status: GangStatus, kind: str, reason: str, *, action: str) -> None:
         gang = status.gang
         ref = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), status.uid)
+        pod = self._cache.pod(status.waiting[0][1]) if status.waiting else None
+        if pod is not None and gang.kind == "PodGroup" and ref.key not in self._cache.groups.items:
+            # The PodGroup does not exist: whoever looks, looks at a pod that names it.
+            ref = ObjectRef("Pod", pod.key, pod.uid)
         note = EventNote(
             regarding=ref, type=kind, reason=reason, action=action, note=status.scheduled.sentence
         )
