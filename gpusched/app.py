@@ -110,7 +110,7 @@ class App:
         self._stop = asyncio.Event()
         self._fault: BaseException | None = None
         self._caught_up = False
-        self._synced_once = asyncio.Event()
+        self._lease_read = options.clock.monotonic()
         self.cycle: SessionCycle | None = None
 
     def stop(self) -> None:
@@ -143,11 +143,25 @@ class App:
                 return f"{reflector.kind.name} are out of date: {reflector.trouble}"
         return ""
 
-    def _readyz(self) -> tuple[bool, str]:
-        trouble = self.unready()
+    def readiness(self) -> tuple[bool, str]:
+        """Whether decisions can be made, or taken over; and why not, or in which part."""
+        trouble = self.unready() or self._lease_unreadable()
         if trouble:
             return False, trouble
         return True, "leader" if self.leadership.leading else "standby"
+
+    def _lease_unreadable(self) -> str:
+        """Why, when the lease could not be read for so long that the API server must be away.
+
+        A server that hangs leaves its streams open, so that caches look fresh.
+        """
+        elector = self.leadership.elector
+        now = self.options.clock.monotonic()
+        if elector is None or not elector.trouble:
+            self._lease_read = now
+            return ""
+        late = now - self._lease_read > limits.STALENESS_MAX_S
+        return f"the lease cannot be read: {elector.trouble}" if late else ""
 
     def _may_decide(self) -> str:
         return self.unready() or ("" if self._caught_up else "caches are being listed again")
@@ -177,6 +191,7 @@ class App:
             on_settled=lambda settled: _settled(status, settled),
         )
         self.cache.on_pod.append(binder.observe)
+        self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
         self.reflectors = reflectors(
             api,
@@ -218,7 +233,7 @@ class App:
         Raises:
             ConfigError: none is.
         """
-        endpoints = Endpoints(ready=self._readyz, metrics=self.telemetry.render)
+        endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
         for host, port in addresses:
             try:
                 self.port = await endpoints.start(host, port)

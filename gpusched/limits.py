@@ -65,6 +65,8 @@ GANG_RECOVERY_MAX_S: Final = 120.0
 BIND_TRIES_MAX: Final = 3
 API_RATE_MAX: Final = 4_000.0
 """Requests a second; halved on 429 and grown back slowly."""
+POD_EVENTS_MAX: Final = 16
+"""Waiting pods of one gang that get an event of their own; the gang's object has it anyway."""
 EVENT_PERIOD_S: Final = 60.0
 """One event an object and reason in this time."""
 STATUS_PERIOD_S: Final = 1.0

@@ -48,6 +48,7 @@ class Gang:
         asked: requests of all pods in ``tasks``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
         trouble: reason and sentence why no attempt makes sense, empty reason for none.
+        remark: something its author should know although it stops nothing; empty for none.
     """
 
     key: GangKey
@@ -73,6 +74,7 @@ class Gang:
     created: float
     pod_group: PodGroup | None
     trouble: tuple[str, str]
+    remark: str
 
     @property
     def pending(self) -> int:
@@ -154,6 +156,7 @@ class Origin:
     succeeded_known: int = 0
     """Succeeded members for which ``min_member`` was lowered already."""
     trouble: tuple[str, str] = ("", "")
+    remark: str = ""
 
 
 def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
@@ -170,6 +173,9 @@ def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
         sub_groups=group.sub_groups,
         pod_group=group,
         priority=priority,
+        remark=f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
+        if group.priority_class and priority is None
+        else "",
         counts_succeeded=True,
         trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting
@@ -263,6 +269,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
         trouble=origin.trouble,
+        remark=origin.remark,
     )
 
 

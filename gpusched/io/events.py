@@ -112,9 +112,11 @@ class EventWriter:
         else:
             known.timer = asyncio.get_running_loop().call_later(due - now, self._put, uid)
 
-    def withdraw(self, uid: UID) -> None:
-        """What was not told yet about an object is no longer true."""
+    def withdraw(self, uid: UID, *, reason: str = "") -> None:
+        """What was not told yet about an object is no longer true; with a reason, only that."""
         known = self._objects.get(uid)
+        if known is not None and reason and (known.news is None or known.news[1].reason != reason):
+            return
         if known is not None:
             known.news = None
             self._queue.pop(uid, None)

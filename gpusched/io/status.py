@@ -8,7 +8,6 @@ object is written once a second at most. Nothing here delays a decision.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -25,6 +24,7 @@ from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
 from gpusched.io.pool import OnFault, Pool
+from gpusched.io.status_notes import WAITS, gang_note, pod_note, words
 from gpusched.io.status_writes import (
     GroupWrite,
     PodWrite,
@@ -37,13 +37,13 @@ from gpusched.io.status_writes import (
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
-from gpusched.session.plan import GangStatus, QueueStatus
+from gpusched.objects.pod import Pod
+from gpusched.session.plan import Ask, GangStatus, QueueStatus
 from gpusched.session.reasons import Reason
 
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
 _RETRY_S: Final = 2 * limits.STATUS_PERIOD_S
 _DENIED_RETRY_S: Final = limits.BACKOFF_MAX_S
-_NUMBERS: Final = re.compile(r"[0-9]+")
 _log = Log(__name__)
 
 V = TypeVar("V")
@@ -198,29 +198,40 @@ class StatusWriter:
             elif want.needed(self._cache, known.written if known is not None else None):
                 # Most pods are bound within moments and need not be told why they waited.
                 self._want(uid, want, settle_s=limits.STATUS_PERIOD_S)
+        self._tell_pods(status, ask)
         was_scheduled, reason, sentence = self._shown(status, before)
         if status.is_scheduled:
             # What was to be told about waiting is no longer true.
             self.events.withdraw(status.uid)
             if not was_scheduled:
-                self._tell(status, "Normal", "Scheduled", action="Binding")
-        elif reason != status.scheduled.reason or _words(sentence) != _words(
+                self._tell(status)
+        elif reason != status.scheduled.reason or words(sentence) != words(
             status.scheduled.sentence
         ):
-            self._tell(status, "Warning", "FailedScheduling", action="Scheduling")
+            self._tell(status)
 
-    def _tell(self, status: GangStatus, kind: str, reason: str, *, action: str) -> None:
-        gang = status.gang
-        ref = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), status.uid)
-        pod = self._cache.pod(status.waiting[0][1]) if status.waiting else None
-        if pod is not None and gang.kind == "PodGroup" and ref.key not in self._cache.groups.items:
-            # The PodGroup does not exist: whoever looks, looks at a pod that names it.
-            ref = ObjectRef("Pod", pod.key, pod.uid)
-        note = EventNote(
-            regarding=ref, type=kind, reason=reason, action=action, note=status.scheduled.sentence
-        )
+    def _tell_pods(self, status: GangStatus, ask: Ask) -> None:
+        """The first waiting pods of a gang carry its sentence too: people describe pods."""
+        if status.gang.kind == "Pod":
+            return
+        for key, uid in status.waiting[: limits.POD_EVENTS_MAX]:
+            pod = self._cache.pod(uid)
+            if pod is None or words(pod.unschedulable) == words(ask.sentence):
+                continue
+            self.events.tell(
+                pod_note(key, uid, ask), topic=ask.reason, settle_s=limits.STATUS_PERIOD_S
+            )
+
+    def observe(self, pod: Pod) -> None:
+        """The watch showed a pod: once it is bound, nobody is told any more why it waited."""
+        if pod.node:
+            self.events.withdraw(pod.uid, reason=WAITS)
+
+    def _tell(self, status: GangStatus) -> None:
         settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
-        self.events.tell(note, topic=status.scheduled.reason, settle_s=settle_s)
+        self.events.tell(
+            gang_note(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s
+        )
 
     def _shown(self, status: GangStatus, before: GangStatus | None) -> tuple[bool, str, str]:
         """Whether people were told that it is scheduled, else reason and sentence they know.
@@ -390,8 +401,3 @@ def _remember(memory: OrderedDict[UID, V], uid: UID, what: V) -> None:
     memory.move_to_end(uid)
     if len(memory) > limits.TOLD_MAX:
         memory.popitem(last=False)
-
-
-def _words(sentence: str) -> str:
-    """A sentence without its numbers: only other words are worth another event."""
-    return _NUMBERS.sub("0", sentence)

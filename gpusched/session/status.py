@@ -10,7 +10,7 @@ from gpusched.objects.group import DEFAULT_QUEUE
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.objects.resources import Resources, total
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
-from gpusched.session.reasons import Reason, members, not_enough_members
+from gpusched.session.reasons import Reason, cut, members, not_enough_members
 from gpusched.session.session import Session, short_of_role
 
 ADMITTED = "Admitted"
@@ -52,7 +52,7 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         generation=gang.generation,
         queue=gang.queue,
         phase=_phase(gang, whole=whole, admitted=is_admitted),
-        admitted=admission or Ask(reason=ADMITTED, sentence=f"admitted to queue {gang.queue}"),
+        admitted=admission or Ask(reason=ADMITTED, sentence=_admitted_sentence(gang)),
         is_admitted=is_admitted,
         scheduled=scheduled,
         is_scheduled=whole,
@@ -75,6 +75,11 @@ def _placement(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
         if len(domains) == 1 and -1 not in domains:
             found.append((level.name, level.names[domains.pop()]))
     return tuple(found)
+
+
+def _admitted_sentence(gang: Gang) -> str:
+    text = f"admitted to queue {gang.queue}"
+    return cut(f"{text}; {gang.remark}") if gang.remark else text
 
 
 def _running_sentence(gang: Gang) -> str:

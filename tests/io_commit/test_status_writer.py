@@ -239,6 +239,7 @@ def test_a_pod_that_is_soon_bound_is_never_told(told, pod):
         writer.submit([says_status(waiting=("a",))], [])
         await asyncio.sleep(0.3)
         shown.pods = {"u-a": pod("a", "u-a", 6, node="n1")}
+        writer.observe(shown.pods["u-a"])
         writer.submit([says_status(DONE)], [])
         await asyncio.sleep(10)
         assert patches(given, "/pods/a/status") == []
@@ -357,7 +358,42 @@ def test_flush_writes_what_waits(told, pod):
         assert await writer.flush(5)
         assert given.clock.monotonic() < 0.1
         assert len(patches(given)) == 2
-        assert events(given) == [LACK.sentence]
+        assert events(given) == [LACK.sentence] * 2
+
+    told(scenario)
+
+
+def test_waiting_pods_of_a_gang_are_told_too_but_not_a_thousand_of_them(told, pod):
+    """Whoever describes a pod reads why it waits; a large gang does not flood the events."""
+
+    async def scenario(given, writer, shown):
+        names = [f"p{number}" for number in range(limits.POD_EVENTS_MAX + 5)]
+        shown.pods = {f"u-{name}": pod(name, f"u-{name}", 5) for name in names}
+        writer.submit([says_status(waiting=tuple(names))], [])
+        await asyncio.sleep(10)
+        about = [body["regarding"]["name"] for body in given.cluster.bodies("POST", "/events")]
+        assert sorted(about) == sorted(["g", *names[: limits.POD_EVENTS_MAX]])
+
+    told(scenario)
+
+
+def test_pods_of_missing_groups_are_each_told(told, pod):
+    """Gangs whose PodGroups do not exist have no uid: each is told, on a pod that names it."""
+
+    async def scenario(given, writer, shown):
+        shown.groups.items.clear()
+        shown.pods = {f"u-{name}": pod(name, f"u-{name}", 5) for name in "abc"}
+        missing = [
+            attrs.evolve(says_status(waiting=(name,)), uid="", gang=GangKey("PodGroup", "ns", name))
+            for name in "abc"
+        ]
+        writer.submit(missing, [])
+        await asyncio.sleep(10)
+        told_about = {
+            (body["regarding"]["kind"], body["regarding"]["name"])
+            for body in given.cluster.bodies("POST", "/events")
+        }
+        assert told_about == {("Pod", "a"), ("Pod", "b"), ("Pod", "c")}
 
     told(scenario)
 

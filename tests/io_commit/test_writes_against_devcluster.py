@@ -227,9 +227,10 @@ def test_a_gang_from_waiting_to_bound_to_undone(site):
         for pod in site.cache.pods.values():
             assert pod.unschedulable_reason == "Unschedulable"
             assert pod.unschedulable == "needs 2 nodes with 8 free GPUs"
-        assert site.event_texts() == [
-            ("Warning", "FailedScheduling", "needs 2 nodes with 8 free GPUs", 1)
-        ]
+        assert (
+            site.event_texts()
+            == [("Warning", "FailedScheduling", "needs 2 nodes with 8 free GPUs", 1)] * 3
+        )  # on the group and on each pod
         site.binder.submit(_bind(site))
         await site.rest()
         assert site.settled[0].phase is Phase.BOUND

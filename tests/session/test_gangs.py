@@ -336,3 +336,15 @@ def test_annotations_of_a_template_count_where_the_job_says_nothing(given):
     assert c.when.one_session().binds == ()
     assert c.then.status("j").queue == "a"
     assert "needs 3 pods with 4 nvidia.com/gpu" in c.then.why("j")
+
+
+def test_an_unknown_priority_class_is_told_and_stops_nothing(given):
+    """A PodGroup that names a PriorityClass nobody made runs at its pods' priority, and says so."""
+    c = given.nodes(1, gpus=8).group("g", min_member=1, priority_class="gold")
+    c.pod("a", group="g", gpus=16)
+    c.when.one_session()
+    admitted = c.then.status("g").admitted.sentence
+    assert admitted == (
+        "admitted to queue default; priorityClassName gold does not exist, "
+        "its pods' priority counts"
+    )
