@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import attrs
-import msgspec
 
 from gpusched import errors, limits
 from gpusched.clock import Clock
@@ -33,6 +32,7 @@ from gpusched.io.status_writes import (
     StatusCache,
     Write,
     Written,
+    written_by,
 )
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
@@ -47,13 +47,6 @@ _DENIED_RETRY_S: Final = limits.BACKOFF_MAX_S
 _log = Log(__name__)
 
 V = TypeVar("V")
-
-
-class _Answer(msgspec.Struct):
-    status: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_answers = msgspec.json.Decoder(_Answer)
 
 
 @attrs.define(slots=True, eq=False)
@@ -350,7 +343,7 @@ class StatusWriter:
             self._again(uid, known, want, unanswered)
             return
         if answer.ok:
-            known.written = _written(request, want, answer.body)
+            known.written = written_by(request, want, answer.body)
             return
         error = api_error(answer, doing=f"write {request.path}", write=True)
         # Not there, made again (422: a UID never changes), or changed meanwhile: what was
@@ -382,17 +375,6 @@ class StatusWriter:
 
 def _busy(known: _Object) -> bool:
     return known.want is not None or known.writing or known.queued
-
-
-def _written(request: Request, want: Write, body: bytes) -> Written | None:
-    """What the object says now; None when the answer cannot be read: the watch will tell."""
-    if isinstance(want, PodWrite):
-        return Written(request.seen, told=want.told)
-    try:
-        return Written(request.seen, status=bytes(_answers.decode(body).status))
-    except msgspec.MsgspecError as error:
-        _log.warning("an answer is no object", path=request.path, why=error)
-        return None
 
 
 def _remember(memory: OrderedDict[UID, V], uid: UID, what: V) -> None:

@@ -7,10 +7,12 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import attrs
+import msgspec
 
 from gpusched import API_VERSION
 from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.bind_calls import pod_path
+from gpusched.io.logs import Log
 from gpusched.objects import encode
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue
@@ -20,6 +22,7 @@ from gpusched.session.plan import Ask, GangStatus, QueueStatus
 from gpusched.session.reasons import Reason
 
 E_co = TypeVar("E_co", covariant=True)
+_log = Log(__name__)
 
 NODES_LACK: Final = frozenset(
     {Reason.INSUFFICIENT_RESOURCES, Reason.TOPOLOGY_UNSATISFIABLE, Reason.NO_FEASIBLE_NODE}
@@ -207,3 +210,21 @@ def _say(kind: str, ask: Ask, holds: bool, generation: int) -> Say:
     return Say(
         type=kind, holds=holds, reason=ask.reason, message=ask.sentence, generation=generation
     )
+
+
+class _Answer(msgspec.Struct):
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+
+
+def written_by(request: Request, want: Write, body: bytes) -> Written | None:
+    """What the object says now; None when the answer cannot be read: the watch will tell."""
+    if isinstance(want, PodWrite):
+        return Written(request.seen, told=want.told)
+    try:
+        return Written(request.seen, status=bytes(_ANSWER.decode(body).status))
+    except msgspec.MsgspecError as error:
+        _log.warning("an answer is no object", path=request.path, why=error)
+        return None
