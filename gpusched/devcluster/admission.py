@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster import status
 from gpusched.devcluster.amounts import amount
-from gpusched.devcluster.quota_usage import pod_usage, printed
+from gpusched.devcluster.strategies.quota_usage import pod_usage, printed
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from gpusched.devcluster import bodies, status, verbs
-from gpusched.devcluster.apply import ApplyConflict, TypedObjectError, apply
-from gpusched.devcluster.binding import bind
 from gpusched.devcluster.deletion import DeleteOptions, delete
-from gpusched.devcluster.event_views import to_core
-from gpusched.devcluster.eviction import evict
 from gpusched.devcluster.field_errors import FieldError, invalid, required
-from gpusched.devcluster.managed_fields import track_update
 from gpusched.devcluster.meta import copy_tree
-from gpusched.devcluster.patch import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
+from gpusched.devcluster.patching.managed_fields import track_update
 from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.strategies.binding import bind
+from gpusched.devcluster.strategies.event_views import to_core
+from gpusched.devcluster.strategies.eviction import evict
 from gpusched.devcluster.verbs import Options
 from gpusched.devcluster.views import viewed
 

@@ -17,19 +17,19 @@ from aiohttp import web
 from gpusched import assets
 from gpusched.clock import Clock, SystemClock
 from gpusched.devcluster import controllers
-from gpusched.devcluster.access import Access
 from gpusched.devcluster.api import Api
 from gpusched.devcluster.bootstrap import apply_files, fill, install_definitions
-from gpusched.devcluster.builtin_strategies import builtin_strategy
 from gpusched.devcluster.core import Core
-from gpusched.devcluster.endpoints import Endpoints
-from gpusched.devcluster.install import Installer
+from gpusched.devcluster.custom.install import Installer
+from gpusched.devcluster.http.access import Access
+from gpusched.devcluster.http.endpoints import Endpoints
+from gpusched.devcluster.http.server import Server
 from gpusched.devcluster.kinds import Registry, load_builtins
 from gpusched.devcluster.kubeconfig import kubeconfig_text
 from gpusched.devcluster.local_client import LocalClient
-from gpusched.devcluster.server import Server
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.store import Store
+from gpusched.devcluster.strategies.builtin import builtin_strategy
 from gpusched.errors import GpuschedError
 from gpusched.limits import BODY_BYTES_MAX
 

@@ -8,9 +8,9 @@ import msgspec
 import yaml
 
 from gpusched.devcluster import status
-from gpusched.devcluster.protobuf import ProtobufError, decode_body
+from gpusched.devcluster.http.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema import load_builtin
-from gpusched.devcluster.schema_decode import decode_error
+from gpusched.devcluster.schema.decode import decode_error
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core

@@ -13,13 +13,13 @@ import attrs
 
 from gpusched.devcluster import admission, status, unsupported
 from gpusched.devcluster.field_errors import FieldError, invalid
-from gpusched.devcluster.field_sets import TypedObjectError
 from gpusched.devcluster.meta import (
     clean_for_create,
     keep_server_fields,
     metadata_errors,
     new_finalizer_errors,
 )
+from gpusched.devcluster.patching.field_sets import TypedObjectError
 from gpusched.devcluster.store import Stored
 
 if TYPE_CHECKING:

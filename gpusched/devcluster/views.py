@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import msgspec
 
 from gpusched.clock import Clock
-from gpusched.devcluster.event_views import to_new_group
 from gpusched.devcluster.listing import Page
 from gpusched.devcluster.status import bad_request
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.strategies.event_views import to_new_group
 from gpusched.devcluster.tables import IncludeObject, columns_for, custom_columns, table
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.status import failure
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 from .conftest import ManualClock
 

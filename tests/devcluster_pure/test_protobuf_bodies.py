@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.protobuf import MAGIC, ProtobufError, decode_body
+from gpusched.devcluster.http.protobuf import MAGIC, ProtobufError, decode_body
 from gpusched.devcluster.schema import load_builtin
 
 CAPTURED = json.loads((Path(__file__).parent / "data/kubectl-protobuf.json").read_text())

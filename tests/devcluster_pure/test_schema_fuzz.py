@@ -5,8 +5,8 @@ import copy
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpusched.devcluster.crd_validation import SchemaRefused, compile_version
-from gpusched.devcluster.patch import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.custom.validation import SchemaRefused, compile_version
+from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
 from gpusched.devcluster.schema import load_builtin
 
 scalars = (

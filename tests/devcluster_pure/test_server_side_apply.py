@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.apply import ApplyConflict, TypedObjectError, apply
-from gpusched.devcluster.field_sets import from_fields_v1, to_fields_v1
-from gpusched.devcluster.managed_fields import track_update
+from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
+from gpusched.devcluster.patching.field_sets import from_fields_v1, to_fields_v1
+from gpusched.devcluster.patching.managed_fields import track_update
 from gpusched.devcluster.schema import load_builtin, structural
 
 RECORDED = json.loads((Path(__file__).parent / "data/applies.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.patch import PatchError, strategic_merge
+from gpusched.devcluster.patching import PatchError, strategic_merge
 from gpusched.devcluster.schema import load_builtin
 
 POD = load_builtin("", "v1", "Pod")

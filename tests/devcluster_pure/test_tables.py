@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.devcluster.ages import age, human
-from gpusched.devcluster.json_path import JsonPathError, compiled
 from gpusched.devcluster.tables import columns_for, custom_columns, table
+from gpusched.devcluster.tables.ages import age, human
+from gpusched.devcluster.tables.json_path import JsonPathError, compiled
 
 RECORDED = json.loads((Path(__file__).parent / "data/recorded-tables.json").read_text())
 CRD = next(

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from gpusched.clock import SystemClock
-from gpusched.devcluster.access import Access
 from gpusched.devcluster.api import Api
 from gpusched.devcluster.app import build_core
-from gpusched.devcluster.endpoints import Endpoints, Request
+from gpusched.devcluster.http.access import Access
+from gpusched.devcluster.http.endpoints import Endpoints, Request
 from gpusched.devcluster.status import StatusError
 
 JUNK = [None, 0, -1, 1.5, 10**30, "", "x", "1e30", True, [], {}, [1], [{}], [None], {"a": None}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusched.devcluster.access import Access
+from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.status import StatusError
 
 PODS = "/api/v1/namespaces/default/pods"

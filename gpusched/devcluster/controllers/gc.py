@@ -14,9 +14,9 @@ import attrs
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.kinds_watch import AllKinds
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

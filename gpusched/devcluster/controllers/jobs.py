@@ -19,9 +19,9 @@ from gpusched.devcluster.controllers.job_actions import (
     WriteStatus,
 )
 from gpusched.devcluster.controllers.job_reconcile import reconcile
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _JOBS: Final = "jobs.batch"
 _GATHER_S: Final = 0.2

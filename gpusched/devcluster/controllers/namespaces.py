@@ -7,9 +7,9 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.kinds_watch import AllKinds, namespaced_kinds
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.local_client import LocalClient, WatchItem
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _FINALIZER: Final = "kubernetes"
 _BEGIN_S: Final = 0.5

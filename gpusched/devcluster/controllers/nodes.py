@@ -6,10 +6,10 @@ import asyncio
 from typing import Any, Final
 
 from gpusched.clock import Clock
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.core import parse_time, rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"

@@ -8,11 +8,11 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.core import parse_time, rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.selectors import label_selector_matches
 from gpusched.devcluster.status import qualified
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 _PDBS: Final = "poddisruptionbudgets.policy"
 EVICTION_FORGOTTEN_S: Final = 120.0

@@ -8,9 +8,9 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.local_client import LocalClient, WatchItem
-from gpusched.devcluster.quota_usage import add, pod_usage, used
-from gpusched.devcluster.workqueue import WorkQueue, serve
+from gpusched.devcluster.strategies.quota_usage import add, pod_usage, used
 
 _QUOTAS: Final = "resourcequotas"
 _COUNTED: Final = {

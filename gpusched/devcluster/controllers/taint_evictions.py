@@ -8,10 +8,10 @@ from typing import Any
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.core import rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue, serve
 
 
 def tolerates(toleration: Obj, taint: Obj) -> bool:

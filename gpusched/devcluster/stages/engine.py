@@ -18,6 +18,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.clock import Clock
+from gpusched.devcluster.controllers.workqueue import WorkQueue
 from gpusched.devcluster.core import rfc3339
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.stages import funcs, match, render
@@ -26,7 +27,6 @@ from gpusched.devcluster.stages.expressions import Subject
 from gpusched.devcluster.stages.gotmpl_parse import TemplateError
 from gpusched.devcluster.stages.model import PatchType, Stage, StageError
 from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.workqueue import WorkQueue
 
 _log = logging.getLogger(__name__)
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import purejq
 
-from gpusched.devcluster.cel_library import library as cel
+from gpusched.devcluster.cel.library import library as cel
 from gpusched.devcluster.stages.model import Expression
 
 _NO_DATA: Final = (purejq.JqError, ArithmeticError, ValueError, TypeError, RecursionError)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, forbidden, invalid
-from gpusched.devcluster.pod_defaults import default_pod, qos_class
-from gpusched.devcluster.pod_validation import pod_errors, spec_errors
 from gpusched.devcluster.strategies import Strategy
+from gpusched.devcluster.strategies.pod_defaults import default_pod, qos_class
+from gpusched.devcluster.strategies.pod_validation import pod_errors, spec_errors
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core

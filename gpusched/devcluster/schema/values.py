@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpusched.devcluster.printed_times import printed_time
 from gpusched.devcluster.quantities import QuantityError, canonical
-from gpusched.devcluster.schema_types import Doc, Json, Node, join
+from gpusched.devcluster.schema.types import Doc, Json, Node, join
+from gpusched.devcluster.tables.printed_times import printed_time
 
 
 def knows_all(value: Json, node: Node) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from gpusched.devcluster.field_sets import (
+from gpusched.devcluster.patching.field_sets import (
     FieldSet,
     Path,
     difference,
@@ -17,7 +17,7 @@ from gpusched.devcluster.field_sets import (
     to_fields_v1,
 )
 from gpusched.devcluster.schema import Schema
-from gpusched.devcluster.schema_types import Doc
+from gpusched.devcluster.schema.types import Doc
 
 _SERVER_METADATA = frozenset(
     [

@@ -11,7 +11,7 @@ import attrs
 from gpusched.devcluster.cel import Rules, RulesRefused, compile_rules
 from gpusched.devcluster.field_errors import FieldError, invalid, rules_skipped
 from gpusched.devcluster.schema import SCHEMA_PATH, NotStructural, Schema, structural
-from gpusched.devcluster.schema_types import Doc, Json, kind_of
+from gpusched.devcluster.schema.types import Doc, Json, kind_of
 from gpusched.errors import GpuschedError
 
 __all__ = ["CustomVersion", "SchemaRefused", "compile_version"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, not_supported, required
-from gpusched.devcluster.schema_types import PRIMITIVES, Doc
+from gpusched.devcluster.schema.types import PRIMITIVES, Doc
 
 _TYPES = {"object", "array", *PRIMITIVES}
 _JUNCTORS = ("allOf", "anyOf", "oneOf")

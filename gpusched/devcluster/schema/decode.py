@@ -12,7 +12,7 @@ import re
 
 from gpusched.devcluster.field_errors import quote
 from gpusched.devcluster.quantities import QuantityError, parse
-from gpusched.devcluster.schema_types import Doc, Json, Node, join
+from gpusched.devcluster.schema.types import Doc, Json, Node, join
 
 _GO_PRIMITIVES = {"string": "string", "boolean": "bool", "number": "float64"}
 _TIME = re.compile(

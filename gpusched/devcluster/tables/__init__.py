@@ -12,12 +12,12 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
-from gpusched.devcluster.ages import human, seconds_of
-from gpusched.devcluster.json_path import compiled
-from gpusched.devcluster.schema_build import shipped
-from gpusched.devcluster.schema_types import Doc, Json
-from gpusched.devcluster.table_columns import EVENTS, NAME, SIMPLE, Column, Columns, field
-from gpusched.devcluster.table_workloads import JOBS, NODES, PODS, row_conditions
+from gpusched.devcluster.schema.build import shipped
+from gpusched.devcluster.schema.types import Doc, Json
+from gpusched.devcluster.tables.ages import human, seconds_of
+from gpusched.devcluster.tables.columns import EVENTS, NAME, SIMPLE, Column, Columns, field
+from gpusched.devcluster.tables.json_path import compiled
+from gpusched.devcluster.tables.workloads import JOBS, NODES, PODS, row_conditions
 
 __all__ = ["Columns", "IncludeObject", "columns_for", "custom_columns", "table"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import attrs
 
-from gpusched.devcluster.ages import age
-from gpusched.devcluster.schema_types import Doc
-from gpusched.devcluster.table_columns import (
+from gpusched.devcluster.schema.types import Doc
+from gpusched.devcluster.tables.ages import age
+from gpusched.devcluster.tables.columns import (
     AGE,
     NAME,
     TEMPLATE,

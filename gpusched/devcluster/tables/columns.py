@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from gpusched.devcluster.ages import age, human, seconds_of
-from gpusched.devcluster.schema_types import Doc, Json
+from gpusched.devcluster.schema.types import Doc, Json
+from gpusched.devcluster.tables.ages import age, human, seconds_of
 
 Cell = Callable[[Doc, float], Json]
 """From an object and the time in epoch seconds to the value of a cell."""

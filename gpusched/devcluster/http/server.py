@@ -10,8 +10,8 @@ from aiohttp import web
 
 from gpusched.clock import Clock
 from gpusched.devcluster import status
-from gpusched.devcluster.access import Access, User
-from gpusched.devcluster.endpoints import Answer, Endpoints, Request
+from gpusched.devcluster.http.access import Access, User
+from gpusched.devcluster.http.endpoints import Answer, Endpoints, Request
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.views import encode
 from gpusched.limits import BODY_BYTES_MAX

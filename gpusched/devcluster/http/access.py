@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.devcluster import status
-from gpusched.devcluster.routes import Route
+from gpusched.devcluster.http.routes import Route
 from gpusched.devcluster.status import StatusError
 
 Obj = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from gpusched.devcluster.crd_validation import compile_version
 from gpusched.devcluster.custom import CLEANUP, CustomKind, CustomStrategy
+from gpusched.devcluster.custom.validation import compile_version
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.selectors import field_reader
 from gpusched.limits import WATCH_BATCH_MAX

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from gpusched.devcluster.crd_validation import CustomVersion, SchemaRefused, compile_version
+from gpusched.devcluster.custom.validation import CustomVersion, SchemaRefused, compile_version
 from gpusched.devcluster.field_errors import FieldError, invalid, required
 from gpusched.devcluster.meta import name_errors
 from gpusched.devcluster.schema import Schema, load_builtin
-from gpusched.devcluster.schema_decode import decode_error
-from gpusched.devcluster.schema_types import Node
+from gpusched.devcluster.schema.decode import decode_error
+from gpusched.devcluster.schema.types import Node
 from gpusched.devcluster.status import bad_request
 from gpusched.devcluster.strategies import Strategy
 

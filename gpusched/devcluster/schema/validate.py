@@ -18,9 +18,9 @@ from gpusched.devcluster.field_errors import (
     too_many,
     type_invalid,
 )
-from gpusched.devcluster.patch_json import equal
-from gpusched.devcluster.schema_formats import CHECKS
-from gpusched.devcluster.schema_types import Doc, Json, Node, join, kind_of
+from gpusched.devcluster.patching.json_patch import equal
+from gpusched.devcluster.schema.formats import CHECKS
+from gpusched.devcluster.schema.types import Doc, Json, Node, join, kind_of
 
 _TYPE_NAMES = {"int-or-string": "integer,string", "time": "string", "micro-time": "string"}
 

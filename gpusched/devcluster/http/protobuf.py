@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from gpusched.devcluster.schema_build import shipped
-from gpusched.devcluster.schema_types import Doc, Json
+from gpusched.devcluster.schema.build import shipped
+from gpusched.devcluster.schema.types import Doc, Json
 from gpusched.errors import GpuschedError
 
 MAGIC = b"k8s\x00"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gpusched.devcluster.schema_types import Json
+from gpusched.devcluster.schema.types import Json
 from gpusched.errors import GpuschedError
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from gpusched.devcluster.custom import DefinitionStrategy
-from gpusched.devcluster.event_strategy import EventStrategy
-from gpusched.devcluster.job_strategy import JobStrategy
-from gpusched.devcluster.node_strategy import NodeStrategy
-from gpusched.devcluster.pods import PodStrategy
 from gpusched.devcluster.strategies import (
     ConfigMapStrategy,
     DisruptionBudgetStrategy,
@@ -20,6 +16,10 @@ from gpusched.devcluster.strategies import (
     ServiceAccountStrategy,
     Strategy,
 )
+from gpusched.devcluster.strategies.events import EventStrategy
+from gpusched.devcluster.strategies.jobs import JobStrategy
+from gpusched.devcluster.strategies.nodes import NodeStrategy
+from gpusched.devcluster.strategies.pods import PodStrategy
 
 _BY_PLURAL: Final[dict[str, Strategy]] = {
     "configmaps": ConfigMapStrategy(),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from gpusched.devcluster.field_sets import (
+from gpusched.devcluster.patching.field_sets import (
     FieldSet,
     Path,
     TypedObjectError,
@@ -22,7 +22,7 @@ from gpusched.devcluster.field_sets import (
     granular_map,
     told,
 )
-from gpusched.devcluster.managed_fields import (
+from gpusched.devcluster.patching.managed_fields import (
     ManagerId,
     Managers,
     Owned,
@@ -33,8 +33,8 @@ from gpusched.devcluster.managed_fields import (
     without_managers,
 )
 from gpusched.devcluster.schema import Schema
-from gpusched.devcluster.schema_types import ANY, Doc, Json, Node
-from gpusched.devcluster.schema_values import unknown_fields
+from gpusched.devcluster.schema.types import ANY, Doc, Json, Node
+from gpusched.devcluster.schema.values import unknown_fields
 from gpusched.errors import GpuschedError
 
 __all__ = ["ApplyConflict", "TypedObjectError", "apply"]

@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpusched.devcluster.cel_functions import FUNCTIONS, STANDARD, TYPES
-from gpusched.devcluster.cel_library import library
-from gpusched.devcluster.cel_values import cel_value, escaped
+from gpusched.devcluster.cel.functions import FUNCTIONS, STANDARD, TYPES
+from gpusched.devcluster.cel.library import library
+from gpusched.devcluster.cel.values import cel_value, escaped
 from gpusched.devcluster.field_errors import (
     FieldError,
     duplicate,
@@ -25,9 +25,9 @@ from gpusched.devcluster.field_errors import (
     invalid_unquoted,
     required,
 )
-from gpusched.devcluster.patch_json import equal
+from gpusched.devcluster.patching.json_patch import equal
 from gpusched.devcluster.schema import SCHEMA_PATH, Schema
-from gpusched.devcluster.schema_types import Doc, Json, Node, join
+from gpusched.devcluster.schema.types import Doc, Json, Node, join
 from gpusched.errors import GpuschedError
 
 # Failing functions are answered to the client; the library would also log each of them.

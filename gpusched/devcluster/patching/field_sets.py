@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import attrs
 import msgspec
 
-from gpusched.devcluster.patch_json import equal
-from gpusched.devcluster.schema_types import ANY, Doc, Json, Node
+from gpusched.devcluster.patching.json_patch import equal
+from gpusched.devcluster.schema.types import ANY, Doc, Json, Node
 from gpusched.errors import GpuschedError
 
 Path = tuple[str, ...]

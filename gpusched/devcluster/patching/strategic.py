@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
-from gpusched.devcluster.patch_json import PatchError, equal
-from gpusched.devcluster.schema_types import Doc, Json, Node
+from gpusched.devcluster.patching.json_patch import PatchError, equal
+from gpusched.devcluster.schema.types import Doc, Json, Node
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"

@@ -12,12 +12,12 @@ import functools
 import attrs
 
 from gpusched.devcluster.field_errors import FieldError, invalid
-from gpusched.devcluster.schema_build import NoSchema, builtin_builder, custom, openapi_document
-from gpusched.devcluster.schema_decode import decode_error
-from gpusched.devcluster.schema_structural import structural_errors
-from gpusched.devcluster.schema_types import Doc, Node, join
-from gpusched.devcluster.schema_validate import validate_builtin, validate_value
-from gpusched.devcluster.schema_values import (
+from gpusched.devcluster.schema.build import NoSchema, builtin_builder, custom, openapi_document
+from gpusched.devcluster.schema.decode import decode_error
+from gpusched.devcluster.schema.structural import structural_errors
+from gpusched.devcluster.schema.types import Doc, Node, join
+from gpusched.devcluster.schema.validate import validate_builtin, validate_value
+from gpusched.devcluster.schema.values import (
     prune_builtin,
     prune_custom,
     unknown_fields,

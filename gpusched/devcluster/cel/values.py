@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from typing import Any
 
-from gpusched.devcluster.schema_types import Json, Node
+from gpusched.devcluster.schema.types import Json, Node
 
 _KEYWORDS = frozenset(
     [

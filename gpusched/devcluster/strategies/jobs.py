@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, invalid, not_supported, required
 from gpusched.devcluster.meta import label_errors
-from gpusched.devcluster.pod_defaults import default_template_spec
-from gpusched.devcluster.pod_validation import spec_errors
 from gpusched.devcluster.strategies import Strategy
+from gpusched.devcluster.strategies.pod_defaults import default_template_spec
+from gpusched.devcluster.strategies.pod_validation import spec_errors
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core

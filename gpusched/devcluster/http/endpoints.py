@@ -7,13 +7,14 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from gpusched.devcluster import access, bodies, discovery, openapi, status, unsupported, views
-from gpusched.devcluster.access import User
+from gpusched.devcluster import bodies, status, unsupported, views
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
+from gpusched.devcluster.http import access, discovery, openapi
+from gpusched.devcluster.http.access import User
+from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
-from gpusched.devcluster.routes import Route, parse, verb_of
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
 from gpusched.devcluster.watching import Watcher

@@ -6,10 +6,10 @@ so callers must treat both as read-only.
 
 from __future__ import annotations
 
-from gpusched.devcluster.patch_json import PatchError, equal, json_patch, merge_patch
-from gpusched.devcluster.patch_strategic import strategic
+from gpusched.devcluster.patching.json_patch import PatchError, equal, json_patch, merge_patch
+from gpusched.devcluster.patching.strategic import strategic
 from gpusched.devcluster.schema import Schema
-from gpusched.devcluster.schema_types import Doc
+from gpusched.devcluster.schema.types import Doc
 
 __all__ = ["PatchError", "equal", "json_patch", "merge_patch", "strategic_merge"]
 

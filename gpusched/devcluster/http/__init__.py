@@ -1,0 +1,1 @@
+"""What only HTTP needs: paths, negotiation, discovery documents, who may ask."""
