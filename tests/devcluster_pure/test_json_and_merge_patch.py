@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.patching import PatchError, equal, json_patch, merge_patch
+from gpusched.devcluster.json_values import equal
+from gpusched.devcluster.patching import PatchError, json_patch, merge_patch
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc~/", max_size=3)
 documents = st.recursive(

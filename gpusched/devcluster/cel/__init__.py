@@ -25,7 +25,7 @@ from gpusched.devcluster.field_errors import (
     invalid_unquoted,
     required,
 )
-from gpusched.devcluster.patching.json_patch import equal
+from gpusched.devcluster.json_values import equal
 from gpusched.devcluster.schema import SCHEMA_PATH, Schema
 from gpusched.devcluster.schema.types import Doc, Json, Node, join
 from gpusched.errors import GpuschedError

@@ -6,12 +6,12 @@ so callers must treat both as read-only.
 
 from __future__ import annotations
 
-from gpusched.devcluster.patching.json_patch import PatchError, equal, json_patch, merge_patch
+from gpusched.devcluster.patching.json_patch import PatchError, json_patch, merge_patch
 from gpusched.devcluster.patching.strategic import strategic
 from gpusched.devcluster.schema import Schema
 from gpusched.devcluster.schema.types import Doc
 
-__all__ = ["PatchError", "equal", "json_patch", "merge_patch", "strategic_merge"]
+__all__ = ["PatchError", "json_patch", "merge_patch", "strategic_merge"]
 
 
 def strategic_merge(doc: Doc, patch: Doc, schema: Schema) -> Doc:

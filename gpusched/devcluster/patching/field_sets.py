@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 import msgspec
 
-from gpusched.devcluster.patching.json_patch import equal
+from gpusched.devcluster.json_values import equal
 from gpusched.devcluster.schema.types import ANY, Doc, Json, Node
 from gpusched.errors import GpuschedError
 

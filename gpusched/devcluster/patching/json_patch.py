@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpusched.devcluster.json_values import equal
 from gpusched.devcluster.schema.types import Json
 from gpusched.errors import GpuschedError
 
@@ -52,22 +53,6 @@ def merge_patch(doc: Json, patch: Json) -> Json:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
-
-
-def equal(a: Json, b: Json) -> bool:
-    """JSON equality: unlike in Python, true is not 1 (but 1 is 1.0)."""
-    # Python's own comparison is quick and finds nearly every difference.
-    return a is b or (bool(a == b) and _same_booleans(a, b))
-
-
-def _same_booleans(a: Json, b: Json) -> bool:
-    if a is b:
-        return True
-    if isinstance(a, dict):
-        return all(_same_booleans(inner, b[key]) for key, inner in a.items())
-    if isinstance(a, list):
-        return all(_same_booleans(x, y) for x, y in zip(a, b, strict=True))
-    return isinstance(a, bool) == isinstance(b, bool)
 
 
 def _apply(doc: Json, op: Json) -> Json:

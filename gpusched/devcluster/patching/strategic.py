@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
-from gpusched.devcluster.patching.json_patch import PatchError, equal
+from gpusched.devcluster.json_values import equal
+from gpusched.devcluster.patching.json_patch import PatchError
 from gpusched.devcluster.schema.types import Doc, Json, Node
 
 _PATCH = "$patch"

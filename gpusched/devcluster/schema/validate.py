@@ -18,7 +18,7 @@ from gpusched.devcluster.field_errors import (
     too_many,
     type_invalid,
 )
-from gpusched.devcluster.patching.json_patch import equal
+from gpusched.devcluster.json_values import equal
 from gpusched.devcluster.schema.formats import CHECKS
 from gpusched.devcluster.schema.types import Doc, Json, Node, join, kind_of
 
