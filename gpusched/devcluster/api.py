@@ -56,7 +56,9 @@ class Api:
         return verbs.read(self.core, resource, namespace, name=name)
 
     def schema(self, resource: Resource) -> Schema:
-        """Return the schema that bodies of a resource must follow."""
+        """Return the schema that bodies of a resource must follow; 501 where none is accepted."""
+        if resource.only_read:
+            raise status.not_implemented(f"resource {resource.qualified}")
         if resource.custom is not None:
             return resource.custom.schema
         return load_builtin(resource.group, resource.version, resource.kind)

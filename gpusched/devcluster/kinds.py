@@ -1,6 +1,9 @@
 """Which kinds this server serves: built-ins from the shipped discovery data, customs at run time.
 
-What it does not serve stands in ``UNSUPPORTED`` with the answer 501, and not in discovery.
+A built-in kind is in one of three places. ``SERVED``: it can be written, with all that a write
+stands for. ``UNSERVED``: its group version is unknown to clients and answers 501. Every other one
+is only read: it stands in discovery and its lists are empty, which is true, since creating one
+answers 501. So clients that watch many kinds work, and nothing is accepted without its effect.
 """
 
 from __future__ import annotations
@@ -47,7 +50,19 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
     "policy/v1": frozenset({"poddisruptionbudgets"}),
     "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
 }
-"""Group versions and their plurals, all others of the discovery data are UNSUPPORTED."""
+"""Group versions and the plurals that can be written; customs apart."""
+
+UNSERVED: Final[Mapping[str, frozenset[str] | None]] = {
+    "resource.k8s.io/v1beta1": None,
+    "resource.k8s.io/v1beta2": frozenset(
+        {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
+    ),
+    "storage.k8s.io/v1beta1": None,
+}
+"""Older forms of kinds that are served in their newest: all (None) or some of a group version.
+
+They would have to show the same objects, converted, and no schema of them is at hand.
+"""
 
 SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "pods": frozenset({"binding", "eviction", "log", "status"}),
@@ -99,6 +114,8 @@ class Resource:
         storage: name of the collection; two versions of one kind share it.
         fields: readers of the fields that a field selector may name.
         custom: what its CustomResourceDefinition says; None for built-ins.
+        only_read: whether it is empty for ever, because creating one answers 501.
+        effective: subresources that do what their name says; the others answer 501.
     """
 
     group: str
@@ -116,7 +133,8 @@ class Resource:
     subresources: tuple[Obj, ...] = ()
     custom: CustomKind | None = None
     list_kind: str = ""
-    entry: Obj = attrs.field(factory=dict)
+    only_read: bool = False
+    effective: frozenset[str] | None = None
 
     @property
     def api_version(self) -> str:
@@ -135,6 +153,12 @@ class Resource:
 
     def has(self, subresource: str) -> bool:
         """Tell whether a subresource is served."""
+        return self.offers(subresource) and (
+            self.effective is None or subresource in self.effective
+        )
+
+    def offers(self, subresource: str) -> bool:
+        """Tell whether discovery names a subresource, served or not."""
         return any(s["subresource"] == subresource for s in self.subresources)
 
     def key(self, namespace: str, name: str) -> str:
@@ -172,13 +196,13 @@ class Registry:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_name: dict[str, Resource] = {}
         self.unsupported: dict[tuple[str, str, str], str] = {}
-        self.unsupported_groups: set[tuple[str, str]] = set()
         self.generation = 0
 
     def add(self, resource: Resource) -> None:
-        """Serve a resource."""
+        """Serve a resource; of a built-in's versions the first is the one that names it."""
         self._by_path[resource.group, resource.version, resource.plural] = resource
-        self._by_name[resource.qualified] = resource
+        if resource.custom is not None or resource.qualified not in self._by_name:
+            self._by_name[resource.qualified] = resource
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
@@ -225,16 +249,14 @@ def _load_version(
     registry: Registry, group: str, version: Obj, *, strategy_of: Callable[[str], Strategy]
 ) -> None:
     api_version = f"{group}/{version['version']}" if group else version["version"]
-    served = SERVED.get(api_version, frozenset())
-    if not served:
-        registry.unsupported_groups.add((group, version["version"]))
+    written = SERVED.get(api_version, frozenset())
+    unserved = UNSERVED.get(api_version, frozenset())
     for entry in version["resources"]:
         plural = entry["resource"]
-        if plural not in served:
+        if unserved is None or plural in unserved:
             registry.unsupported[group, version["version"], plural] = qualified(plural, group)
             continue
         namespaced = entry["scope"] == "Namespaced"
-        kept = SUBRESOURCES.get(plural, frozenset())
         registry.add(
             Resource(
                 group=group,
@@ -249,10 +271,9 @@ def _load_version(
                 fields=selectable(plural, namespaced=namespaced),
                 short_names=tuple(entry.get("shortNames", ())),
                 categories=tuple(entry.get("categories", ())),
-                subresources=tuple(
-                    s for s in entry.get("subresources", ()) if s["subresource"] in kept
-                ),
+                subresources=tuple(entry.get("subresources", ())),
                 list_kind=entry["responseKind"]["kind"] + "List",
-                entry=entry,
+                only_read=plural not in written,
+                effective=SUBRESOURCES.get(plural, frozenset()),
             )
         )

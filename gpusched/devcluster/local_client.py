@@ -55,6 +55,15 @@ class LocalClient:
         """Return the served resource of a kind, None when there is none."""
         return self._core.registry.by_kind(api_version, kind)
 
+    def builtins(self) -> list[Resource]:
+        """Return the built-in resources that can be written, one version of each."""
+        found = self._core.registry.resources()
+        return [
+            r
+            for r in found
+            if r.custom is None and not r.only_read and self._core.registry.named(r.qualified) is r
+        ]
+
     def get(self, resource: str, namespace: str | None, name: str) -> Obj | None:
         """Return the object, or None when there is none."""
         kind = self._core.registry.named(resource)

@@ -1,6 +1,6 @@
 """What this server refuses to pretend: fields answered 501, fields kept without any effect.
 
-Whole resources stand in ``kinds.SERVED`` by their absence. One list drives the answers, the
+Whole resources stand in ``kinds``: ``UNSERVED``, or absent from ``SERVED``. One list drives the answers, the
 features endpoint and its test.
 """
 
@@ -63,12 +63,30 @@ def _at(value: Any, keys: list[str]) -> Any:
 
 
 def features(registry: Registry) -> Obj:
-    """Return what is refused and what is inert, for people and for tests."""
-    refused = sorted(
-        f"{plural}.{group}/{version}" if group else plural
-        for group, version, plural in registry.unsupported
-    )
-    return {"refusedResources": refused, "refusedFields": list(_fields()), "inert": list(INERT)}
+    """Return what is refused and what is inert, for people and for tests.
+
+    ``onlyRead`` are resources that can be listed and watched but not written,
+    ``refusedResources`` those of which not even discovery tells.
+    """
+    builtin = [r for r in registry.resources() if r.custom is None]
+    return {
+        "onlyRead": sorted(
+            _versioned(r.group, r.version, r.plural) for r in builtin if r.only_read
+        ),
+        "refusedResources": sorted(_versioned(*path) for path in registry.unsupported),
+        "refusedSubresources": sorted(
+            f"{_versioned(r.group, r.version, r.plural)}/{s['subresource']}"
+            for r in builtin
+            for s in r.subresources
+            if not r.only_read and not r.has(s["subresource"])
+        ),
+        "refusedFields": list(_fields()),
+        "inert": list(INERT),
+    }
+
+
+def _versioned(group: str, version: str, plural: str) -> str:
+    return f"{plural}.{group}/{version}" if group else plural
 
 
 def _fields() -> Iterator[Obj]:

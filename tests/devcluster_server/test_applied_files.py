@@ -52,7 +52,7 @@ async def test_what_others_stand_on_comes_first(tmp_path):
     [
         ("kind: [", "is no YAML"),
         ("- 1", "holds something that is no object"),
-        ("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}", "serves no Deployment"),
+        ("{apiVersion: x.example.com/v1, kind: Gadget, metadata: {name: g}}", "serves no Gadget"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}", "spec.containers"),
     ],
 )

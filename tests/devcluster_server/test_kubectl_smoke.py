@@ -108,6 +108,10 @@ async def test_a_list_and_kinds_that_are_not_served(kubectl):
     several = await kubectl("get", "pod/p", "node/n1", "-o", "yaml")
     assert "kind: List" in several
     assert "node/n1" in await kubectl("apply", "-f", "-", stdin=several)
-    role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n"
-    refused = await kubectl("apply", "-f", "-", stdin=role, fails=True)
-    assert 'no matches for kind "ClusterRole"' in refused
+    gadget = "apiVersion: x.example.com/v1\nkind: Gadget\nmetadata: {name: g}\n"
+    refused = await kubectl("apply", "-f", "-", stdin=gadget, fails=True)
+    assert 'no matches for kind "Gadget"' in refused
+    hook = "admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"
+    hook = f"apiVersion: {hook}\nmetadata: {{name: h}}\nwebhooks: []\n"
+    refused = await kubectl("apply", "-f", "-", stdin=hook, fails=True)
+    assert "is not supported by the embedded API server" in refused

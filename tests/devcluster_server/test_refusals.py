@@ -8,13 +8,47 @@ from gpusched.devcluster.status import StatusError
 PODS = "/api/v1/namespaces/default/pods"
 
 
-async def test_whole_kinds_that_are_missing_say_so(http):
-    """A resource of the real server that is not served is 501, by name, and not in discovery."""
-    reply = await http.post("/apis/apps/v1/namespaces/default/deployments", {})
+async def test_kinds_without_effect_are_read_and_never_written(http):
+    """A kind without its effect is listed, empty and watchable; writing one is 501, by name."""
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    assert (await http.get(hooks)).body["items"] == []
+    for body in ({}, {"metadata": {"name": "x"}}):
+        reply = await http.post(hooks, body)
+        assert (reply.code, reply.body["reason"]) == (501, "NotImplemented")
+        assert "validatingwebhookconfigurations.admissionregistration.k8s.io" in reply.message
+    assert (await http.put(f"{hooks}/x", {"metadata": {"name": "x"}})).code == 501
+    assert (await http.patch(f"{hooks}/x?fieldManager=m", {}, "apply-patch+yaml")).code == 501
+    assert (await http.delete(f"{hooks}/x")).code == 404
+    entries = (await http.get("/apis/admissionregistration.k8s.io/v1")).body["resources"]
+    assert "validatingwebhookconfigurations" in {e["name"] for e in entries}
+
+
+async def test_old_versions_that_cannot_be_converted_are_absent(http):
+    """A version whose objects could not be shown truthfully is 501 and not in discovery."""
+    reply = await http.get("/apis/resource.k8s.io/v1beta1/deviceclasses")
     assert (reply.code, reply.body["reason"]) == (501, "NotImplemented")
-    assert "deployments.apps" in reply.message
-    names = {g["name"] for g in (await http.get("/apis")).body["groups"]}
-    assert "apps" not in names
+    group = (await http.get("/apis/resource.k8s.io")).body
+    assert "v1beta1" not in {v["version"] for v in group["versions"]}
+
+
+async def test_features_tell_every_kind_of_discovery(http):
+    """Each listed resource either takes a create or stands among those that are only read."""
+    features = (await http.get("/devcluster/features")).body
+    only_read = set(features["onlyRead"])
+    groups = (await http.get("/apis")).body["groups"]
+    paths = {v["groupVersion"]: f"/apis/{v['groupVersion']}" for g in groups for v in g["versions"]}
+    refused = set()
+    for version, path in {"v1": "/api/v1", **paths}.items():
+        group = version if "/" in version else ""
+        for entry in (await http.get(path)).body["resources"]:
+            plural = entry["name"]
+            if "/" in plural or "create" not in entry["verbs"]:
+                continue
+            inside = "namespaces/default/" if entry["namespaced"] else ""
+            if (await http.post(f"{path}/{inside}{plural}", {})).code == 501:
+                refused.add(f"{plural}.{group}" if group else plural)
+    reads = {"componentstatuses"}
+    assert refused == only_read - reads
 
 
 async def test_every_refused_field_is_refused(http):

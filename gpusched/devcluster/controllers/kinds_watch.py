@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 
+if TYPE_CHECKING:
+    from gpusched.devcluster.kinds import Resource
+
 _CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-NAMESPACED: Final = (
-    "configmaps",
-    "events",
-    "leases.coordination.k8s.io",
-    "poddisruptionbudgets.policy",
-    "pods",
-    "jobs.batch",
-    "resourcequotas",
-    "secrets",
-    "serviceaccounts",
-)
-"""Built-in namespaced kinds; pods before jobs so that an owner is never deleted unseen."""
-CLUSTER_SCOPED: Final = ("namespaces", "nodes", "priorityclasses.scheduling.k8s.io")
-_UNOWNED: Final = frozenset({"events"})
+_UNOWNED: Final = frozenset({"events", "events.events.k8s.io"})
 """Kinds that are not watched: there are too many of them and nothing owns them."""
 
 See = Callable[[str, WatchItem], None]
+
+
+def builtin_kinds(client: LocalClient) -> list[Resource]:
+    """Every built-in kind whose objects can come and go, once.
+
+    In the order of discovery, where pods come before jobs: an owner is never deleted unseen.
+    """
+    return [r for r in client.builtins() if "delete" in r.verbs and r.qualified != _CRDS]
 
 
 def namespaced_kinds(client: LocalClient) -> list[str]:
@@ -33,7 +31,8 @@ def namespaced_kinds(client: LocalClient) -> list[str]:
     customs = [
         _served(client, crd) for crd in client.list(_CRDS) if crd["spec"]["scope"] == "Namespaced"
     ]
-    return [*NAMESPACED, *filter(None, customs)]
+    builtin = [r.qualified for r in builtin_kinds(client) if r.namespaced]
+    return [*builtin, *filter(None, customs)]
 
 
 def _served(client: LocalClient, crd: Obj) -> str | None:
@@ -62,9 +61,9 @@ class AllKinds:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for resource in (*CLUSTER_SCOPED, *NAMESPACED):
-                if resource not in _UNOWNED:
-                    group.create_task(self._watch(resource))
+            for resource in builtin_kinds(self._client):
+                if resource.qualified not in _UNOWNED:
+                    group.create_task(self._watch(resource.qualified))
             async for item in self._client.watch(_CRDS):
                 self._follow(group, item)
 

@@ -119,14 +119,15 @@ class Endpoints:
         return _plain_missing()
 
     def _no_subresource(self, resource: Resource, route: Route) -> status.StatusError:
-        offered = {s["subresource"] for s in resource.entry.get("subresources", ())}
-        if route.subresource in offered:
+        if resource.offers(route.subresource):
             return status.not_implemented(f"{resource.plural}/{route.subresource}")
         return status.unknown_resource()
 
     def _review(self, request: Request, resource: Resource, route: Route) -> Answer:
         if request.method != "POST" or route.name:
             raise status.method_not_allowed()
+        if resource.only_read:
+            raise status.not_implemented(f"resource {resource.qualified}")
         body: Any = {}
         if resource.plural != "selfsubjectreviews":  # it asks nothing, so its body is not read
             body = bodies.decode(

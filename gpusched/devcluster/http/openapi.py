@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gpusched.devcluster.views import encode
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from gpusched.devcluster.kinds import Registry, Resource
 
 Obj = dict[str, Any]
@@ -26,18 +28,32 @@ _INFO: Final = {"title": "Kubernetes", "version": "1.36"}
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
 
 
+def _data(path: str) -> Traversable:
+    name = f"data/v3-{path.replace('/', '_')}.json.gz"
+    return resources.files("gpusched.devcluster").joinpath(name)
+
+
 @lru_cache(maxsize=64)
 def _shipped(path: str) -> bytes:
-    name = f"data/v3-{path.replace('/', '_')}.json.gz"
-    return gzip.decompress(resources.files("gpusched.devcluster").joinpath(name).read_bytes())
+    return gzip.decompress(_data(path).read_bytes())
+
+
+@lru_cache(maxsize=256)
+def _is_shipped(path: str) -> bool:
+    return _data(path).is_file()
 
 
 def _paths(registry: Registry) -> list[tuple[str, list[Resource]]]:
+    """Return the documents there are: versions that are only read may have none."""
     by_path: dict[str, list[Resource]] = {}
     for resource in registry.resources():
         head = f"apis/{resource.group}" if resource.group else "api"
         by_path.setdefault(f"{head}/{resource.version}", []).append(resource)
-    return list(by_path.items())
+    return [
+        (path, served)
+        for path, served in by_path.items()
+        if served[0].custom is not None or _is_shipped(path)
+    ]
 
 
 def frame_v2(accept: str) -> tuple[bytes, str]:
