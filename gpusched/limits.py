@@ -128,6 +128,8 @@ CONFIG_BYTES_MAX: Final = 2**20
 # -- embedded cluster -----------------------------------------------------------------------
 HISTORY_PER_KIND_MAX: Final = 20_000
 """Changes of one kind that watches and past lists can still see: etcd's five minutes at 60/s."""
+FIELD_SHAPES_MAX: Final = 4096
+"""Sets of fields kept for managedFields: objects of one shape share one."""
 WATCH_BATCH_MAX: Final = 512
 """Changes written to one watcher in one go, so that a busy kind does not starve the loop."""
 BODY_BYTES_MAX: Final = 3 * 2**20

@@ -6,7 +6,6 @@ defaults) and hands it to the synchronous writes in ``verbs`` and ``deletion``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,7 +16,6 @@ from gpusched.devcluster.field_errors import FieldError, invalid, required
 from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
 from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
-from gpusched.devcluster.patching.managed_fields import track_update
 from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
@@ -40,6 +38,7 @@ PATCH_TYPES: Final = {
     "application/apply-patch+yaml": "apply",
 }
 
+_TYPE: Final = frozenset({"kind", "apiVersion"})
 _ENVELOPE: Final = frozenset({"kind", "apiVersion", "metadata"})
 
 
@@ -255,12 +254,14 @@ class Api:
         """
         if resource.custom is not None:
             return self._decoded(resource, new, options)
-        touched = {k: v for k, v in new.items() if k in _ENVELOPE or v is not old.get(k)}
+        touched = {k: v for k, v in new.items() if k in _TYPE or v is not old.get(k)}
         clean = self._decoded(resource, touched, options)
+        if new["metadata"] is old["metadata"]:
+            clean["metadata"] = copy_tree(new["metadata"])
         return {k: clean.get(k, v) for k, v in new.items() if k in clean or k not in touched}
 
     def _checked(self, resource: Resource, options: Options) -> Options:
-        options = attrs.evolve(options, record=partial(track_update, schema=self.schema(resource)))
+        options = attrs.evolve(options, schema=self.schema(resource))
         if resource.strategy.knows_all:
             return options
         if resource.custom is not None:

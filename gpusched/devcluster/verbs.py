@@ -6,8 +6,8 @@ There is no await inside, so every write sees the outcome of the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -19,7 +19,10 @@ from gpusched.devcluster.meta import (
     metadata_errors,
     new_finalizer_errors,
 )
-from gpusched.devcluster.patching.field_sets import TypedObjectError
+from gpusched.devcluster.patching.creation import server_filled
+from gpusched.devcluster.patching.field_sets import Path, TypedObjectError
+from gpusched.devcluster.patching.managed_fields import readable, track_create, track_update
+from gpusched.devcluster.schema import Schema
 from gpusched.devcluster.store import Stored
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 Origin = Literal["put", "patch"]
+_NOBODY: Final = "unknown"
+"""Manager of writes by clients that give no name."""
 
 
 def _nothing_wrong(_new: Obj, _old: Obj | None) -> list[FieldError]:
@@ -44,7 +49,7 @@ class Options:
         operation: what managedFields will call this write.
         force: whether an apply takes fields over from other managers.
         check: the schema's own verdict on the finished object, given the old one.
-        record: writes managedFields; see ``managed_fields.track_update``.
+        schema: of the kind, by which managedFields are kept; None to leave them alone.
     """
 
     dry_run: bool = False
@@ -54,7 +59,7 @@ class Options:
     force: bool = False
     warnings: list[str] = attrs.field(factory=list)
     check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
-    record: Callable[..., Obj] | None = None
+    schema: Schema | None = None
 
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
@@ -63,8 +68,7 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     strategy = resource.strategy
     meta = obj["metadata"]
     clean_for_create(meta)
-    if options.operation == "Update":
-        meta.pop("managedFields", None)
+    filled = server_filled(resource.storage, obj, has_status=strategy.has_status)
     if resource.namespaced:
         meta["namespace"] = namespace
     if not meta.get("name") and meta.get("generateName"):
@@ -87,6 +91,8 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     if collection.get(key) is not None:
         raise status.already_exists(resource.plural, resource.group, name)
     admission.charge(core, resource, obj, dry_run=options.dry_run)
+    if options.operation == "Update":
+        _record_create(obj, filled, options=options, core=core)
     if options.dry_run:
         return Stored(obj, 0)
     return collection.put(key, obj)
@@ -148,24 +154,51 @@ def write(
     return collection.put(key, new)
 
 
-def _with_record(new: Obj, old: Obj, *, options: Options, subresource: str, core: Core) -> Obj:
-    """Keep the record of field managers, on objects that have one.
+def _record_create(obj: Obj, filled: Sequence[Path], *, options: Options, core: Core) -> None:
+    """Begin the record of field managers."""
+    meta = obj["metadata"]
+    brought = meta.pop("managedFields", None)
+    if options.schema is None:
+        return
+    if brought:
+        meta["managedFields"] = brought
+    try:
+        meta["managedFields"] = track_create(
+            obj,
+            schema=options.schema,
+            manager=options.manager or _NOBODY,
+            now=core.time_text(),
+            skip=filled,
+        )
+    except TypedObjectError:
+        # Lists whose elements share a key have no owners; real servers keep no record either.
+        meta.pop("managedFields", None)
 
-    An object gets its record with its first apply: before, nobody reads it, and keeping it would
-    double the cost of every write.
+
+def _with_record(new: Obj, old: Obj, *, options: Options, subresource: str, core: Core) -> Obj:
+    """Carry on the record of field managers; an object without one gets none by updates.
+
+    A client may write the record itself, and erases it with one empty entry; an empty list, as
+    clients send that do not know of it, is ignored.
     """
-    record = old["metadata"].get("managedFields")
-    if record is None or options.record is None:
-        new["metadata"].pop("managedFields", None)
+    meta = new["metadata"]
+    sent, record = meta.get("managedFields"), old["metadata"].get("managedFields")
+    if sent == [{}] and not subresource:
+        record = None
+    elif sent and not subresource and sent != record:
+        record = readable(sent) or record
+    if not record or options.schema is None:
+        meta.pop("managedFields", None)
         return new
-    new["metadata"]["managedFields"] = record
+    meta["managedFields"] = record
     if new == old:
         return new
     try:
-        return options.record(
+        return track_update(
             old,
             new,
-            manager=options.manager or "unknown",
+            schema=options.schema,
+            manager=options.manager or _NOBODY,
             now=core.time_text(),
             subresource=subresource,
         )

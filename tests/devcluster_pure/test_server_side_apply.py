@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
 from gpusched.devcluster.patching.field_sets import from_fields_v1, to_fields_v1
-from gpusched.devcluster.patching.managed_fields import track_update
+from gpusched.devcluster.patching.managed_fields import track_create, track_update
 from gpusched.devcluster.schema import load_builtin, structural
 
 RECORDED = json.loads((Path(__file__).parent / "data/applies.json").read_text())
@@ -145,7 +145,11 @@ def test_objects_written_without_a_record():
 
 def test_plain_writes_are_recorded():
     """A create owns what it sets; a later patch owns what it changes; both can conflict."""
-    made = track_update(None, config_map(a="1", b="1"), schema=CONFIG_MAP, manager="k", now=T1)
+    made = config_map(a="1", b="1")
+    made["metadata"] = {
+        **made["metadata"],
+        "managedFields": track_create(made, schema=CONFIG_MAP, manager="k", now=T1),
+    }
     assert made["metadata"]["managedFields"] == [
         {
             "manager": "k",
@@ -300,4 +304,4 @@ def test_forced_applies_give_the_union_of_owned_fields(steps):
                         max_size=3).map(tuple), max_size=6))  # fmt: skip
 def test_sets_survive_storage(paths):
     """A set of fields reads back from managedFields as it was."""
-    assert from_fields_v1(to_fields_v1(paths)) == paths
+    assert from_fields_v1(to_fields_v1(frozenset(paths))) == paths

@@ -7,6 +7,7 @@ ownership of the container itself matters, containers too.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -15,6 +16,7 @@ import msgspec
 from gpusched.devcluster.json_values import equal
 from gpusched.devcluster.schema.types import ANY, Doc, Json, Node
 from gpusched.errors import GpuschedError
+from gpusched.limits import FIELD_SHAPES_MAX
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
@@ -194,8 +196,23 @@ def _compare_entry(
         _compare(old[key], new[key], node, path=path, found=found)
 
 
-def to_fields_v1(fields: Iterable[Path]) -> Doc:
-    """A set as it is stored in managedFields."""
+class Fields(dict[str, Json]):
+    """A set in its stored form that remembers what it was written from; never changed."""
+
+    __slots__ = ("paths",)
+
+    paths: FieldSet
+
+
+@functools.lru_cache(maxsize=FIELD_SHAPES_MAX)
+def to_fields_v1(fields: FieldSet) -> Fields:
+    """A set as it is stored in managedFields; equal sets share one document."""
+    stored = Fields(_nested(fields))
+    stored.paths = fields
+    return stored
+
+
+def _nested(fields: Iterable[Path]) -> Doc:
     root: Doc = {}
     for path in sorted(fields):
         place = root
@@ -214,6 +231,8 @@ def _trimmed(place: Doc) -> Doc:
 
 def from_fields_v1(stored: Json) -> FieldSet:
     """The set that a managedFields entry stores."""
+    if isinstance(stored, Fields):
+        return stored.paths
     return frozenset(_stored_paths(stored, ())) if isinstance(stored, dict) else frozenset()
 
 

@@ -5,10 +5,11 @@ Kept for plain writes as well, so that a later apply knows from whom it takes a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from gpusched.devcluster.patching.creation import created_fields, owned_container, tracked
 from gpusched.devcluster.patching.field_sets import (
     FieldSet,
     Path,
@@ -19,19 +20,11 @@ from gpusched.devcluster.patching.field_sets import (
 from gpusched.devcluster.schema import Schema
 from gpusched.devcluster.schema.types import Doc
 
-_SERVER_METADATA = frozenset(
-    [
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "selfLink",
-        "uid",
-        "clusterName",
-        "generation",
-        "managedFields",
-        "resourceVersion",
-    ]
-)
+__all__ = [
+    "ManagerId", "Managers", "Owned", "entries_of", "managers_of", "readable", "track_create", "track_update",
+    "tracked", "with_managers", "without_managers",
+]  # fmt: skip
+
 _MANAGERS_MAX = 10
 """Update entries kept apart; older ones beyond it are joined, as on a real server."""
 _OLD_MANAGER = "ancient-changes"
@@ -67,19 +60,14 @@ class Owned:
 Managers = dict[ManagerId, Owned]
 
 
-def tracked(path: Path) -> bool:
-    """Whether a field can be owned; what the server itself fills cannot."""
-    if not path or path[0] in {"f:apiVersion", "f:kind"} or path == ("f:metadata",):
-        return False
-    return not (
-        path[0] == "f:metadata" and path[1].startswith("f:") and path[1][2:] in _SERVER_METADATA
-    )
-
-
 def managers_of(obj: Doc) -> Managers:
     """Read the managedFields of an object."""
+    return _managers(obj.get("metadata", {}).get("managedFields") or ())
+
+
+def _managers(entries: Sequence[Doc]) -> Managers:
     managers: Managers = {}
-    for entry in obj.get("metadata", {}).get("managedFields") or ():
+    for entry in entries:
         operation, version = entry.get("operation", "Update"), entry.get("apiVersion", "")
         key = ManagerId(
             entry.get("manager", ""),
@@ -138,8 +126,46 @@ def without_managers(obj: Doc) -> Doc:
     return {**obj, "metadata": metadata}
 
 
+def track_create(
+    obj: Doc, *, schema: Schema, manager: str, now: str, skip: Sequence[Path] = ()
+) -> list[Doc]:
+    """The managedFields of an object about to be created.
+
+    Args:
+        obj: the object, defaults included; entries it brings along are kept.
+        schema: of the kind.
+        manager: name of the field manager.
+        now: time of the write, RFC 3339.
+        skip: what the server filled in and nobody owns, such as ``("f:status",)``.
+
+    Raises:
+        TypedObjectError: elements of a keyed list cannot be told apart.
+    """
+    brought = readable(obj["metadata"].get("managedFields"))
+    if brought:
+        obj = without_managers(obj)
+    me = ManagerId(manager, "Update", obj.get("apiVersion", ""))
+    mine = Owned(created_fields(obj, schema, skip), now, me.api_version)
+    if not brought:
+        return entries_of({me: mine})
+    return entries_of({**_managers(brought), me: mine})
+
+
+def readable(entries: object) -> list[Doc]:
+    """Entries that a client sent, or none of them when one cannot be understood."""
+    if not isinstance(entries, list):
+        return []
+    good = all(
+        isinstance(e, dict)
+        and e.get("operation") in {"Update", "Apply"}
+        and e.get("fieldsType") == "FieldsV1"
+        for e in entries
+    )
+    return entries if good else []
+
+
 def track_update(
-    old: Doc | None,
+    old: Doc,
     new: Doc,
     *,
     schema: Schema,
@@ -147,12 +173,12 @@ def track_update(
     now: str,
     subresource: str = "",
 ) -> Doc:
-    """Record what a create, replace or patch changed as owned by its manager.
+    """Record what a replace or patch changed as owned by its manager.
 
     Args:
-        old: stored object, None on creation; its managedFields are the record so far, and what
-            the new object says in that place is ignored.
-        new: object about to be stored, defaults included.
+        old: stored object.
+        new: object about to be stored, defaults included; its managedFields are the record so
+            far.
         schema: of the kind.
         manager: name of the field manager.
         now: time of the write, RFC 3339.
@@ -160,25 +186,30 @@ def track_update(
 
     Returns:
         The new object with its managedFields.
+
+    Raises:
+        TypedObjectError: elements of a keyed list cannot be told apart.
     """
     api_version = new.get("apiVersion", "")
-    managers = managers_of(old) if old is not None else {}
-    before = without_managers(old) if old is not None else {"metadata": {}}
-    changed = difference(before, without_managers(new), schema.node)
-    structs = {f"f:{key}" for key, node in schema.node.props.items() if node.props}
-    written = frozenset(
-        p for p in changed.written if tracked(p) and (len(p) > 1 or p[0] not in structs)
-    )
+    managers = managers_of(new)
+    changed = difference(without_managers(old), without_managers(new), schema.node)
+    written = frozenset(p for p in changed.written if owned_container(p, schema))
     gone = changed.removed
+    if not written and not gone:
+        return new
     me = ManagerId(manager, "Update", api_version, subresource)
     mine = managers.pop(me, Owned(frozenset()))
-    managers = {
-        key: attrs.evolve(owned, fields=owned.fields - written - gone)
-        for key, owned in managers.items()
-    }
+    lost = written | gone
+    managers = {key: _left(owned, lost) for key, owned in managers.items()}
     fields = (mine.fields - gone) | written
     managers[me] = Owned(fields, now if written else mine.time, api_version)
     return with_managers(new, _capped(managers))
+
+
+def _left(owned: Owned, lost: frozenset[Path] | set[Path]) -> Owned:
+    if owned.fields.isdisjoint(lost):
+        return owned
+    return attrs.evolve(owned, fields=owned.fields - lost)
 
 
 def _capped(managers: Managers) -> Managers:
