@@ -136,7 +136,7 @@ async def start(options: ClusterOptions) -> DevCluster:
     token = options.token or secrets.token_hex(16)
     endpoints = Endpoints(api)
     local = ipaddress.ip_address(options.host).is_loopback
-    server = Server(endpoints, Access(token, local=local), clock=options.clock)
+    server = Server(endpoints, Access(core, token, local=local), clock=options.clock)
     runner = web.ServerRunner(
         web.Server(
             server.handle,

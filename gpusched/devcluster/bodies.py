@@ -10,6 +10,7 @@ import yaml
 from gpusched.devcluster import status
 from gpusched.devcluster.http.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.schema.build import builtin_builder
 from gpusched.devcluster.schema.decode import decode_error
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def _mismatch(core: Core, resource: Resource, kind: str, *, version: str) -> str
     )
 
 
-def as_options(body: Any, kind: str) -> Obj:
-    """Check the types of a body that is no resource: Binding, Eviction or DeleteOptions."""
+def as_options(body: Any, kind: str, *, group: str = "") -> Obj:
+    """Check the types of a body that is no resource: Binding, Eviction, options, a review."""
     head = f'{kind} in version "v1" cannot be handled as a {kind}: '
     if not isinstance(body, dict):
         raise status.bad_request(f"{head}json: cannot unmarshal {json_kind(body)} into Go value")
@@ -180,8 +181,11 @@ def as_options(body: Any, kind: str) -> Obj:
         options = body.get("deleteOptions")
         if why is None and options is not None:
             as_options(options, "DeleteOptions")
+    elif kind == "TokenRequest":  # of another group, but a subresource of the core's accounts
+        node = builtin_builder("", "v1").kind("authentication.k8s.io", "v1", kind)
+        why = decode_error(body, node)
     else:
-        why = load_builtin("", "v1", kind).decode_error(body)
+        why = load_builtin(group, "v1", kind).decode_error(body)
     if why is not None:
         raise status.bad_request(head + why)
     return body

@@ -10,6 +10,7 @@ import yaml
 
 from gpusched.devcluster import verbs
 from gpusched.devcluster.bodies import load_all_yaml
+from gpusched.devcluster.rbac import default_roles
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.verbs import Options
 from gpusched.errors import ConfigError
@@ -41,20 +42,27 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 def fill(core: Core) -> None:
-    """Store the namespaces and priority classes that every cluster has."""
+    """Store the namespaces, priority classes and roles that every cluster has."""
     for name in _NAMESPACES:
         _store(core, "namespaces", {"kind": "Namespace", "apiVersion": "v1"}, name=name)
     for name, value, text in _PRIORITIES:
         head: Obj = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1"}
         body = {"value": value, "description": text}
         _store(core, "priorityclasses.scheduling.k8s.io", {**head, **body}, name=name)
+    for role in default_roles.cluster_roles():
+        _create(core, "clusterroles.rbac.authorization.k8s.io", role)
+    for binding in default_roles.cluster_role_bindings():
+        _create(core, "clusterrolebindings.rbac.authorization.k8s.io", binding)
 
 
 def _store(core: Core, resource: str, obj: Obj, *, name: str) -> None:
-    kind = core.registry.named(resource)
     whole = {"kind": obj.pop("kind"), "apiVersion": obj.pop("apiVersion")}
-    whole |= {"metadata": {"name": name}, **obj}
-    verbs.create(core, kind, namespace="", obj=whole, options=Options())
+    _create(core, resource, {**whole, "metadata": {"name": name}, **obj})
+
+
+def _create(core: Core, resource: str, obj: Obj) -> None:
+    kind = core.registry.named(resource)
+    verbs.create(core, kind, namespace="", obj=obj, options=Options())
 
 
 def install_definitions(client: LocalClient, folder: Path) -> None:

@@ -40,14 +40,22 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
-    "authentication.k8s.io/v1": frozenset({"selfsubjectreviews"}),
+    "authentication.k8s.io/v1": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io/v1": frozenset(
-        {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"}
+        {
+            "localsubjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+            "subjectaccessreviews",
+        }
     ),
     "batch/v1": frozenset({"jobs"}),
     "coordination.k8s.io/v1": frozenset({"leases"}),
     "events.k8s.io/v1": frozenset({"events"}),
     "policy/v1": frozenset({"poddisruptionbudgets"}),
+    "rbac.authorization.k8s.io/v1": frozenset(
+        {"clusterrolebindings", "clusterroles", "rolebindings", "roles"}
+    ),
     "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
 }
 """Group versions and the plurals that can be written; customs apart."""
@@ -69,6 +77,7 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "nodes": frozenset({"status"}),
     "namespaces": frozenset({"finalize", "status"}),
     "resourcequotas": frozenset({"status"}),
+    "serviceaccounts": frozenset({"token"}),
     "jobs": frozenset({"status"}),
     "poddisruptionbudgets": frozenset({"status"}),
     "customresourcedefinitions": frozenset({"status"}),

@@ -82,12 +82,21 @@ def label_errors(labels: Any, field: str) -> list[FieldError]:
     return errors
 
 
-def metadata_errors(meta: Obj, *, label_name: bool) -> list[FieldError]:
+def segment_errors(name: str, field: str = "metadata.name") -> list[FieldError]:
+    """Check a name that only has to fit into a path, as those of roles."""
+    if name in {".", ".."}:
+        return [invalid(field, name, f"may not be '{name}'")]
+    return [invalid(field, name, f"may not contain '{c}'") for c in "/%" if c in name]
+
+
+def metadata_errors(meta: Obj, *, label_name: bool, segment_name: bool = False) -> list[FieldError]:
     """Check the metadata that a client sends with a create or update."""
     errors: list[FieldError] = []
     name = meta.get("name") or ""
     if not name:
         errors.append(required("metadata.name", "name or generateName is required"))
+    elif segment_name:
+        errors += segment_errors(name)
     else:
         errors += name_errors(name, label=label_name)
     if labels := meta.get("labels"):

@@ -80,7 +80,9 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     strategy.prepare_create(obj, core)
     admission.admit_create(core, resource, obj)
     strategy.default(obj)
-    errors = metadata_errors(meta, label_name=strategy.label_name)
+    errors = metadata_errors(
+        meta, label_name=strategy.label_name, segment_name=strategy.segment_name
+    )
     # Strategies read fields that the schema promises, so they come second.
     errors += options.check(obj, None) or strategy.validate(obj)
     name = meta.get("name", "")
@@ -254,7 +256,9 @@ def _update_errors(
         return []
     errors = new_finalizer_errors(new["metadata"], old["metadata"])
     if not subresource:
-        errors += metadata_errors(new["metadata"], label_name=strategy.label_name)
+        errors += metadata_errors(
+            new["metadata"], label_name=strategy.label_name, segment_name=strategy.segment_name
+        )
     by_schema = options.check(new, old) if new != old else []
     if by_schema:
         return errors + by_schema

@@ -93,8 +93,9 @@ def answered(endpoints, request):
 def test_nothing_a_client_sends_is_a_fault_of_the_server(seed):
     """Every answer is a success or a StatusError below 500 (501 names a missing feature)."""
     rng = random.Random(seed)
-    endpoints = Endpoints(Api(build_core(SystemClock(), seed)))
-    access = Access("token")
+    core = build_core(SystemClock(), seed)
+    endpoints = Endpoints(Api(core))
+    access = Access(core, "token")
     codes = set()
     for _ in range(400):
         path, obj = rng.choice(KINDS)
@@ -110,7 +111,7 @@ def test_nothing_a_client_sends_is_a_fault_of_the_server(seed):
             agent="test",
             body=json.dumps(body).encode(),
             user=access.user("Bearer token"),
-            check=access.check,
+            access=access,
         )
         code = answered(endpoints, request)
         codes.add(code)

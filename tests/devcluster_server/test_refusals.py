@@ -2,6 +2,8 @@
 
 import pytest
 
+from gpusched.clock import SystemClock
+from gpusched.devcluster.app import build_core
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.status import StatusError
 
@@ -142,4 +144,4 @@ async def test_only_local_tools_are_let_in_without_a_token(http):
     async with http.session.get(http.cluster.url + PODS, headers=page) as response:
         assert response.status == 401
     with pytest.raises(StatusError):
-        Access("token", local=False).user("")
+        Access(build_core(SystemClock(), 1), "token", local=False).user("")

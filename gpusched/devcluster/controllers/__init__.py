@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from gpusched.clock import Clock
+from gpusched.devcluster.controllers.cluster_roles import AggregationController
 from gpusched.devcluster.controllers.gc import GarbageCollector
 from gpusched.devcluster.controllers.jobs import JobController
 from gpusched.devcluster.controllers.namespaces import NamespaceController
@@ -46,6 +47,7 @@ def start_all(
         "disruption": DisruptionController(client, clock).run(),
         "evictions": TaintEvictions(client, clock).run(),
         "quota": QuotaController(client, clock).run(),
+        "role unions": AggregationController(client, clock).run(),
     }
     if stages:
         running["stages"] = StageEngine(client, stages, clock=clock, rng=rng).run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
 import attrs
@@ -10,11 +10,13 @@ import attrs
 from gpusched.devcluster import bodies, status, unsupported, views
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
-from gpusched.devcluster.http import access, discovery, openapi
-from gpusched.devcluster.http.access import User
+from gpusched.devcluster.http import discovery, openapi
+from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
+from gpusched.devcluster.rbac import reviews, tokens
+from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
 from gpusched.devcluster.watching import Watcher
@@ -35,7 +37,7 @@ class Request:
     agent: str
     body: bytes
     user: User
-    check: Callable[[User, Route, str], None]
+    access: Access
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class Endpoints:
         if route is None:
             return self._other(request)
         watch = request.query.get("watch", "0").lower() in {"1", "true"}
-        request.check(request.user, route, verb_of(request.method, route, watch=watch))
+        request.access.check(request.user, route, verb_of(request.method, route, watch=watch))
         resource = self._core.registry.find(route.group, route.version, route.plural)
         if resource is None:
             return self._unserved(route)
@@ -78,6 +80,7 @@ class Endpoints:
     # -- paths that are no resource ----------------------------------------------------------
 
     def _other(self, request: Request) -> Answer:
+        request.access.check_path(request.user, request.path, request.method)
         registry = self._core.registry
         parts = request.path.strip("/").split("/")
         body: Obj | None = None
@@ -138,7 +141,17 @@ class Endpoints:
             name = body["metadata"].get("name") or ""
             self._api.connect(route.namespace, name, "binding", body=body)
             return Answer(body=views.encode(status.success()), code=201)
-        answer = access.review(request.user, resource.plural, body)
+        bodies.as_options(body, resource.kind, group=resource.group)
+        if resource.plural == "tokenreviews":
+            answer = tokens.review(request.access.read_token, body)
+        else:
+            answer = reviews.answer(
+                request.access.authorizer,
+                request.user,
+                resource.plural,
+                body=body,
+                namespace=route.namespace,
+            )
         return Answer(body=views.encode(answer), code=201)
 
     # -- resources ---------------------------------------------------------------------------
@@ -188,6 +201,8 @@ class Endpoints:
             return Answer(body=views.encode(status.success()), code=201)
         if sub == "scale":
             return self._scale(request, resource, route)
+        if sub == "token":
+            return self._token(request, resource, route)
         if sub == "log" and method == "GET":
             self._api.get(resource, route.namespace, route.name)
             return Answer(body=b"", content_type="text/plain")
@@ -199,6 +214,15 @@ class Endpoints:
         if method == "PATCH" and sub != "finalize":
             return self._patch(request, resource, route)
         raise status.method_not_allowed()
+
+    def _token(self, request: Request, resource: Resource, route: Route) -> Answer:
+        if request.method != "POST":
+            raise status.method_not_allowed()
+        kind = "TokenRequest"
+        body = bodies.decode(request.body, request.content_type, kind=kind, custom=False)
+        account = self._api.get(resource, route.namespace, route.name).obj
+        made = request.access.tokens.issue(account, bodies.as_options(body, kind))
+        return Answer(body=views.encode(made), code=201)
 
     def _scale(self, request: Request, resource: Resource, route: Route) -> Answer:
         if request.method == "GET":

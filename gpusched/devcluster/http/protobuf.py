@@ -72,6 +72,27 @@ Zeros of other fields were set on purpose: replicas, gracePeriodSeconds, value.
 """
 
 
+_TOKENS = "k8s.io.api.authentication.v1"
+_TOKEN_MESSAGES: dict[str, dict[int, tuple[str, str, str]]] = {
+    f"{_TOKENS}.TokenRequest": {
+        1: ("metadata", "one", f"{_META}.ObjectMeta"),
+        2: ("spec", "one", f"{_TOKENS}.TokenRequestSpec"),
+    },
+    f"{_TOKENS}.TokenRequestSpec": {
+        1: ("audiences", "list", "string"),
+        3: ("boundObjectRef", "one", f"{_TOKENS}.BoundObjectReference"),
+        4: ("expirationSeconds", "one", "int64"),
+    },
+    f"{_TOKENS}.BoundObjectReference": {
+        1: ("kind", "one", "string"),
+        2: ("apiVersion", "one", "string"),
+        3: ("name", "one", "string"),
+        4: ("uid", "one", "string"),
+    },
+}
+"""What ``kubectl create token`` sends; the shipped table leaves this group out."""
+
+
 class ProtobufError(GpuschedError):
     """A body that is not what its media type says."""
 
@@ -79,10 +100,11 @@ class ProtobufError(GpuschedError):
 @functools.cache
 def _messages() -> dict[str, dict[int, tuple[str, str, str]]]:
     table: dict[str, dict[str, list[str]]] = shipped("protobuf-fields.json.gz")
-    return {
+    known = {
         name: {int(number): (f[0], f[1], f[2]) for number, f in fields.items()}
         for name, fields in table.items()
     }
+    return known | _TOKEN_MESSAGES
 
 
 def decode_body(body: bytes) -> Doc:

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from gpusched.clock import Clock
 from gpusched.devcluster import status
-from gpusched.devcluster.http.access import Access, User
+from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.endpoints import Answer, Endpoints, Request
+from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.views import encode
 from gpusched.limits import BODY_BYTES_MAX
@@ -72,6 +73,8 @@ class Server:
         user = self._access.user(
             request.headers.get("Authorization", ""), browser="Origin" in request.headers
         )
+        groups = request.headers.getall("Impersonate-Group", ())
+        user = self._access.acting_as(user, request.headers, groups)
         answer = await self._answer(request, user)
         if answer.stream is not None:
             return await _stream(request, answer)
@@ -95,7 +98,7 @@ class Server:
                 agent=request.headers.get("User-Agent", ""),
                 body=raw,
                 user=user,
-                check=self._access.check,
+                access=self._access,
             )
         )
 

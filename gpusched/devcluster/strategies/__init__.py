@@ -25,6 +25,7 @@ class Strategy:
     Attributes:
         generation: whether metadata.generation counts changes of the spec.
         label_name: whether the name must be a DNS label.
+        segment_name: whether the name may be whatever fits into a path.
         returns_object: whether deletion answers with the object instead of a Status.
         create_on_update: whether PUT creates what is missing.
         needs_version: whether PUT must carry a resourceVersion.
@@ -34,6 +35,7 @@ class Strategy:
 
     generation = False
     label_name = False
+    segment_name = False
     returns_object = False
     create_on_update = False
     needs_version = False

@@ -20,8 +20,11 @@ from gpusched.devcluster.strategies.events import EventStrategy
 from gpusched.devcluster.strategies.jobs import JobStrategy
 from gpusched.devcluster.strategies.nodes import NodeStrategy
 from gpusched.devcluster.strategies.pods import PodStrategy
+from gpusched.devcluster.strategies.rbac import BindingStrategy, RoleStrategy
 
 _BY_PLURAL: Final[dict[str, Strategy]] = {
+    "clusterrolebindings": BindingStrategy(namespaced=False),
+    "clusterroles": RoleStrategy(namespaced=False),
     "configmaps": ConfigMapStrategy(),
     "customresourcedefinitions": DefinitionStrategy(),
     "events": EventStrategy(),
@@ -33,6 +36,8 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "pods": PodStrategy(),
     "priorityclasses": PriorityClassStrategy(),
     "resourcequotas": QuotaStrategy(),
+    "rolebindings": BindingStrategy(namespaced=True),
+    "roles": RoleStrategy(namespaced=True),
     "secrets": SecretStrategy(),
     "serviceaccounts": ServiceAccountStrategy(),
 }
