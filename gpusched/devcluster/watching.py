@@ -137,7 +137,7 @@ class Watcher:
         return event_line(type_, encode(self._render(stored.obj)))
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
-        meta: Obj = {"resourceVersion": str(self._core.store.version), "creationTimestamp": None}
+        meta: Obj = {"resourceVersion": str(self._core.store.version)}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}

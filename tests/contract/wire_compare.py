@@ -17,13 +17,24 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _AGE: Final = re.compile(r"<unknown>|(\d+[smhdy])+")
 _VERSIONS_IN_TEXT: Final = (
     (re.compile(r"(too old resource version: \d+) \(\d+\)"), r"\1 (N)"),
+    (re.compile(r"(ResourceVersion in record) \(\d+\)"), r"\1 (N)"),
     (re.compile(r"(Too large resource version: \d+), current: \d+"), r"\1, current: N"),
 )
-_DUMP: Final = re.compile(r"\n@@ .*|\{\"(?:labels|Devices)\":.*\}(?=: field)", re.DOTALL)
+_DUMP: Final = re.compile(
+    r"(?<=Invalid value: )\{.*\}(?=: field is immutable)|(?<=negative\)\n).*", re.DOTALL
+)
 """Where the server prints its internal structures: what stands before is compared."""
 
 MASKED_KEYS: Final = frozenset(
-    {"gitVersion", "gitCommit", "buildDate", "goVersion", "serverAddress", "storageVersionHash"}
+    {
+        "gitVersion",
+        "gitCommit",
+        "buildDate",
+        "goVersion",
+        "serverAddress",
+        "serverRelativeURL",
+        "storageVersionHash",
+    }
 )
 """Build, address and hash: present here and there, never equal."""
 
@@ -83,7 +94,7 @@ class Tokens:
 
 
 def _cut_dump(text: str) -> str:
-    return _DUMP.sub("DUMP", text)
+    return _DUMP.sub("", text)
 
 
 def differences(
@@ -166,3 +177,50 @@ def _counted(want: Any, got: Any, tokens: Tokens) -> list[str]:
     elif items and isinstance(items[0], str):
         got = {**got, "items": [item["metadata"]["name"] for item in got["items"]]}
     return list(differences(want, got, tokens, extra=False))
+
+
+def only_recorded(want: Any, got: Any) -> Any:
+    """Cut the lists of a served body to the entries of a recorded one, by name or from the front.
+
+    For recordings whose lists were cut to what matters; an entry not served is left out, so that
+    it shows as a difference.
+    """
+    if isinstance(want, dict) and isinstance(got, dict):
+        return {k: only_recorded(want.get(k), v) for k, v in got.items()}
+    if isinstance(want, list) and isinstance(got, list):
+        if want and all(isinstance(entry, dict) and _name(entry) for entry in want):
+            by_name = {_name(entry): entry for entry in got}
+            pairs = [(w, by_name[_name(w)]) for w in want if _name(w) in by_name]
+        else:
+            pairs = list(zip(want, got, strict=False))
+        return [only_recorded(w, g) for w, g in pairs]
+    return got
+
+
+def _name(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return ""
+    name = entry.get("metadata", {}).get("name") or entry.get("resource") or entry.get("name") or ""
+    return str(name)
+
+
+def unordered_errors(body: Any) -> Any:
+    """Sort the errors of a Status, of which the server says several in no fixed order."""
+    causes = sorted(body["details"]["causes"], key=lambda c: (c["field"], c["message"]))
+    head, _, listed = body["message"].partition("[")
+    texts = sorted(re.split(r", (?=spec\.|<nil>)", listed.rstrip("]")))
+    return {
+        **body,
+        "message": f"{head}{texts}",
+        "details": {**body["details"], "causes": causes},
+    }
+
+
+def rows_but(name: str) -> Any:
+    """Return a cut of a Table that leaves the rows of one object out."""
+
+    def cut(want: Any, got: Any) -> tuple[Any, Any]:
+        rows = [row for row in got["rows"] if row["object"]["metadata"]["name"] != name]
+        return want, {**got, "rows": rows}
+
+    return cut

@@ -23,8 +23,8 @@ VERSION: Final[Obj] = {
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
     "goVersion": "",
-    "compiler": "",
-    "platform": "",
+    "compiler": "gc",
+    "platform": "linux/amd64",
 }
 """The version whose behaviour is served; the suffix says that this is not it."""
 

@@ -391,7 +391,7 @@ class Endpoints:
 
 
 def _plain_missing() -> Answer:
-    return Answer(body=b"404 page not found\n", code=404, content_type="text/plain")
+    return Answer(body=b"404 page not found\n", code=404, content_type="text/plain; charset=utf-8")
 
 
 def _unknown_patch(*, custom: bool) -> status.StatusError:

@@ -171,7 +171,8 @@ class NamespaceStrategy(Strategy):
         new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
     def mark_deleted(self, obj: Obj) -> None:
-        """Show the phase that forbids creates."""
+        """Show the phase that forbids creates; a namespace knows no grace."""
+        del obj["metadata"]["deletionGracePeriodSeconds"]
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
     def stays_when_deleted(self, obj: Obj) -> bool:
