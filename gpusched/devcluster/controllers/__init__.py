@@ -14,6 +14,7 @@ from gpusched.devcluster.controllers.namespaces import NamespaceController
 from gpusched.devcluster.controllers.nodes import NodeController
 from gpusched.devcluster.controllers.pdb import DisruptionController
 from gpusched.devcluster.controllers.quota import QuotaController
+from gpusched.devcluster.controllers.service_accounts import ServiceAccountController
 from gpusched.devcluster.controllers.taint_evictions import TaintEvictions
 from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.stages.engine import StageEngine
@@ -47,6 +48,7 @@ def start_all(
         "disruption": DisruptionController(client, clock).run(),
         "evictions": TaintEvictions(client, clock).run(),
         "quota": QuotaController(client, clock).run(),
+        "service accounts": ServiceAccountController(client, clock).run(),
         "role unions": AggregationController(client, clock).run(),
     }
     if stages:
