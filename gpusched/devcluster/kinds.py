@@ -56,6 +56,9 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
     "rbac.authorization.k8s.io/v1": frozenset(
         {"clusterrolebindings", "clusterroles", "rolebindings", "roles"}
     ),
+    "resource.k8s.io/v1": frozenset(
+        {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
+    ),
     "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
 }
 """Group versions and the plurals that can be written; customs apart."""
@@ -81,6 +84,7 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "jobs": frozenset({"status"}),
     "poddisruptionbudgets": frozenset({"status"}),
     "customresourcedefinitions": frozenset({"status"}),
+    "resourceclaims": frozenset({"status"}),
 }
 
 _NAME_AND_NAMESPACE: Final = ("metadata.name", "metadata.namespace")
@@ -111,6 +115,7 @@ _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "secrets": ("type",),
     "jobs": ("status.successful",),
     "events": _EVENT_FIELDS,
+    "resourceslices": ("spec.driver", "spec.nodeName"),
 }
 _DEFAULT_READ: Final = {"spec.unschedulable": "false", "status.successful": "0"}
 

@@ -18,11 +18,9 @@ Obj = dict[str, Any]
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "pods": {
-        "spec.resourceClaims": "dynamic resources",
         "spec.ephemeralContainers": "ephemeral containers",
     },
     "jobs.batch": {
-        "spec.template.spec.resourceClaims": "dynamic resources",
         "spec.successPolicy": "success policies of jobs",
         "spec.backoffLimitPerIndex": "back-off limits by index of jobs",
         "spec.maxFailedIndexes": "back-off limits by index of jobs",

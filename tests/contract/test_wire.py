@@ -12,11 +12,8 @@ from gpusched.devcluster.app import ClusterOptions, start
 from .wire_compare import Tokens, differences, trimmed_differences
 from .wire_player import ORDER, Player, Report
 
-_NOT_SERVED: Final = "dynamic resources are not served yet"
 EXPECTED: Final = {
     "discovery#8": "of resource.k8s.io only the newest version is listed beside the stable one",
-    **{f"dynamic-resources#{n}": _NOT_SERVED for n in range(11)},
-    "dynamic-resources set-up": _NOT_SERVED,
 }
 """Each answer that differs, and why; docs/devcluster.md has the same list."""
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from gpusched.clock import Clock
+from gpusched.devcluster.controllers.claims import ClaimController
 from gpusched.devcluster.controllers.cluster_roles import AggregationController
 from gpusched.devcluster.controllers.gc import GarbageCollector
 from gpusched.devcluster.controllers.jobs import JobController
@@ -42,6 +43,7 @@ def start_all(
     """
     running = {
         "jobs": JobController(client, clock).run(),
+        "claims": ClaimController(client, clock).run(),
         "garbage": GarbageCollector(client, clock).run(),
         "namespaces": NamespaceController(client, clock).run(),
         "nodes": NodeController(client, clock).run(),

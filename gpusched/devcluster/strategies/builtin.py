@@ -16,6 +16,8 @@ from gpusched.devcluster.strategies import (
     ServiceAccountStrategy,
     Strategy,
 )
+from gpusched.devcluster.strategies.claims import ClaimStrategy, ClaimTemplateStrategy
+from gpusched.devcluster.strategies.devices import DeviceClassStrategy, ResourceSliceStrategy
 from gpusched.devcluster.strategies.events import EventStrategy
 from gpusched.devcluster.strategies.jobs import JobStrategy
 from gpusched.devcluster.strategies.nodes import NodeStrategy
@@ -27,6 +29,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "clusterroles": RoleStrategy(namespaced=False),
     "configmaps": ConfigMapStrategy(),
     "customresourcedefinitions": DefinitionStrategy(),
+    "deviceclasses": DeviceClassStrategy(),
     "events": EventStrategy(),
     "jobs": JobStrategy(),
     "leases": LeaseStrategy(),
@@ -35,9 +38,12 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "poddisruptionbudgets": DisruptionBudgetStrategy(),
     "pods": PodStrategy(),
     "priorityclasses": PriorityClassStrategy(),
+    "resourceclaims": ClaimStrategy(),
+    "resourceclaimtemplates": ClaimTemplateStrategy(),
     "resourcequotas": QuotaStrategy(),
     "rolebindings": BindingStrategy(namespaced=True),
     "roles": RoleStrategy(namespaced=True),
+    "resourceslices": ResourceSliceStrategy(),
     "secrets": SecretStrategy(),
     "serviceaccounts": ServiceAccountStrategy(),
 }

@@ -15,6 +15,7 @@ from gpusched.devcluster.field_errors import (
     required,
 )
 from gpusched.devcluster.meta import key_errors, label_errors, name_errors
+from gpusched.devcluster.strategies.claims import pod_claim_errors
 
 Obj = dict[str, Any]
 
@@ -51,6 +52,7 @@ def spec_errors(spec: Obj, at: str) -> list[FieldError]:
     errors += label_errors(spec.get("nodeSelector"), f"{at}.nodeSelector")
     errors += _toleration_errors(spec.get("tolerations") or (), f"{at}.tolerations")
     errors += _gate_errors(spec.get("schedulingGates") or (), f"{at}.schedulingGates")
+    errors += pod_claim_errors(spec, at)
     if (deadline := spec.get("activeDeadlineSeconds")) is not None and deadline < 1:
         errors.append(
             invalid(
