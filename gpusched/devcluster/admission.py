@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster import status
 from gpusched.devcluster.amounts import amount
+from gpusched.devcluster.strategies.pod_defaults import add_default_tolerations
 from gpusched.devcluster.strategies.quota_usage import pod_usage, printed
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-_TOLERATION_S: Final = 300
-_WAIT_KEYS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MUST_SPECIFY: Final = frozenset(
     {
         "cpu",
@@ -37,7 +36,7 @@ def admit_create(core: Core, resource: Resource, obj: Obj) -> None:
         check_namespace(core, resource, meta["namespace"], name=meta.get("name", ""))
     if resource.storage == "pods":
         _resolve_priority(core, resource, obj)
-        _add_tolerations(obj)
+        add_default_tolerations(obj["spec"])
     elif resource.storage == "nodes":
         _taint_new_node(obj)
 
@@ -99,25 +98,6 @@ def _global_default(core: Core) -> Any:
     classes = core.store.collection("priorityclasses.scheduling.k8s.io")
     marked = [stored for _, stored in classes.scan() if stored.obj.get("globalDefault")]
     return min(marked, key=lambda stored: stored.obj.get("value", 0), default=None)
-
-
-def _add_tolerations(obj: Obj) -> None:
-    spec = obj["spec"]
-    tolerations = list(spec.get("tolerations") or ())
-    for key in _WAIT_KEYS:
-        if not any(
-            t.get("key") in {key, None, ""} and t.get("effect") in {"NoExecute", None, ""}
-            for t in tolerations
-        ):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _TOLERATION_S,
-                }
-            )
-    spec["tolerations"] = tolerations
 
 
 def _taint_new_node(obj: Obj) -> None:

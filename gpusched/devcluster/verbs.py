@@ -14,6 +14,8 @@ import attrs
 from gpusched.devcluster import admission, status, unsupported
 from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.meta import (
+    MetadataRules,
+    changed_metadata_errors,
     clean_for_create,
     keep_server_fields,
     metadata_errors,
@@ -33,6 +35,9 @@ Obj = dict[str, Any]
 Origin = Literal["put", "patch"]
 _NOBODY: Final = "unknown"
 """Manager of writes by clients that give no name."""
+
+
+_CHECKED_METADATA: Final = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 def _nothing_wrong(_new: Obj, _old: Obj | None) -> list[FieldError]:
@@ -80,9 +85,7 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     strategy.prepare_create(obj, core)
     admission.admit_create(core, resource, obj)
     strategy.default(obj)
-    errors = metadata_errors(
-        meta, label_name=strategy.label_name, segment_name=strategy.segment_name
-    )
+    errors = metadata_errors(meta, rules=_metadata_rules(resource))
     # Strategies read fields that the schema promises, so they come second.
     errors += options.check(obj, None) or strategy.validate(obj)
     name = meta.get("name", "")
@@ -254,17 +257,41 @@ def _update_errors(
     strategy = resource.strategy
     if subresource == "finalize":
         return []
-    errors = new_finalizer_errors(new["metadata"], old["metadata"])
-    if not subresource:
-        errors += metadata_errors(
-            new["metadata"], label_name=strategy.label_name, segment_name=strategy.segment_name
-        )
+    errors = _metadata_update_errors(resource, new["metadata"], old["metadata"])
     by_schema = options.check(new, old) if new != old else []
     if by_schema:
         return errors + by_schema
     if subresource == "status":
         return errors + strategy.validate_status(new, old)
     return errors + strategy.validate_update(new, old)
+
+
+def _metadata_update_errors(resource: Resource, new: Obj, old: Obj) -> list[FieldError]:
+    """Errors of metadata, each as often as a real server's layers find it.
+
+    The layer that all kinds share looks twice at what can change, then each kind's own looks.
+    """
+    if all(new.get(key) == old.get(key) for key in _CHECKED_METADATA):
+        return []
+    strategy = resource.strategy
+    whole = metadata_errors(new, rules=_metadata_rules(resource))
+    changed = changed_metadata_errors(new) if whole else []
+    added = new_finalizer_errors(new, old)
+    errors = [*whole, *added, *changed]
+    if strategy.checks_changes_again:
+        errors += [*added, *changed]
+    if strategy.checks_metadata_again:
+        errors += whole
+    return errors
+
+
+def _metadata_rules(resource: Resource) -> MetadataRules:
+    strategy = resource.strategy
+    return MetadataRules(
+        label_name=strategy.label_name,
+        segment_name=strategy.segment_name,
+        any_finalizer=resource.custom is not None,
+    )
 
 
 def _deletable(resource: Resource, obj: Obj) -> bool:

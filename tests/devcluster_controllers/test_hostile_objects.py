@@ -27,7 +27,8 @@ async def test_conditions_without_type_or_status(start: Any, condition: dict[str
     cluster.job("j")
     await cluster.clock.settle()
     status(cluster, "nodes", "b", {"conditions": [condition]})
-    status(cluster, "pods", "p", {"conditions": [condition]})
+    # The server refuses conditions of pods that have no type.
+    status(cluster, "pods", "p", {"conditions": [{"type": "Ready", **condition}]})
     status(cluster, "jobs.batch", "j", {"conditions": [condition]})
     await cluster.clock.advance(2)
     assert cluster.client.get("nodes", None, "b")["spec"]["taints"]

@@ -31,6 +31,8 @@ class Strategy:
         needs_version: whether PUT must carry a resourceVersion.
         has_status: whether the status is written through its own subresource only.
         knows_all: whether ``validate`` covers what the schema would find as well.
+        checks_changes_again: whether updates tell errors of changed metadata once more.
+        checks_metadata_again: whether updates tell errors of all metadata once more.
     """
 
     generation = False
@@ -41,6 +43,8 @@ class Strategy:
     needs_version = False
     has_status = False
     knows_all = False
+    checks_changes_again = True
+    checks_metadata_again = False
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Fill in what the server decides; by default a client's status is dropped."""

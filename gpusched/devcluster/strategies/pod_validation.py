@@ -1,153 +1,149 @@
-"""The subset of pod validation that clients of a scheduler meet."""
+"""Pods and pod templates as wholes; parts have modules of their own.
+
+Errors come in the order in which a real server finds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
-from gpusched.devcluster.amounts import amount, is_integer, is_negative, printed
-from gpusched.devcluster.field_errors import (
-    FieldError,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-)
+from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, not_supported, required
 from gpusched.devcluster.meta import key_errors, label_errors, name_errors
 from gpusched.devcluster.strategies.claims import pod_claim_errors
+from gpusched.devcluster.strategies.container_validation import (
+    container_errors,
+    init_container_errors,
+)
+from gpusched.devcluster.strategies.resource_validation import (
+    pod_level_errors,
+    standard_name_errors,
+    value_errors,
+)
+from gpusched.devcluster.strategies.scheduling_validation import (
+    affinity_errors,
+    gate_errors,
+    spread_errors,
+    toleration_errors,
+)
+from gpusched.devcluster.strategies.security_validation import pod_security_errors
+from gpusched.devcluster.strategies.volume_validation import volume_errors
 
 Obj = dict[str, Any]
 
-NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "storage")
+INT32_MAX: Final = 2**31 - 1
 _RESTART: Final = ("Always", "OnFailure", "Never")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_PULL: Final = ("Always", "IfNotPresent", "Never")
-_TOLERATION_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_OVERCOMMIT_TEXT: Final = "Limit must be set for non overcommitable resources"
+_PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 
 
 def pod_errors(obj: Obj) -> list[FieldError]:
     """Check a pod on creation."""
     spec = obj.get("spec") or {}
-    errors = spec_errors(spec, "spec")
+    errors = [*spec_errors(spec, "spec"), *image_errors(spec)]
+    if spec.get("ephemeralContainers"):
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         why = "cannot be set until all schedulingGates have been cleared"
         errors.append(forbidden("spec.nodeName", why))
     return errors
 
 
+def image_errors(spec: Obj) -> Iterator[FieldError]:
+    """Check what is asked of images in pods but not in templates."""
+    for part in ("containers", "initContainers"):
+        for i, container in enumerate(spec.get(part) or ()):
+            image = container.get("image") or ""
+            if image != image.strip():
+                why = "must not have leading or trailing whitespace"
+                yield invalid(f"spec.{part}[{i}].image", image, why)
+
+
 def spec_errors(spec: Obj, at: str) -> list[FieldError]:
     """Check the spec of a pod or of a pod template."""
-    errors: list[FieldError] = []
-    if not spec.get("containers"):
-        errors.append(required(f"{at}.containers"))
-    names: set[str] = set()
-    for part in ("initContainers", "containers"):
-        for i, container in enumerate(spec.get(part) or ()):
-            errors += _container_errors(container, f"{at}.{part}[{i}]", names=names)
+    return [
+        *_container_part_errors(spec, at),
+        *_placement_errors(spec, at),
+        *_name_part_errors(spec, at),
+        *_policy_errors(spec, at),
+    ]
+
+
+def _container_part_errors(spec: Obj, at: str) -> Iterator[FieldError]:
+    volumes = spec.get("volumes") or ()
+    yield from volume_errors(volumes, f"{at}.volumes")
+    names = {volume.get("name") or "" for volume in volumes}
+    yield from pod_claim_errors(spec, at)
+    containers = spec.get("containers") or ()
+    yield from container_errors(containers, f"{at}.containers", spec=spec, volumes=names)
+    yield from init_container_errors(spec, f"{at}.initContainers", volumes=names)
+    if spec.get("resources"):
+        yield from pod_level_errors(spec, f"{at}.resources")
+    if not spec.get("hostNetwork"):
+        return
+    for i, container in enumerate(containers):
+        for j, port in enumerate(container.get("ports") or ()):
+            if port.get("hostPort") != port.get("containerPort"):
+                field = f"{at}.containers[{i}].ports[{j}].hostPort"
+                why = "must match `containerPort` when `hostNetwork` is true"
+                yield invalid(field, port.get("hostPort", 0), why)
+
+
+def _placement_errors(spec: Obj, at: str) -> Iterator[FieldError]:
     for key, known in (("restartPolicy", _RESTART), ("dnsPolicy", _DNS)):
         if spec.get(key) not in known:
-            errors.append(not_supported(f"{at}.{key}", spec.get(key), known))
-    errors += label_errors(spec.get("nodeSelector"), f"{at}.nodeSelector")
-    errors += _toleration_errors(spec.get("tolerations") or (), f"{at}.tolerations")
-    errors += _gate_errors(spec.get("schedulingGates") or (), f"{at}.schedulingGates")
-    errors += pod_claim_errors(spec, at)
-    if (deadline := spec.get("activeDeadlineSeconds")) is not None and deadline < 1:
-        errors.append(
-            invalid(
-                f"{at}.activeDeadlineSeconds",
-                deadline,
-                "must be between 1 and 2147483647, inclusive",
-            )
-        )
-    if spec.get("nodeName"):
-        errors += name_errors(spec["nodeName"], field=f"{at}.nodeName")
-    if spec.get("hostname"):
-        errors += name_errors(spec["hostname"], field=f"{at}.hostname", label=True)
-    return errors
+            yield not_supported(f"{at}.{key}", spec.get(key), known)
+    yield from label_errors(spec.get("nodeSelector"), f"{at}.nodeSelector")
+    if (context := spec.get("securityContext")) is not None:
+        yield from pod_security_errors(context, f"{at}.securityContext")
+    if (affinity := spec.get("affinity")) is not None:
+        yield from affinity_errors(affinity, f"{at}.affinity")
+    if spec.get("dnsPolicy") == "None":
+        yield from _own_dns_errors(spec.get("dnsConfig"), f"{at}.dnsConfig")
+    for i, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType") or ""
+        yield from key_errors(kind, f"{at}.readinessGates[{i}].conditionType")
+    yield from gate_errors(spec.get("schedulingGates") or (), f"{at}.schedulingGates")
+    spread = spec.get("topologySpreadConstraints") or ()
+    yield from spread_errors(spread, f"{at}.topologySpreadConstraints")
 
 
-def _container_errors(container: Obj, at: str, *, names: set[str]) -> Iterator[FieldError]:
-    name = container.get("name") or ""
-    if not name:
-        yield required(f"{at}.name")
-    else:
-        yield from name_errors(name, field=f"{at}.name", label=True)
-        if name in names:
-            yield duplicate(f"{at}.name", name)
-        names.add(name)
-    if not container.get("image"):
-        yield required(f"{at}.image")
-    if container.get("imagePullPolicy") not in _PULL:
-        yield not_supported(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
-    if resources := container.get("resources"):
-        yield from _resource_errors(resources, f"{at}.resources")
+def _own_dns_errors(config: Obj | None, at: str) -> Iterator[FieldError]:
+    if config is None:
+        yield required(at, "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif not config.get("nameservers"):
+        why = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        yield required(f"{at}.nameservers", why)
 
 
-def _resource_errors(resources: Obj, at: str) -> Iterator[FieldError]:
-    limits: Mapping[str, Any] = resources.get("limits") or {}
-    requests: Mapping[str, Any] = resources.get("requests") or {}
-    for part, values in (("limits", limits), ("requests", requests)):
-        for name, value in values.items():
-            yield from _amount_errors(name, value, f"{at}.{part}[{name}]", parent=f"{at}.{part}")
-    for name, value in requests.items():
-        limit = limits.get(name)
-        if limit is None:
-            if name not in NATIVE and "/" in name:
-                yield required(f"{at}.limits", _OVERCOMMIT_TEXT)
-            continue
-        asked, most = amount(value), amount(limit)
-        if "/" in name and asked != most:
-            why = f"must be equal to {name} limit of {printed(most)}"
-            yield invalid(f"{at}.requests", str(value), why)
-        elif asked > most:
-            why = f"must be less than or equal to {name} limit of {limit}"
-            yield invalid(f"{at}.requests", str(value), why)
+def _name_part_errors(spec: Obj, at: str) -> Iterator[FieldError]:
+    for key in ("serviceAccountName", "nodeName"):
+        if spec.get(key):
+            yield from name_errors(spec[key], field=f"{at}.{key}")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= INT32_MAX:
+        why = f"must be between 1 and {INT32_MAX}, inclusive"
+        yield invalid(f"{at}.activeDeadlineSeconds", deadline, why)
+    for key in ("hostname", "subdomain"):
+        if spec.get(key):
+            yield from name_errors(spec[key], field=f"{at}.{key}", label=True)
 
 
-def _amount_errors(name: str, value: Any, at: str, *, parent: str) -> Iterator[FieldError]:
-    if "/" not in name and name not in NATIVE and not name.startswith("hugepages-"):
-        yield invalid(at, name, "must be a standard resource for containers")
-        return
-    yield from key_errors(name, parent)
-    if is_negative(value):
-        yield invalid(at, str(value), "must be greater than or equal to 0")
-    elif "/" in name and not is_integer(value):
-        yield invalid(at, str(value), "must be an integer")
-
-
-def _toleration_errors(tolerations: Any, at: str) -> Iterator[FieldError]:
-    for i, toleration in enumerate(tolerations):
-        here = f"{at}[{i}]"
-        operator = toleration.get("operator") or "Equal"
-        key = toleration.get("key") or ""
-        if key:
-            yield from key_errors(key, f"{here}.key")
-        elif operator != "Exists":
-            why = (
-                "operator must be Exists when `key` is empty, which means "
-                '"match all values and all keys"'
-            )
-            yield invalid(f"{here}.operator", operator, why)
-        if operator == "Exists" and toleration.get("value"):
-            why = "value must be empty when `operator` is 'Exists'"
-            yield invalid(f"{here}.operator", toleration, why)
-        if operator not in {"Exists", "Equal"}:
-            yield not_supported(f"{here}.operator", operator, ("Equal", "Exists"))
-        effect = toleration.get("effect") or ""
-        if effect and effect not in _TOLERATION_EFFECTS:
-            yield not_supported(f"{here}.effect", effect, _TOLERATION_EFFECTS)
-        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            yield invalid(f"{here}.effect", effect, why)
-
-
-def _gate_errors(gates: Any, at: str) -> Iterator[FieldError]:
-    seen: set[str] = set()
-    for i, gate in enumerate(gates):
-        name = gate.get("name") or ""
-        yield from key_errors(name, f"{at}[{i}]")
-        if name in seen:
-            yield duplicate(f"{at}[{i}]", name)
-        seen.add(name)
+def _policy_errors(spec: Obj, at: str) -> Iterator[FieldError]:
+    yield from toleration_errors(spec.get("tolerations") or (), f"{at}.tolerations")
+    for key in ("priorityClassName", "runtimeClassName"):
+        if spec.get(key):
+            yield from name_errors(spec[key], field=f"{at}.{key}")
+    policy = spec.get("preemptionPolicy")
+    if policy is not None and policy not in _PREEMPTION:
+        yield not_supported(f"{at}.preemptionPolicy", policy, _PREEMPTION)
+    for name, value in (spec.get("overhead") or {}).items():
+        field = f"{at}.overhead[{name}]"
+        yield from standard_name_errors(name, field)
+        yield from value_errors(name, value, field)
+    if (system := spec.get("os")) is not None:
+        name = system.get("name") or ""
+        if not name:
+            yield required(f"{at}.os.name", "cannot be empty")
+        elif name not in {"linux", "windows"}:
+            yield not_supported(f"{at}.os", name, ("linux", "windows"))
