@@ -128,6 +128,8 @@ CONFIG_BYTES_MAX: Final = 2**20
 # -- embedded cluster -----------------------------------------------------------------------
 HISTORY_PER_KIND_MAX: Final = 20_000
 """Changes of one kind that watches and past lists can still see: etcd's five minutes at 60/s."""
+JSON_PATCH_OPERATIONS_MAX: Final = 10_000
+"""Operations of one JSON patch: the API server's own bound."""
 FIELD_SHAPES_MAX: Final = 4096
 """Sets of fields kept for managedFields: objects of one shape share one."""
 WATCH_BATCH_MAX: Final = 512

@@ -12,9 +12,9 @@ import attrs
 
 from gpusched.devcluster import bodies, status, verbs
 from gpusched.devcluster.deletion import DeleteOptions, delete
-from gpusched.devcluster.field_errors import FieldError, invalid, required
+from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.meta import copy_tree
-from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.patch_requests import Undecodable, patched, refused
 from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
 from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
@@ -139,10 +139,14 @@ class Api:
             )
         stored = self.get(resource, namespace, name)
         old = self._client_form(resource, stored.obj)
-        changed = self._patched(resource, old, patch, patch_type=patch_type)
+        changed = self._patched(resource, old, patch, patch_type=patch_type, options=options)
         new = bodies.as_object(self.core, resource, changed)
+        try:
+            new = self._decoded_changes(resource, new, old, options)
+        except Undecodable as e:
+            raise refused(changed, patch, patch_type=patch_type, why=e.why) from None
         self._check_place(new, namespace, name)
-        new = self._stored_form(resource, self._decoded_changes(resource, new, old, options))
+        new = self._stored_form(resource, new)
         written = verbs.write(
             self.core,
             resource,
@@ -178,7 +182,11 @@ class Api:
         scale = body
         if patch_type:
             scale = self._patched(
-                resource, scale_of(stored.obj, paths), body, patch_type=patch_type
+                resource,
+                scale_of(stored.obj, paths),
+                body,
+                patch_type=patch_type,
+                options=options,
             )
         if not isinstance(scale, dict):
             raise status.bad_request("the body is no Scale")
@@ -240,10 +248,10 @@ class Api:
         kind, version = resource.kind, resource.version
         head = f'{kind} in version "{version}" cannot be handled as a {kind}: '
         if (why := schema.decode_error(obj)) is not None:
-            raise status.bad_request(head + why)
+            raise Undecodable(head, why)
         if options.validation != "Ignore" and (unknown := schema.strict_errors(obj)):
             if options.validation == "Strict":
-                raise status.bad_request(f"{head}strict decoding error: {', '.join(unknown)}")
+                raise Undecodable(head, f"strict decoding error: {', '.join(unknown)}")
             options.warnings.extend(unknown)
         return obj
 
@@ -273,24 +281,16 @@ class Api:
 
         return attrs.evolve(options, check=check)
 
-    def _patched(self, resource: Resource, old: Obj, patch: Any, *, patch_type: str) -> Any:
-        try:
-            if patch_type == "json":
-                return json_patch(old, patch)
-            if not isinstance(patch, dict):
-                raise status.bad_request("the patch is no object")
-            if patch_type == "merge":
-                return merge_patch(old, patch)
-            return strategic_merge(old, patch, self.schema(resource))
-        except PatchError as e:
-            if e.kind == "malformed":
-                raise status.bad_request(str(e)) from None
-            raise status.failure(
-                422,
-                "Invalid",
-                "the server rejected our request due to an error in our request",
-                details={},
-            ) from None
+    def _patched(
+        self, resource: Resource, old: Obj, patch: Any, *, patch_type: str, options: Options
+    ) -> Any:
+        return patched(
+            old,
+            patch,
+            patch_type=patch_type,
+            schema=self.schema(resource),
+            validation=options.validation,
+        )
 
     def _apply(
         self,
@@ -302,9 +302,6 @@ class Api:
         options: Options,
         subresource: str,
     ) -> tuple[Stored, bool]:
-        if not options.manager:
-            error = required("fieldManager", "is required for apply patch")
-            raise status.invalid("PatchOptions", "meta.k8s.io", "", errors=[error])
         body = self._applied(resource, namespace, name, body=patch, options=options)
         found = self._find(resource, namespace, name)
         if found is None and subresource:
@@ -367,10 +364,11 @@ class Api:
             raise status.failure(409, "Conflict", str(e), details=details) from None
         except TypedObjectError as e:
             meta = config["metadata"]
-            place = "/".join(filter(None, (meta.get("namespace", ""), meta["name"])))
+            place = f"{meta.get('namespace', '')}/{meta['name']}"
             what = f"{resource.group}/{resource.version}, Kind={resource.kind}"
             why = f"failed to create typed patch object ({place}; {what}): {e}"
-            raise status.bad_request(why) from None
+            # Real servers have no reason for it and answer as for a fault of their own.
+            raise status.failure(500, "", why) from None
 
     def _find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         key = resource.key(namespace, name)

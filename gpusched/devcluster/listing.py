@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from gpusched.devcluster import status
-from gpusched.devcluster.field_errors import FieldError, forbidden, quote
+from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, not_supported, quote
 from gpusched.devcluster.selectors import Match, parse_fields, parse_labels
 from gpusched.devcluster.store import Stored
 from gpusched.limits import LIST_CONTINUE_MAX
@@ -64,7 +64,7 @@ def options_from(resource: Resource, query: dict[str, str]) -> ListOptions:
     options = ListOptions(
         match=match,
         selective=match is not None,
-        version=_version(query.get("resourceVersion", "")),
+        version=_version(query.get("resourceVersion", ""), resource, watch=_flag(query, "watch")),
         version_match=query.get("resourceVersionMatch", ""),
         limit=_count(query, "limit"),
         token=query.get("continue", ""),
@@ -94,45 +94,57 @@ def selector(resource: Resource, label_text: str, *, field_text: str) -> Match |
 
 
 def _option_errors(options: ListOptions) -> list[FieldError]:
-    field = "resourceVersionMatch"
     if options.watch:
-        return _watch_errors(options, field)
-    if options.initial_events is not None:
-        return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
-    if not options.version_match:
-        return []
-    if options.version_match not in {"Exact", "NotOlderThan"}:
-        known = ", ".join(quote(k) for k in ("Exact", "NotOlderThan", ""))
-        text = f"Unsupported value: {quote(options.version_match)}: supported values: {known}"
-        return [FieldError("Unsupported value", field, text, "FieldValueNotSupported")]
-    if options.version is None:
+        return _watch_errors(options)
+    field, match = "resourceVersionMatch", options.version_match
+    errors: list[FieldError] = []
+    if match and options.version is None:
         why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        return [forbidden(field, why)]
-    if options.version_match == "Exact" and options.version == 0:
+        errors.append(forbidden(field, why))
+    if match and options.token:
+        errors.append(forbidden(field, _NOT_IN_PAGES))
+    if match not in {"", "Exact", "NotOlderThan"}:
+        errors.append(not_supported(field, match, ("Exact", "NotOlderThan", "")))
+    if match == "Exact" and options.version == 0:
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        return [forbidden(field, why)]
-    return []
+        errors.append(forbidden(field, why))
+    if options.initial_events is not None:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
 
 
-def _watch_errors(options: ListOptions, field: str) -> list[FieldError]:
-    if options.initial_events is not None and options.version_match != "NotOlderThan":
+_NOT_IN_PAGES: Final = "resourceVersionMatch is forbidden when continue is provided"
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    field, match = "resourceVersionMatch", options.version_match
+    errors: list[FieldError] = []
+    if options.initial_events is not None and match != "NotOlderThan":
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        return [forbidden(field, why)]
-    if options.initial_events is None and options.version_match:
+        errors.append(forbidden(field, why))
+    if not match:
+        return errors
+    if options.initial_events is None:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        return [forbidden(field, why)]
-    return []
+        errors.append(forbidden(field, why))
+    if match != "NotOlderThan":
+        errors.append(not_supported(field, match, ("NotOlderThan",)))
+    if options.token:
+        errors.append(forbidden(field, _NOT_IN_PAGES))
+    return errors
 
 
-def _version(text: str) -> int | None:
+def _version(text: str, resource: Resource, *, watch: bool) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise status.bad_request(
-            f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: "
-            f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
-        )
-    return int(text)
+    if text.isascii() and text.isdigit() and int(text) < 1 << 64:
+        return int(text)
+    digits = text.isascii() and text.isdigit()
+    why = "value out of range" if digits else "invalid syntax"
+    error = invalid("resourceVersion", text, f"strconv.ParseUint: parsing {quote(text)}: {why}")
+    if watch:
+        raise status.invalid(resource.plural, resource.group, "", errors=[error])
+    raise status.bad_request(f"invalid resource version: {error.field}: {error.text}")
 
 
 def _count(query: dict[str, str], key: str) -> int:
@@ -159,20 +171,21 @@ def list_page(core: Core, resource: Resource, namespace: str, *, options: ListOp
     collection = core.store.collection(resource.storage)
     version, after = core.store.version, ""
     if options.token:
-        version, after = _read_token(options.token, namespace)
+        if options.version:
+            raise status.bad_request(
+                "specifying resource version is not allowed when using continue"
+            )
+        asked, after = _read_token(options.token, namespace)
+        version = asked if asked >= 0 else version
     elif options.version:
         if options.version > version:
             raise too_large(options.version, version)
-        if options.version_match == "Exact":
+        # Pages of a given version are exact whether the client says so or not.
+        if options.version_match == "Exact" or (options.limit > 0 and not options.version_match):
             version = options.version
     found = collection.scan_at(version, namespace, after=after)
     if found is None:
-        raise status.expired(
-            "The provided continue parameter is too old to display a consistent list result. You "
-            "can start a new list without the continue parameter."
-            if options.token
-            else f"too old resource version: {version} ({collection.trimmed_version})"
-        )
+        raise _too_old(options, namespace, after)
     return _cut(core, resource, found, namespace=namespace, version=version, options=options)
 
 
@@ -203,6 +216,21 @@ def _cut(
         token=_make_token(last, namespace, version=version),
         remaining=remaining,
     )
+
+
+def _too_old(options: ListOptions, namespace: str, after: str) -> status.StatusError:
+    """410: history no longer holds the version; pages may go on with what is there now."""
+    if not options.token:
+        return status.expired("The resourceVersion for the provided list is too old.")
+    error = status.expired(
+        "The provided continue parameter is too old to display a consistent list result. You can "
+        "start a new list without the continue parameter, or use the continue token in this "
+        "response to retrieve the remainder of the results. Continuing with the provided token "
+        "results in an inconsistent list - objects that were created, modified, or deleted between "
+        "the time the first chunk was returned and now may show up in the list."
+    )
+    error.body["metadata"] = {"continue": _make_token(after, namespace, version=-1)}
+    return error
 
 
 def too_large(asked: int, current: int) -> status.StatusError:

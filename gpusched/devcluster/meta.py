@@ -13,6 +13,7 @@ from gpusched.devcluster.field_errors import (
     FieldError,
     forbidden,
     invalid,
+    invalid_unquoted,
     quote,
     required,
     too_long,
@@ -265,6 +266,20 @@ def new_finalizer_errors(new: Obj, old: Obj) -> list[FieldError]:
         f"[]string{{{shown}}}"
     )
     return [forbidden("metadata.finalizers", why)]
+
+
+def sealed_errors(new: Obj, old: Obj) -> list[FieldError]:
+    """Refuse marks of deletion that an update brings in: only a DELETE sets them."""
+    errors: list[FieldError] = []
+    why = "field is immutable"
+    stamp = new.get("deletionTimestamp")
+    if stamp and not old.get("deletionTimestamp"):
+        shown = f"{stamp.replace('T', ' ').replace('Z', '')} +0000 UTC"
+        errors.append(invalid_unquoted("metadata.deletionTimestamp", f"{shown}: {why}"))
+    grace = new.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != old.get("deletionGracePeriodSeconds"):
+        errors.append(invalid("metadata.deletionGracePeriodSeconds", grace, why))
+    return errors
 
 
 def clean_for_create(meta: Obj) -> None:

@@ -6,123 +6,178 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpusched.devcluster.status import bad_request
+import msgspec
+
+from gpusched.devcluster.meta import label_value_problems, qualified_name_problems
+from gpusched.devcluster.status import StatusError, bad_request
 
 Obj = dict[str, Any]
 Match = Callable[[Obj], bool]
 
-_TOKEN: Final = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
-_KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
-_PREDICATES: Final = {"in", "notin"}
+_SYMBOLS: Final = frozenset("=!(),><")
+_WORDS: Final = frozenset({")", ",", "!", "==", "=", ">", "<", "!=", "("})
+_OPERATORS: Final = {"in", "notin", "=", "==", "!=", ">", "<"}
+_BINARY: Final = "in, notin, =, ==, !=, gt, lt"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+Labels = Mapping[str, str]
+LabelTest = Callable[[Labels], bool]
 
 
-def parse_labels(text: str) -> Callable[[Mapping[str, str]], bool] | None:
+def parse_labels(text: str) -> LabelTest | None:
     """Return a predicate on labels, or None when the selector selects everything.
 
     Raises StatusError 400 in the words of the API server.
     """
-    tokens = _TOKEN.findall(text)
-    if not tokens:
+    tests = _Parser(_tokens(text)).selector()
+    if not tests:
         return None
-    tests: list[Callable[[Mapping[str, str]], bool]] = []
-    position = 0
-    while position < len(tokens):
-        test, position = _requirement(tokens, position)
-        tests.append(test)
-        if position < len(tokens):
-            if tokens[position] != ",":
-                raise bad_request(f"found '{tokens[position]}', expected: ',' or 'end of string'")
-            position += 1
-            if position == len(tokens):
-                raise bad_request("found '', expected: identifier after ','")
     if len(tests) == 1:
         return tests[0]
     return lambda labels: all(test(labels) for test in tests)
 
 
-def _requirement(
-    tokens: list[str], position: int
-) -> tuple[Callable[[Mapping[str, str]], bool], int]:
-    token = tokens[position]
-    if token == "!":  # noqa: S105  # a token of the grammar
-        key = _identifier(tokens, position + 1)
-        return (lambda labels: key not in labels), position + 2
-    if token in {"=", "==", "!=", "(", ")", ",", "<", ">"}:
-        raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
-    key = _identifier(tokens, position)
-    operator = tokens[position + 1] if position + 1 < len(tokens) else ","
-    if operator == ",":
-        return (lambda labels: key in labels), position + 1
-    if operator in {"=", "=="}:
-        value, end = _exact_value(tokens, position + 2)
-        return (lambda labels: labels.get(key) == value), end
-    if operator == "!=":
-        value, end = _exact_value(tokens, position + 2)
-        return (lambda labels: labels.get(key) != value), end
-    if operator in _PREDICATES:
-        values, end = _value_set(tokens, position + 2)
-        if operator == "in":
-            return (lambda labels: labels.get(key) in values), end
-        return (lambda labels: labels.get(key) not in values), end
-    if operator in {"<", ">"}:
-        return _comparison(key, operator, tokens, position + 2)
-    raise bad_request(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+def _tokens(text: str) -> list[str]:
+    """Symbols and words; the empty text at the end stands for the end of the string."""
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] in " \t\r\n":
+            at += 1
+        elif text[at] in _SYMBOLS:
+            size = 2 if text[at : at + 2] in _WORDS else 1
+            found.append(text[at : at + size])
+            at += size
+        else:
+            start = at
+            while at < len(text) and text[at] not in _SYMBOLS and not text[at].isspace():
+                at += 1
+            found.append(text[start:at])
+    return [*found, ""]
 
 
-def _comparison(
-    key: str, operator: str, tokens: list[str], position: int
-) -> tuple[Callable[[Mapping[str, str]], bool], int]:
-    value, end = _exact_value(tokens, position)
-    try:
-        bound = int(value)
-    except ValueError:
-        raise bad_request(
-            f"for 'Gt', 'Lt' operators, the value must be an integer: \"{value}\""
-        ) from None
+class _Parser:
+    """The grammar of label selectors, as the API server reads it."""
 
-    def test(labels: Mapping[str, str]) -> bool:
-        try:
-            have = int(labels[key])
-        except (KeyError, ValueError):
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def _next(self) -> str:
+        token = self._tokens[self._at]
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def selector(self) -> list[LabelTest]:
+        tests: list[LabelTest] = []
+        while token := self._tokens[self._at]:
+            if _symbol(token) and token != "!":  # noqa: S105  # a token of the grammar
+                raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
+            tests.append(self._requirement())
+            after = self._next()
+            if not after:
+                break
+            if after != ",":
+                raise bad_request(f"found '{after}', expected: ',' or 'end of string'")
+            following = self._tokens[self._at]
+            if following != "!" and _symbol(following):
+                raise bad_request(f"found '{following}', expected: identifier after ','")
+        return tests
+
+    def _requirement(self) -> LabelTest:
+        key = self._next()
+        absent = key == "!"
+        if absent:
+            key = self._next()
+        if _symbol(key):
+            raise _unparsed(f"found '{key}', expected: identifier")
+        if problems := qualified_name_problems(key):
+            told = "; ".join(problems)
+            raise _unparsed(f"<nil>: Invalid value: {_quoted(key)}: {told}")
+        if absent:
+            return lambda labels: key not in labels
+        if self._tokens[self._at] in {"", ","}:
+            return lambda labels: key in labels
+        operator = self._next()
+        if operator not in _OPERATORS:
+            raise _unparsed(f"found '{operator}', expected: {_BINARY}")
+        values = self._values() if operator in {"in", "notin"} else [self._exact_value()]
+        return _test(key, operator, values)
+
+    def _exact_value(self) -> str:
+        if self._tokens[self._at] in {"", ","}:
+            return ""
+        token = self._next()
+        if _symbol(token):
+            raise _unparsed(f"found '{token}', expected: identifier")
+        return token
+
+    def _values(self) -> list[str]:
+        opening = self._next()
+        if opening != "(":
+            raise _unparsed(f"found '{opening}' expected: '('")
+        token = self._tokens[self._at]
+        if token == ")":  # noqa: S105  # a token of the grammar
+            self._next()
+            return [""]
+        if _symbol(token) and token != ",":  # noqa: S105  # a token of the grammar
+            raise _unparsed(f"found '{token}', expected: ',', ')' or identifier")
+        found: dict[str, None] = {}
+        while (token := self._next()) != ")":
+            following = self._tokens[self._at]
+            if token == ",":  # noqa: S105  # a token of the grammar
+                if not found or following in {",", ")"}:
+                    found[""] = None
+            elif _symbol(token):
+                raise _unparsed(f"found '{token}', expected: ',', or identifier")
+            else:
+                found[token] = None
+                if following not in {",", ")"}:
+                    raise _unparsed(f"found '{following}', expected: ',' or ')'")
+        return sorted(found)
+
+
+def _symbol(token: str) -> bool:
+    """Whether a token cannot be a key or value; the end of the string cannot either."""
+    return not token or token in _WORDS
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _unparsed(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
+
+
+def _test(key: str, operator: str, values: list[str]) -> LabelTest:
+    errors: list[str] = []
+    if operator in {">", "<"} and not _INTEGER.fullmatch(values[0]):
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        errors.append(f"values[0]: Invalid value: {_quoted(values[0])}: {why}")
+    errors += [
+        f"values[{i}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(problems)}"
+        for i, value in enumerate(values)
+        if (problems := label_value_problems(value))
+    ]
+    if errors:
+        raise _unparsed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+    chosen = frozenset(values)
+    if operator in {"in", "=", "=="}:
+        return lambda labels: labels.get(key) in chosen
+    if operator in {"notin", "!="}:
+        return lambda labels: labels.get(key) not in chosen
+    return _comparison(key, operator, int(values[0]))
+
+
+def _comparison(key: str, operator: str, bound: int) -> LabelTest:
+    def test(labels: Labels) -> bool:
+        have = labels.get(key, "")
+        if not _INTEGER.fullmatch(have):
             return False
-        return have > bound if operator == ">" else have < bound
+        return int(have) > bound if operator == ">" else int(have) < bound
 
-    return test, end
-
-
-def _identifier(tokens: list[str], position: int) -> str:
-    token = tokens[position] if position < len(tokens) else ""
-    if not _KEY.fullmatch(token):
-        raise bad_request(
-            f'unable to parse requirement: <nil>: Invalid value: "{token}": name part must consist of '
-            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-            "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-    return token
-
-
-def _exact_value(tokens: list[str], position: int) -> tuple[str, int]:
-    if position >= len(tokens) or tokens[position] == ",":
-        return "", position
-    token = tokens[position]
-    if token in {"(", ")", "=", "==", "!=", "!", "<", ">"}:
-        raise bad_request(f"found '{token}', expected: identifier")
-    return token, position + 1
-
-
-def _value_set(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
-    opening = tokens[position] if position < len(tokens) else ""
-    if opening != "(":
-        raise bad_request(f"found '{opening}' expected: '('")
-    try:
-        closing = tokens.index(")", position)
-    except ValueError:
-        raise bad_request("found '', expected: ',' or ')'") from None
-    inner = tokens[position + 1 : closing]
-    return frozenset(t for t in inner if t != ",") | (
-        frozenset({""}) if not inner else frozenset()
-    ), closing + 1
+    return test
 
 
 def parse_fields(text: str, known: Mapping[str, Callable[[Obj], str]]) -> Match | None:
@@ -130,21 +185,48 @@ def parse_fields(text: str, known: Mapping[str, Callable[[Obj], str]]) -> Match 
     if not text:
         return None
     tests: list[Match] = []
-    for part in re.split(r"(?<!\\),", text):
+    for part in _terms(text):
         if not part:
             continue
-        found = re.fullmatch(r"([^=!]+)(==|!=|=)(.*)", part, re.DOTALL)
+        found = re.fullmatch(r"((?:[^=!\\]|\\.|!(?!=))*)(==|!=|=)(.*)", part, re.DOTALL)
         if not found:
-            raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         field, operator, raw = found.groups()
+        value = _unescaped(raw)
         read = known.get(field)
         if read is None:
             raise bad_request(f"field label not supported: {field}")
-        value = re.sub(r"\\([\\,=])", r"\1", raw)
         tests.append(_field_test(read, value, equal=operator != "!="))
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _terms(text: str) -> list[str]:
+    """Parts between commas that are not escaped."""
+    return [m.group(0) for m in re.finditer(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL)]
+
+
+def _unescaped(raw: str) -> str:
+    """The value of a field selector, in which comma, equals sign and backslash are escaped."""
+    if "\\" not in raw and "=" not in raw:
+        return raw
+    value = ""
+    characters = iter(raw)
+    for character in characters:
+        if character == "=":
+            # Real servers print the number of the character.
+            raise bad_request(
+                f"invalid field selector: unescaped character in value: {ord(character)}"
+            )
+        if character == "\\":
+            escaped = next(characters, "")
+            if escaped not in {"\\", ",", "="}:
+                why = f"invalid escape sequence: \\{escaped}"
+                raise bad_request(f"invalid field selector: {why}")
+            character = escaped  # noqa: PLW2901  # what it stands for
+        value += character
+    return value
 
 
 def _field_test(read: Callable[[Obj], str], value: str, *, equal: bool) -> Match:

@@ -20,6 +20,7 @@ from gpusched.devcluster.meta import (
     keep_server_fields,
     metadata_errors,
     new_finalizer_errors,
+    sealed_errors,
 )
 from gpusched.devcluster.patching.creation import server_filled
 from gpusched.devcluster.patching.field_sets import Path, TypedObjectError
@@ -137,9 +138,12 @@ def write(
     name = old["metadata"]["name"]
     unsupported.check(resource.storage, new, old)
     _check_identity(resource, stored, new=new, origin=origin)
+    sealed = sealed_errors(new["metadata"], old["metadata"])
     keep_server_fields(new["metadata"], old["metadata"])
     _prepare(resource, new, old, subresource=subresource)
     errors = _update_errors(resource, new, old, options=options, subresource=subresource)
+    # Real servers check metadata of an update twice and tell what they find both times.
+    errors = [*sealed, *errors, *sealed]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
     counted = resource.strategy.generation and not subresource

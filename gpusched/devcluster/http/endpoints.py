@@ -13,6 +13,7 @@ from gpusched.devcluster.deletion import DeleteOptions
 from gpusched.devcluster.http import discovery, openapi
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.routes import Route, parse, verb_of
+from gpusched.devcluster.http.write_options import write_option_errors
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
 from gpusched.devcluster.rbac import reviews, tokens
@@ -64,6 +65,8 @@ class Endpoints:
         route = parse(request.path)
         if route is None:
             return self._other(request)
+        if route.watch:
+            request, route = _as_list(request, route)
         watch = request.query.get("watch", "0").lower() in {"1", "true"}
         request.access.check(request.user, route, verb_of(request.method, route, watch=watch))
         resource = self._core.registry.find(route.group, route.version, route.plural)
@@ -351,17 +354,18 @@ class Endpoints:
 
     def _options(self, request: Request, *, apply: bool = False) -> Options:
         query = request.query
-        dry = query.get("dryRun", "")
-        if dry not in {"", "All"}:
-            raise status.bad_request(f"dryRun: Unsupported value: {dry}")
-        validation = query.get("fieldValidation", "") or "Warn"
         manager = query.get("fieldManager", "")
-        if not manager and not apply:
+        patch = request.method == "PATCH"
+        if errors := write_option_errors(query, patch=patch, apply=apply):
+            kinds = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
+            kind = kinds.get(request.method, "PatchOptions")
+            raise status.invalid(kind, "meta.k8s.io", "", errors=errors)
+        if not manager:
             manager = request.agent.partition("/")[0]
         operation: Literal["Update", "Apply"] = "Apply" if apply else "Update"
         return Options(
-            dry_run=dry == "All",
-            validation=validation,
+            dry_run=query.get("dryRun", "") == "All",
+            validation=query.get("fieldValidation", "") or "Warn",
             manager=manager,
             operation=operation,
             force=query.get("force", "").lower() in {"1", "true"},
@@ -388,6 +392,17 @@ class Endpoints:
         else:
             body = views.object_bytes(resource, stored)
         return Answer(body=body, code=code, warnings=warnings)
+
+
+def _as_list(request: Request, route: Route) -> tuple[Request, Route]:
+    """Turn one of the old watch paths into the list that it abbreviates."""
+    if request.method != "GET":
+        raise status.method_not_allowed()
+    query = {**request.query, "watch": "1"}
+    if route.name:
+        terms = filter(None, (query.get("fieldSelector"), f"metadata.name={route.name}"))
+        query["fieldSelector"] = ",".join(terms)
+    return attrs.evolve(request, query=query), attrs.evolve(route, name="")
 
 
 def _plain_missing() -> Answer:

@@ -9,7 +9,12 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Route:
-    """One resource path; ``name`` and ``subresource`` are empty when the path has none."""
+    """One resource path; ``name`` and ``subresource`` are empty when the path has none.
+
+    Attributes:
+        watch: whether it is one of the old paths that watch by themselves.
+        deep: whether it goes on behind a subresource.
+    """
 
     group: str
     version: str
@@ -18,6 +23,7 @@ class Route:
     name: str
     subresource: str
     deep: bool
+    watch: bool = False
 
 
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
@@ -32,6 +38,9 @@ def parse(path: str) -> Route | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
@@ -44,13 +53,14 @@ def parse(path: str) -> Route | None:
         name=padded[1],
         subresource=padded[2],
         deep=len(rest) > 3,
+        watch=watch,
     )
 
 
 def verb_of(method: str, route: Route, *, watch: bool) -> str:
     """Return the verb that authorization speaks of."""
     if method == "GET":
-        if route.name:
+        if route.name and not route.watch:
             return "get"
         return "watch" if watch else "list"
     if method == "DELETE":

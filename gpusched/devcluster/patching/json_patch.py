@@ -6,6 +6,7 @@ shared between the old and the new document.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,11 +62,11 @@ def _apply(doc: Json, op: Json) -> Json:
     path = _tokens(op["path"])
     match op.get("op"):
         case "add":
-            return _add(doc, path, _value(op))
+            return _add(doc, path, op.get("value"))
         case "remove":
             return _remove(doc, path)
         case "replace":
-            return _replace(doc, path, _value(op))
+            return _replace(doc, path, op.get("value"))
         case "move":
             source = _tokens(op.get("from"))
             moved = _get(doc, source)
@@ -75,19 +76,19 @@ def _apply(doc: Json, op: Json) -> Json:
         case "copy":
             return _add(doc, path, _get(doc, _tokens(op.get("from"))))
         case "test":
-            return _test(doc, path, _value(op))
+            return _test(doc, path, op.get("value"))
         case other:
             raise PatchError("malformed", f"a JSON patch knows no operation {_shown(other)}")
 
 
 def _test(doc: Json, path: Sequence[str], expected: Json) -> Json:
-    # A null is also true of a place that does not exist: clients use it for "not there".
-    try:
-        found = _get(doc, path)
-    except PatchError:
-        if expected is not None:
-            raise PatchError("test", f"testing value {_pointer(path)} failed") from None
-        return doc
+    # A null is also true of a key that does not exist: clients use it for "not there".
+    _above, parent = _spine(doc, path)
+    if path and isinstance(parent, dict) and path[-1] not in parent:
+        if expected is None:
+            return doc
+        raise PatchError("test", f"testing value {_pointer(path)} failed")
+    found = _get(doc, path)
     if not equal(found, expected):
         raise PatchError("test", f"testing value {_pointer(path)} failed")
     return doc
@@ -95,12 +96,6 @@ def _test(doc: Json, path: Sequence[str], expected: Json) -> Json:
 
 def _shown(value: Json) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _value(op: dict[str, Any]) -> Json:
-    if "value" not in op:
-        raise PatchError("malformed", f"operation {_shown(op.get('op'))} needs a value")
-    return op["value"]
 
 
 def _tokens(pointer: Json) -> list[str]:
@@ -121,7 +116,12 @@ def _missing(path: Sequence[str]) -> PatchError:
     return PatchError("path", f"there is nothing at {_pointer(path)}")
 
 
+_NEGATIVE = re.compile(r"-[1-9][0-9]{0,8}")
+
+
 def _index(token: str, length: int) -> int:
+    if _NEGATIVE.fullmatch(token) and int(token) + length >= 0:
+        return int(token) + length  # counted from the end, which the RFC does not know
     digits = token.isascii() and token.isdigit()
     if not digits or (len(token) > 1 and token[0] == "0"):
         raise PatchError("path", f"{token} is not an index of a list")

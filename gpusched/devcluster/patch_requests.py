@@ -1,0 +1,154 @@
+"""Patches as requests: what is refused before and after one is applied, in the server's words.
+
+A patch that leaves an object the server cannot decode is no bad request but an invalid patch: the
+answer names no kind, and its field is the patch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.devcluster import status
+from gpusched.devcluster.bodies import json_kind
+from gpusched.devcluster.field_errors import invalid
+from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.schema import Schema
+from gpusched.limits import JSON_PATCH_OPERATIONS_MAX
+
+Obj = dict[str, Any]
+
+_OPERATION_KEYS: Final = frozenset({"op", "path", "from", "value"})
+_MISFIT: Final = re.compile(
+    r"json: cannot unmarshal (\w+)(?: [-\d.e+]+)? into Go struct field \S+ of type (.+)"
+)
+_GO_KINDS: Final = {
+    "object": "map[string]interface {}",
+    "array": "[]interface {}",
+    "number": "int64",
+}
+_GO_SCALARS: Final = frozenset({"string", "bool", "int32", "int64", "int", "float64"})
+
+
+class Undecodable(status.StatusError):
+    """400 of a body that does not fit its schema; patches answer in another form.
+
+    Attributes:
+        why: the decoder's own sentence.
+    """
+
+    def __init__(self, head: str, why: str) -> None:
+        super().__init__(status.bad_request(head + why).body)
+        self.why = why
+
+
+def patched(old: Obj, patch: Any, *, patch_type: str, schema: Schema, validation: str) -> Any:
+    """Apply a patch to a document; raises StatusError 400, 413, 422, or 500 as a real server."""
+    _check_form(patch, patch_type)
+    try:
+        if patch_type == "json":
+            changed = json_patch(old, patch)
+        elif patch_type == "merge":
+            changed = merge_patch(old, patch)
+        else:
+            return strategic_merge(old, patch, schema)
+    except PatchError as e:
+        if e.kind == "malformed" and patch_type == "strategic":
+            if "does not contain declared merge key" in str(e):
+                raise status.failure(500, "", str(e)) from None
+            raise status.bad_request(str(e)) from None
+        raise _unprocessable() from None
+    if patch_type == "json" and validation == "Strict" and (unknown := _unknown_keys(patch)):
+        raise refused(changed, patch, patch_type=patch_type, why=_strict(unknown))
+    return changed
+
+
+def refused(changed: Any, patch: Any, *, patch_type: str, why: str) -> status.StatusError:
+    """422 of a patch whose outcome cannot be decoded; ``why`` is the decoder's sentence."""
+    if patch_type == "strategic":
+        shown, why = _go_text(patch), _converted(why)
+    else:
+        shown = msgspec.json.encode(changed, order="sorted").decode()
+    error = invalid("patch", shown, why)
+    text = f' "" is invalid: {error.field}: {error.text}'
+    cause = {"reason": error.cause_reason, "message": error.text, "field": error.field}
+    return status.failure(422, "Invalid", text, details={"causes": [cause]})
+
+
+def _check_form(patch: Any, patch_type: str) -> None:
+    if patch_type == "json":
+        if not isinstance(patch, list):
+            raise status.bad_request(_wrong_form(patch, "[]handlers.jsonPatchOp"))
+        for op in patch:
+            if not isinstance(op, dict):
+                raise status.bad_request(_wrong_form(op, "handlers.jsonPatchOp"))
+        if len(patch) > JSON_PATCH_OPERATIONS_MAX:
+            raise status.failure(
+                413,
+                "RequestEntityTooLarge",
+                "Request entity too large: The allowed maximum operations in a JSON patch is "
+                f"{JSON_PATCH_OPERATIONS_MAX}, got {len(patch)}",
+            )
+    elif not isinstance(patch, dict):
+        why = _wrong_form(patch, "map[string]interface {}")
+        raise status.bad_request(
+            why if patch_type == "merge" else why.removeprefix("error decoding patch: ")
+        )
+
+
+def _wrong_form(value: Any, wanted: str) -> str:
+    kind = json_kind(value)
+    return f"error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"
+
+
+def _unprocessable() -> status.StatusError:
+    return status.failure(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+        details={},
+    )
+
+
+def _unknown_keys(ops: list[Obj]) -> list[str]:
+    return [
+        f'json patch unknown field "[{i}].{key}"'
+        for i, op in enumerate(ops)
+        for key in op
+        if key not in _OPERATION_KEYS
+    ]
+
+
+def _strict(errors: list[str]) -> str:
+    return f"strict decoding error: {', '.join(errors)}"
+
+
+def _converted(why: str) -> str:
+    """A misfit in the words of the converter of strategic patches, which sees no JSON."""
+    found = _MISFIT.fullmatch(why)
+    if found is None:
+        return why
+    kind, wanted = found.groups()
+    have = _GO_KINDS.get(kind, kind)
+    if wanted in _GO_SCALARS:
+        return f"cannot convert {have} to {wanted}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind if kind != 'number' else have}"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {'map' if kind == 'object' else have}"
+    return f"cannot restore struct from: {'slice' if kind == 'array' else have}"
+
+
+def _go_text(value: Any) -> str:
+    """A value as Go prints it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{k}:{_go_text(value[k])}' for k in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(_go_text(v) for v in value)}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
