@@ -126,16 +126,3 @@ async def test_metadata_that_patches_cannot_change(things):
     assert "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable" in (
         reply.message
     )
-
-
-async def test_errors_of_metadata_are_told_twice(things):
-    """An update is checked once for all kinds and once by its own: causes come twice."""
-    owner = {"kind": "Pod", "name": "x", "uid": "u"}
-    reply = await things.patch(POD, {"metadata": {"ownerReferences": [owner]}})
-    assert reply.code == 422
-    wanted = {
-        "reason": "FieldValueInvalid",
-        "message": 'Invalid value: "": version must not be empty',
-        "field": "metadata.ownerReferences.apiVersion",
-    }
-    assert reply.body["details"]["causes"] == [wanted, wanted]
