@@ -96,7 +96,7 @@ class Endpoints:
             case ["devcluster", "features"]:
                 body = unsupported.features(registry)
             case ["openapi", "v2"]:
-                frame, media_type = openapi.frame_v2(request.accept)
+                frame, media_type = openapi.version_2(registry, request.accept)
                 return Answer(body=frame, content_type=media_type)
             case ["openapi", "v3"]:
                 return Answer(body=openapi.index(registry), content_type=openapi.INDEX_TYPE)
