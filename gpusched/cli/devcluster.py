@@ -56,6 +56,15 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--no-stages", action="store_true", help="leave nodes and pods as clients write them"
     )
+    parser.add_argument(
+        "--stages",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATH",
+        help="files or folders of KWOK Stages that replace the default ones",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of uids, names and delays")
     parser.set_defaults(run=run)
 
@@ -66,10 +75,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--port takes 0 to 65535, not {args.port}")
     if not 0 < args.speed <= _SPEED_MAX:
         raise UsageError(f"--speed takes a number above 0 and up to {_SPEED_MAX:g}")
+    if args.stages and args.no_stages:
+        raise UsageError("--stages and --no-stages exclude each other")
     options = ClusterOptions(
         port=args.port,
         apply=args.apply,
         stages=not args.no_stages,
+        stage_files=args.stages,
         seed=args.seed,
         clock=FastClock(args.speed),
     )

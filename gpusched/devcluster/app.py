@@ -18,7 +18,12 @@ from gpusched import assets
 from gpusched.clock import Clock, SystemClock
 from gpusched.devcluster import controllers
 from gpusched.devcluster.api import Api
-from gpusched.devcluster.bootstrap import apply_files, fill, install_definitions
+from gpusched.devcluster.bootstrap import (
+    apply_files,
+    create_stages,
+    fill,
+    install_definitions,
+)
 from gpusched.devcluster.core import Core
 from gpusched.devcluster.custom.install import Installer
 from gpusched.devcluster.http.access import Access
@@ -27,12 +32,13 @@ from gpusched.devcluster.http.server import Server
 from gpusched.devcluster.kinds import Registry, load_builtins
 from gpusched.devcluster.kubeconfig import kubeconfig_text
 from gpusched.devcluster.local_client import LocalClient
-from gpusched.devcluster.stages import load
 from gpusched.devcluster.store import Store
 from gpusched.devcluster.strategies.builtin import builtin_strategy
 from gpusched.errors import GpuschedError
 from gpusched.limits import BODY_BYTES_MAX
 
+_FAKE_NODES: Final = Path(__file__).parent / "data" / "definitions"
+"""Kinds that describe fake nodes and what they do; served only where nodes are fake."""
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 
 
@@ -46,6 +52,7 @@ class ClusterOptions:
         token: bearer token that may do everything; random when empty.
         apply: files and folders of YAML applied before the cluster is ready.
         stages, controllers: whether fake nodes live and whether controllers act.
+        stage_files: files and folders of Stages; empty for the project's own.
         definitions: folder of CustomResourceDefinitions; None for the project's own.
     """
 
@@ -55,6 +62,7 @@ class ClusterOptions:
     apply: Sequence[Path] = ()
     stages: bool = True
     controllers: bool = True
+    stage_files: Sequence[Path] = ()
     definitions: Path | None = None
     seed: int = 1
     clock: Clock = attrs.field(factory=SystemClock)
@@ -131,7 +139,12 @@ async def start(options: ClusterOptions) -> DevCluster:
     installer = Installer(core)
     folder = options.definitions or assets.path("manifests") / "crds"
     install_definitions(client, folder)
+    if options.stages:
+        install_definitions(client, _FAKE_NODES)
     installer.sync()
+    if options.stages:
+        files = options.stage_files or [assets.path("kwok-scenarios") / "stages"]
+        create_stages(client, files)
     core.store.open_window()
     token = options.token or secrets.token_hex(16)
     endpoints = Endpoints(api)
@@ -174,9 +187,7 @@ async def _background(client: LocalClient, installer: Installer, options: Cluste
                 client,
                 clock=options.clock,
                 rng=rng,
-                stages=load.load([assets.path("kwok-scenarios") / "stages"])
-                if options.stages
-                else (),
+                stages=options.stages,
             )
 
 

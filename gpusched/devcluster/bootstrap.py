@@ -11,6 +11,7 @@ import yaml
 from gpusched.devcluster import verbs
 from gpusched.devcluster.bodies import load_all_yaml
 from gpusched.devcluster.rbac import default_roles
+from gpusched.devcluster.stages import load
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.verbs import Options
 from gpusched.errors import ConfigError
@@ -74,6 +75,21 @@ def install_definitions(client: LocalClient, folder: Path) -> None:
             client.create("customresourcedefinitions.apiextensions.k8s.io", doc)
         except StatusError as e:
             raise ConfigError(f"{path}: {e.message}") from None
+
+
+def create_stages(client: LocalClient, paths: Sequence[Path]) -> None:
+    """Create the Stage objects of files and folders; other kinds in them are passed over.
+
+    Raises:
+        StageError: a file cannot be read or holds a Stage that would not be played.
+        ConfigError: a Stage is refused for its shape.
+    """
+    for document in load.documents(paths):
+        load.stage(document)  # a file given at the start fails the start, with its sentence
+        try:
+            client.create("stages.kwok.x-k8s.io", document)
+        except StatusError as e:
+            raise ConfigError(e.message) from None
 
 
 def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[[], None]) -> None:

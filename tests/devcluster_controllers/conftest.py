@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,9 +142,10 @@ async def start() -> AsyncIterator[Any]:
     """Starts clusters; a fault of any controller fails the test."""
     running: list[DevCluster] = []
 
-    async def one(*, stages: bool = False) -> Cluster:
+    async def one(*, stages: bool = False, stage_files: Sequence[Path] = ()) -> Cluster:
         clock = ManualClock()
-        running.append(await app.start(app.ClusterOptions(clock=clock, stages=stages)))
+        options = app.ClusterOptions(clock=clock, stages=stages, stage_files=stage_files)
+        running.append(await app.start(options))
         cluster = Cluster(running[-1], clock)
         await clock.settle()
         return cluster

@@ -94,7 +94,7 @@ def test_labels_and_annotations() -> None:
         (
             {"durationMilliseconds": 900, "durationFrom": ".metadata.annotations.d"},
             {"d": ""},
-            (0.0, 0.0),
+            None,
         ),
         (
             {"durationMilliseconds": 900, "durationFrom": ".metadata.annotations.d"},
@@ -104,7 +104,7 @@ def test_labels_and_annotations() -> None:
     ],
 )
 def test_delays(
-    delay: dict[str, Any], annotations: dict[str, str], want: tuple[float, float]
+    delay: dict[str, Any], annotations: dict[str, str], want: tuple[float, float] | None
 ) -> None:
     """Durations, absolute times, and jitter that is the upper end and may undercut the base."""
     if "durationFrom" in delay:
@@ -116,6 +116,53 @@ def test_cel_jitter_is_ignored() -> None:
     """Jitter out of a CEL expression does not count, as on KWOK."""
     delay = {"durationMilliseconds": 100, "jitterDurationFrom": {"cel": {"expression": "'1ms'"}}}
     assert bounds(delay, subject()) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({}, (10.0, 30.0)),
+        ({"d": "", "j": "20s"}, None),
+        ({"d": "5s", "j": ""}, (5.0, 5.0)),
+        ({"d": "5s", "j": "7s"}, (5.0, 7.0)),
+        ({"d": "5s", "j": "3s"}, (3.0, 3.0)),
+        ({"d": "junk", "j": "junk"}, (10.0, 30.0)),
+        ({"j": "2027-01-15T08:00:40Z"}, (10.0, 40.0)),
+        ({"j": "2027-01-15T07:59:50Z"}, (-10.0, -10.0)),
+    ],
+)
+def test_expressions_overrule_delay_and_jitter(
+    annotations: dict[str, str], want: tuple[float, float] | None
+) -> None:
+    """An empty text means no delay at all, or no jitter; what is no time leaves the number."""
+    delay = {
+        "durationMilliseconds": 10000,
+        "durationFrom": {"expressionFrom": ".metadata.annotations.d"},
+        "jitterDurationMilliseconds": 30000,
+        "jitterDurationFrom": {"expressionFrom": ".metadata.annotations.j"},
+    }
+    assert bounds(delay, annotated(**annotations)) == want
+
+
+def test_cel_error_in_one_stage_keeps_all_from_being_chosen() -> None:
+    """As on KWOK, an object on which a CEL test fails is left alone, whatever else matches."""
+    sound, odd = (
+        stage("a"),
+        stage("b", selector={"matchExpressions": [{"cel": {"expression": "self.x.y == 1"}}]}),
+    )
+    assert match.candidates([sound], subject())
+    assert match.candidates([sound, odd], subject()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("7", 7), ("0x10", 16), ("017", 15), ("0b11", 3), ("0", 0), ("", None), ("1.5", None),
+     (" 7", None), ("9223372036854775808", None)],
+)  # fmt: skip
+def test_weights_are_read_in_any_base(text: str, want: int | None) -> None:
+    """A text is an integer of 64 bits in any base, or unreadable."""
+    found = stage(weight=4, weightFrom={"expressionFrom": ".metadata.annotations.w"})
+    assert match.weight(found, annotated(w=text)) == want
 
 
 def picked(weights: dict[str, Any], of: Subject) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.claims import ClaimController
@@ -19,7 +18,7 @@ from gpusched.devcluster.controllers.service_accounts import ServiceAccountContr
 from gpusched.devcluster.controllers.taint_evictions import TaintEvictions
 from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.stages.engine import StageEngine
-from gpusched.devcluster.stages.model import Stage
+from gpusched.devcluster.stages.objects import StageObjects
 
 
 def start_all(
@@ -28,9 +27,9 @@ def start_all(
     *,
     clock: Clock,
     rng: random.Random,
-    stages: Sequence[Stage] = (),
+    stages: bool = False,
 ) -> list[asyncio.Task[None]]:
-    """Start every controller, and the stage engine where stages are given, in a task group.
+    """Start every controller, and the stage engine where it is wanted, in a task group.
 
     They run until cancelled; a fault of one ends the group with it.
 
@@ -39,7 +38,7 @@ def start_all(
         client: the cluster they work on.
         clock: their only source of time.
         rng: draws of the stage engine.
-        stages: what drives fake nodes and pods; none leaves them as they are.
+        stages: whether the Stage objects of the cluster drive fake nodes and pods.
     """
     running = {
         "jobs": JobController(client, clock).run(),
@@ -54,5 +53,6 @@ def start_all(
         "role unions": AggregationController(client, clock).run(),
     }
     if stages:
-        running["stages"] = StageEngine(client, stages, clock=clock, rng=rng).run()
+        engine = StageEngine(client, (), clock=clock, rng=rng)
+        running["stages"] = StageObjects(client, engine, clock).run()
     return [group.create_task(work, name=f"devcluster {name}") for name, work in running.items()]

@@ -79,20 +79,73 @@ class StageEngine:
         self._all_nodes = all_nodes
         self._started = rfc3339(clock.now())
         self._stages: dict[str, list[Stage]] = {}
-        for stage in sorted(stages, key=lambda stage: stage.name):
-            resource = resource_of(client, stage.group_version, stage.kind)
-            self._stages.setdefault(resource, []).append(stage)
+        self._resources: dict[str, str] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._jobs: dict[str, _Job] = {}
         self._strays: dict[str, dict[str, tuple[str, str]]] = {}
         self._addresses = AddressBook(self._pod_network)
+        for stage in stages:
+            self.put(stage)
 
     async def run(self) -> None:
         """Watch and play until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for resource in sorted({*self._stages, "nodes"}):
                 group.create_task(self._watch(resource))
             group.create_task(self._play_due())
+
+    def put(self, stage: Stage) -> None:
+        """Play a stage from now on, instead of the one of that name if there is one.
+
+        Objects that wait for the stage replaced, or for none, or that match the new one choose
+        anew at once; all others keep what they wait for.
+
+        Raises:
+            StageError: the cluster does not serve its kind; nothing has changed then.
+        """
+        resource = resource_of(self._client, stage.group_version, stage.kind)
+        self.remove(stage.name)
+        self._resources[stage.name] = resource
+        known = resource in self._stages
+        stages = [*self._stages.get(resource, ()), stage]
+        self._stages[resource] = sorted(stages, key=lambda one: one.name)
+        if self._group is None:
+            return
+        if known or resource == "nodes":
+            self._choose_anew(resource, new=stage)
+        else:
+            self._group.create_task(self._watch(resource))
+
+    def remove(self, name: str) -> None:
+        """Play the stage of that name no more, if there is one; who waits for it chooses anew."""
+        resource = self._resources.pop(name, None)
+        if resource is None:
+            return
+        self._stages[resource] = [s for s in self._stages[resource] if s.name != name]
+        for uid, job in list(self._jobs.items()):
+            if job.stage.name == name:
+                self._drop(uid)
+        if self._group is not None:
+            self._choose_anew(resource)
+
+    def _drop(self, uid: str) -> None:
+        self._jobs.pop(uid, None)
+        self._queue.drop(uid)
+
+    def _choose_anew(self, resource: str, *, new: Stage | None = None) -> None:
+        stages = self._stages[resource]
+        if not stages or not self._client.kind_of(stages[0].group_version, stages[0].kind):
+            return  # nothing to choose from, or the kind has gone with its definition
+        for obj in self._client.list(resource):
+            uid: str = obj["metadata"]["uid"]
+            if uid in self._jobs:
+                if new is None or not match.candidates([new], self._subject(obj)):
+                    continue
+                self._drop(uid)
+            if self._managed(resource, obj):
+                self._consider(resource, obj)
 
     async def _watch(self, resource: str) -> None:
         async for item in self._client.watch(resource):
@@ -101,8 +154,7 @@ class StageEngine:
     def _see(self, resource: str, item: WatchItem) -> None:
         uid: str = item.object["metadata"]["uid"]
         if item.type == "DELETED":
-            self._jobs.pop(uid, None)
-            self._queue.drop(uid)
+            self._drop(uid)
             if resource == "pods":
                 self._addresses.release(uid)
                 node = (item.object.get("spec") or {}).get("nodeName", "")
@@ -146,12 +198,14 @@ class StageEngine:
         pending = self._jobs.get(uid)
         if pending is not None and version <= pending.version:
             return
-        subject = Subject(obj, now=self._clock.now(), rand=self._rng.random)
-        choice = match.choose(self._stages[resource], subject, self._rng)
+        choice = match.choose(self._stages[resource], self._subject(obj), self._rng)
         if choice is None:
             return
         self._jobs[uid] = _Job(choice.stage, obj, version)
         self._queue.at(uid, choice.delay_s)
+
+    def _subject(self, obj: Obj) -> Subject:
+        return Subject(obj, now=self._clock.now(), rand=self._rng.random)
 
     async def _play_due(self) -> None:
         async for uid in self._queue.keys():
@@ -176,7 +230,7 @@ class StageEngine:
                 job.step += 1
         except StatusError as refusal:
             self._refused(uid, job, refusal)
-        except TemplateError as fault:
+        except (TemplateError, StageError) as fault:
             self._give_up(job, str(fault))
         else:
             if job.stage.immediate_next and last is not None:

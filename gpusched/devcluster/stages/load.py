@@ -264,24 +264,37 @@ def load(paths: Iterable[Path]) -> list[Stage]:
     Raises:
         StageError: a file cannot be read as YAML or holds an unusable Stage.
     """
-    found: dict[str, Stage] = {}
-    for path in paths:
-        for file in sorted(path.rglob("*.yaml")) if path.is_dir() else [path]:
-            for document in _documents(file):
-                read = stage(document)
-                if read is not None:
-                    found[read.name] = read
+    read = [stage(document) for document in documents(paths)]
+    return sorted((one for one in read if one is not None), key=lambda one: one.name)
+
+
+def documents(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The Stage documents of YAML files and folders of such, the last one of each name.
+
+    Raises:
+        StageError: a file cannot be read, is not YAML, or there is no Stage at all.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    given = list(paths)
+    for path in given:
+        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        for document in (one for file in files for one in _documents(file)):
+            found[(document.get("metadata") or {}).get("name", "")] = document
+    if not found:
+        raise StageError(f"no Stage of {API_GROUP} in {', '.join(map(str, given))}")
     return [found[name] for name in sorted(found)]
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
     try:
-        documents = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
+        read = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
+    except OSError as fault:
+        raise StageError(f"{file} cannot be read: {fault.strerror}") from fault
     except yaml.YAMLError as fault:
         raise StageError(f"{file.name} is not YAML: {fault}") from fault
     return [
         document
-        for document in documents
+        for document in read
         if isinstance(document, dict)
         and document.get("kind") == "Stage"
         and str(document.get("apiVersion", "")).startswith(f"{API_GROUP}/")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import attrs
 
 from gpusched.devcluster.stages.expressions import Subject
-from gpusched.devcluster.stages.model import CelTest, Delay, EqualTest, JqTest, Stage, Test
+from gpusched.devcluster.stages.model import (
+    CelTest,
+    EqualTest,
+    Expression,
+    JqTest,
+    Stage,
+    Test,
+)
 
 _UNITS: Final = {
     "ns": 1e-9,
@@ -57,14 +64,24 @@ def moment(text: str) -> float | None:
     return None if found.tzinfo is None else found.timestamp()
 
 
+class Unfit(Exception):
+    """A CEL test has no answer for this object, so no Stage at all is chosen for it."""
+
+
 def passes(test: Test, subject: Subject) -> bool:
-    """Whether one test of a selector holds."""
+    """Whether one test of a selector holds.
+
+    Raises:
+        Unfit: CEL fails on this object.
+    """
     if isinstance(test, EqualTest):
         texts = (subject.obj.get("metadata") or {}).get(test.field) or {}
         return bool(texts.get(test.key) == test.value)
     if isinstance(test, CelTest):
-        value, _ = subject.cel(test.expression)
-        return value is True
+        value, sound = subject.cel(test.expression)
+        if not sound or not isinstance(value, bool):
+            raise Unfit
+        return value
     return _jq_passes(test, subject)
 
 
@@ -88,8 +105,14 @@ def _text(output: Any) -> str | None:
 
 
 def candidates(stages: Sequence[Stage], subject: Subject) -> list[Stage]:
-    """The Stages whose selector matches; ``stages`` are those of the object's kind, by name."""
-    return [stage for stage in stages if all(passes(test, subject) for test in stage.tests)]
+    """The Stages whose selector matches; ``stages`` are those of the object's kind, by name.
+
+    None at all when CEL fails in one of them.
+    """
+    try:
+        return [stage for stage in stages if all(passes(test, subject) for test in stage.tests)]
+    except Unfit:
+        return []
 
 
 def weight(stage: Stage, subject: Subject) -> int | None:
@@ -98,11 +121,18 @@ def weight(stage: Stage, subject: Subject) -> int | None:
         return stage.weight
     value = subject.first(stage.weight_from)
     if isinstance(value, str):
-        try:
-            return int(value, 0)
-        except ValueError:
-            return None
+        return _go_integer(value)
     return int(value) if isinstance(value, float) else stage.weight
+
+
+def _go_integer(text: str) -> int | None:
+    """An integer of 64 bits in any base: 10, 0x1f, 0o17, 017, 0b11; None when it is none."""
+    octal = re.fullmatch(r"([-+]?)0([0-7_]+)", text)
+    try:
+        value = int(f"{octal[1]}0o{octal[2]}", 0) if octal else int(text, 0)
+    except ValueError:
+        return None
+    return value if text == text.strip() and -(2**63) <= value < 2**63 else None
 
 
 def pick(found: Sequence[Stage], subject: Subject, rng: random.Random) -> Stage | None:
@@ -117,27 +147,22 @@ def pick(found: Sequence[Stage], subject: Subject, rng: random.Random) -> Stage 
     return rng.choice(readable or list(found))
 
 
-def base_delay(delay: Delay, subject: Subject) -> float:
-    """Seconds before jitter; negative when an absolute time has passed."""
-    return (
-        _seconds(
-            delay.duration_ms,
-            None if delay.duration_from is None else subject.first(delay.duration_from),
-            subject.now,
-        )
-        or 0.0
-    )
+def _seconds(fixed_ms: int | None, source: Expression | None, subject: Subject) -> float | None:
+    """Seconds that a number of milliseconds or the expression over it say; None for no answer.
 
-
-def _seconds(fixed_ms: int | None, found: Any, now: float) -> float | None:
+    An empty text is no answer at all, anything that is no time falls back to the number.
+    """
+    found = None if source is None else subject.first(source)
     if isinstance(found, datetime):
-        return found.timestamp() - now
+        return found.timestamp() - subject.now
+    if isinstance(found, timedelta):
+        return found.total_seconds()
     if isinstance(found, str):
         if not found:
-            return 0.0
+            return None
         at = moment(found)
         if at is not None:
-            return at - now
+            return at - subject.now
         duration = go_duration(found)
         if duration is not None:
             return duration
@@ -145,19 +170,19 @@ def _seconds(fixed_ms: int | None, found: Any, now: float) -> float | None:
 
 
 def delay_range(stage: Stage, subject: Subject) -> tuple[float, float] | None:
-    """Earliest and latest delay in seconds; None when the Stage has none at all.
+    """Earliest and latest delay in seconds, negative when an absolute time has passed.
 
-    Jitter is the upper end, not an addition, and alone decides when it is below the base.
-    A CEL expression for jitter is ignored, as KWOK does.
+    None when the Stage has none at all. Jitter is the upper end, not an addition, and alone
+    decides when it is below the base. A CEL expression for jitter is ignored, as KWOK does.
     """
     delay = stage.delay
     if delay is None:
         return None
-    base = base_delay(delay, subject)
-    found = None
-    if delay.jitter_from is not None and delay.jitter_from.language == "jq":
-        found = subject.first(delay.jitter_from)
-    jitter = _seconds(delay.jitter_ms, found, subject.now)
+    base = _seconds(delay.duration_ms or 0, delay.duration_from, subject)
+    if base is None:
+        return None
+    from_cel = delay.jitter_from is not None and delay.jitter_from.language == "cel"
+    jitter = _seconds(delay.jitter_ms, None if from_cel else delay.jitter_from, subject)
     if jitter is None:
         return base, base
     return (jitter, jitter) if jitter <= base else (base, jitter)
