@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from gpusched.devcluster import status
 from gpusched.devcluster.core import parse_time, rfc3339
+from gpusched.devcluster.field_errors import FieldError, invalid, not_supported
 from gpusched.devcluster.store import Stored
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from gpusched.devcluster.kinds import Resource
 
 Obj = dict[str, Any]
+
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_BY_FINALIZER: Final = {"orphan": "Orphan", "foregroundDeletion": "Foreground"}
 
 
 @attrs.frozen(kw_only=True)
@@ -40,16 +45,35 @@ class DeleteOptions:
                 raise status.bad_request(
                     f"invalid gracePeriodSeconds: {query['gracePeriodSeconds']}"
                 ) from None
-        propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
-        if not propagation and body.get("orphanDependents") is not None:
-            propagation = "Orphan" if body["orphanDependents"] else "Background"
+        policy = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
+        orphan = body.get("orphanDependents")
+        if orphan is None and query.get("orphanDependents"):
+            orphan = query["orphanDependents"].lower() in {"1", "true"}
+        dry_run = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+        _check_options(policy, orphan, dry_run)
+        if not policy and orphan is not None:
+            policy = "Orphan" if orphan else "Background"
         return cls(
-            grace_s=grace,
+            # A negative period means a second, so that it is not taken for none.
+            grace_s=grace if grace is None or grace >= 0 else 1,
             uid=wanted.get("uid") or "",
             version=wanted.get("resourceVersion") or "",
-            propagation=propagation,
-            dry_run=bool(body.get("dryRun") or query.get("dryRun")),
+            propagation=policy,
+            dry_run=bool(dry_run),
         )
+
+
+def _check_options(policy: str, orphan: bool | None, dry_run: list[str]) -> None:
+    errors: list[FieldError] = []
+    if policy and orphan is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, why))
+    if policy and policy not in _POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if any(value != "All" for value in dry_run):
+        errors.append(not_supported("dryRun", dry_run, ("All",)))
+    if errors:
+        raise status.invalid("DeleteOptions", "meta.k8s.io", "", errors=errors)
 
 
 def delete(
@@ -59,11 +83,11 @@ def delete(
     old = stored.obj
     meta = old["metadata"]
     _check_preconditions(resource, meta, options)
+    if meta.get("deletionTimestamp"):
+        return _delete_again(core, resource, stored, options=options)
     grace = resource.strategy.grace_s(old, options.grace_s)
     collection = core.store.collection(resource.storage)
     key = resource.key(meta.get("namespace", ""), meta["name"])
-    if meta.get("deletionTimestamp"):
-        return _delete_again(core, resource, stored, grace=grace, options=options)
     marked = _marked(core, resource, old, grace=grace, propagation=options.propagation)
     stays = bool(marked["metadata"].get("finalizers")) or bool(grace)
     stays = stays or resource.strategy.stays_when_deleted(marked)
@@ -78,18 +102,16 @@ def delete(
 
 
 def _delete_again(
-    core: Core,
-    resource: Resource,
-    stored: Stored,
-    *,
-    grace: int | None,
-    options: DeleteOptions,
+    core: Core, resource: Resource, stored: Stored, *, options: DeleteOptions
 ) -> tuple[Stored, bool]:
-    """Shorten the grace of an object that is already on its way out, if that was asked."""
+    """Shorten the grace of an object that is already on its way out, if that was asked.
+
+    Only what the request says counts: a pod that has ended meanwhile still waits for its kubelet.
+    """
     old = stored.obj
     meta = old["metadata"]
-    left = meta.get("deletionGracePeriodSeconds") or 0
-    if grace is None or grace >= left:
+    left, grace = meta.get("deletionGracePeriodSeconds") or 0, options.grace_s
+    if resource.strategy.grace_s(old, grace) is None or grace is None or grace >= left:
         return stored, False
     began = parse_time(meta["deletionTimestamp"]) - left
     new = {
@@ -118,13 +140,7 @@ def _marked(
     meta["deletionGracePeriodSeconds"] = grace or 0
     if meta.get("generation"):
         meta["generation"] += 1
-    finalizers = [
-        f for f in meta.get("finalizers") or () if f not in {"orphan", "foregroundDeletion"}
-    ]
-    if propagation == "Orphan":
-        finalizers.append("orphan")
-    elif propagation == "Foreground":
-        finalizers.append("foregroundDeletion")
+    finalizers = _finalizers(resource, meta.get("finalizers") or (), propagation)
     if finalizers:
         meta["finalizers"] = finalizers
     else:
@@ -134,6 +150,17 @@ def _marked(
     if grace is None and not (finalizers or resource.strategy.stays_when_deleted(new)):
         return old
     return new
+
+
+def _finalizers(resource: Resource, have: Iterable[str], propagation: str) -> list[str]:
+    """What must happen before the object goes: a request outweighs the object, that its kind."""
+    default = resource.strategy.default_propagation
+    if default == "None":
+        return list(have)
+    asked = propagation or next((_BY_FINALIZER[f] for f in have if f in _BY_FINALIZER), default)
+    finalizers = [f for f in have if f not in _BY_FINALIZER]
+    added = [finalizer for finalizer, policy in _BY_FINALIZER.items() if policy == asked]
+    return finalizers + added
 
 
 def _check_preconditions(resource: Resource, meta: Obj, options: DeleteOptions) -> None:

@@ -36,9 +36,12 @@ class FieldError:
     cause_reason: str
 
 
-def quote(value: Any) -> str:
-    """A value as it stands in a text: strings quoted, null, numbers bare, the rest as JSON."""
-    return msgspec.json.encode(value, order="sorted").decode()
+def quote(value: Any, *, ordered: bool = True) -> str:
+    """A value as it stands in a text: strings quoted, null, numbers bare, the rest as JSON.
+
+    Maps are printed in order of their keys, structures (not ``ordered``) in that of their fields.
+    """
+    return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
 
 
 def _build(kind: str, field: str, *, value: str, detail: str, reason: str) -> FieldError:

@@ -20,11 +20,6 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "pods": {
         "spec.ephemeralContainers": "ephemeral containers",
     },
-    "jobs.batch": {
-        "spec.successPolicy": "success policies of jobs",
-        "spec.backoffLimitPerIndex": "back-off limits by index of jobs",
-        "spec.maxFailedIndexes": "back-off limits by index of jobs",
-    },
     "resourcequotas": {
         "spec.scopes": "scopes of resource quotas",
         "spec.scopeSelector": "scopes of resource quotas",

@@ -313,12 +313,13 @@ class Endpoints:
         return self._shaped(request, resource, stored, code=code, warnings=options.warnings)
 
     def _delete(self, request: Request, resource: Resource, route: Route) -> Answer:
-        answer, _gone = self._api.delete(
-            resource, route.namespace, route.name, options=self._delete_options(request)
-        )
+        options = self._delete_options(request)
+        answer, _gone = self._api.delete(resource, route.namespace, route.name, options=options)
+        told = resource.strategy.deletion_warning if not options.propagation else ""
+        warnings = [told] if told else []
         if isinstance(answer, Stored):
-            return self._shaped(request, resource, answer)
-        return Answer(body=views.encode(answer))
+            return self._shaped(request, resource, answer, warnings=warnings)
+        return Answer(body=views.encode(answer), warnings=warnings)
 
     def _delete_all(self, request: Request, resource: Resource, route: Route) -> Answer:
         listing = options_from(resource, request.query)

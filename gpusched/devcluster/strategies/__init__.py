@@ -31,6 +31,9 @@ class Strategy:
         needs_version: whether PUT must carry a resourceVersion.
         has_status: whether the status is written through its own subresource only.
         knows_all: whether ``validate`` covers what the schema would find as well.
+        default_propagation: what becomes of dependents when a deletion does not say;
+            ``None`` for kinds that have none.
+        deletion_warning: what a client is told who relies on that.
         checks_changes_again: whether updates tell errors of changed metadata once more.
         checks_metadata_again: whether updates tell errors of all metadata once more.
     """
@@ -43,6 +46,8 @@ class Strategy:
     needs_version = False
     has_status = False
     knows_all = False
+    default_propagation = "Background"
+    deletion_warning = ""
     checks_changes_again = True
     checks_metadata_again = False
 
@@ -117,6 +122,8 @@ def _keep(new: Obj, old: Obj, key: str) -> None:
 class ConfigMapStrategy(Strategy):
     """Config maps and secrets: data that may be sealed."""
 
+    checks_metadata_again = True
+
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Refuse changes of sealed data."""
         if not old.get("immutable"):
@@ -147,12 +154,14 @@ class SecretStrategy(ConfigMapStrategy):
 class ServiceAccountStrategy(Strategy):
     """Service accounts: plain storage whose deletion shows the object."""
 
+    checks_metadata_again = True
     returns_object = True
 
 
 class NamespaceStrategy(Strategy):
     """Namespaces: a phase, a finalizer of their own, and a label with their name."""
 
+    checks_metadata_again = True
     label_name = True
     returns_object = True
     has_status = True
@@ -272,6 +281,7 @@ _POLICIES = ("Never", "PreemptLowerPriority")
 class DisruptionBudgetStrategy(Strategy):
     """Disruption budgets: the counts belong to their controller."""
 
+    checks_changes_again = False
     generation = True
     has_status = True
     needs_version = True

@@ -19,6 +19,7 @@ class EventStrategy(Strategy):
     """Events of both groups in their stored form, the core one."""
 
     create_on_update = True
+    default_propagation = "None"
 
     def default(self, obj: Obj) -> None:
         """Print unset times as null and unset reporters as empty."""

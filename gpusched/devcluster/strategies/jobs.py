@@ -5,20 +5,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpusched.devcluster.field_errors import FieldError, invalid, not_supported, required
-from gpusched.devcluster.meta import label_errors
+from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.strategies import Strategy
+from gpusched.devcluster.strategies.job_status import status_errors
+from gpusched.devcluster.strategies.job_validation import (
+    job_errors,
+    job_spec_errors,
+    printed_policy,
+)
 from gpusched.devcluster.strategies.pod_defaults import default_template_spec
-from gpusched.devcluster.strategies.pod_validation import spec_errors
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
 
 Obj = dict[str, Any]
 
-_MODES: Final = ("NonIndexed", "Indexed")
-_COUNTS: Final = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds")
-_DIRECTIVES: Final = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+_DIRECTIVES: Final = ("nodeSelector", "tolerations", "schedulingGates")
+_SEALED: Final = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy")
+_POLICIES: Final = frozenset({"podFailurePolicy", "successPolicy"})
 
 
 class JobStrategy(Strategy):
@@ -26,6 +30,13 @@ class JobStrategy(Strategy):
 
     generation = True
     has_status = True
+    knows_all = True
+    default_propagation = "Orphan"
+    deletion_warning = (
+        "child pods are preserved by default when jobs are deleted; set "
+        "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
+        "this warning"
+    )
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Give the job its selector and its template the labels that the selector finds."""
@@ -37,10 +48,11 @@ class JobStrategy(Strategy):
             uid, name = obj["metadata"]["uid"], obj["metadata"].get("name", "")
             labels = meta.setdefault("labels", {})
             for prefix in ("", "batch.kubernetes.io/"):
-                labels[f"{prefix}controller-uid"] = uid
-                labels[f"{prefix}job-name"] = name
+                labels.setdefault(f"{prefix}controller-uid", uid)
+                labels.setdefault(f"{prefix}job-name", name)
             selector = spec.setdefault("selector", {})
-            selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+            chosen = selector.setdefault("matchLabels", {})
+            chosen.setdefault("batch.kubernetes.io/controller-uid", uid)
             spec.setdefault("manualSelector", False)
         if not obj["metadata"].get("labels") and meta.get("labels"):
             obj["metadata"]["labels"] = dict(meta["labels"])
@@ -57,90 +69,92 @@ class JobStrategy(Strategy):
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("suspend", False)
         spec.setdefault("manualSelector", False)
-        replace = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+        policy = spec.get("podFailurePolicy")
+        replace = "TerminatingOrFailed" if policy is None else "Failed"
         spec.setdefault("podReplacementPolicy", replace)
+        for rule in (policy or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern["status"] = pattern.get("status") or "True"
         default_template_spec(spec.setdefault("template", {}).setdefault("spec", {}))
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check counts, mode and template."""
-        spec = obj["spec"]
-        errors = _count_errors(spec)
-        if spec["completionMode"] not in _MODES:
-            errors.append(not_supported("spec.completionMode", spec["completionMode"], _MODES))
-        elif spec["completionMode"] == "Indexed" and spec.get("completions") is None:
-            errors.append(required("spec.completions", "when completion mode is Indexed"))
-        template = spec["template"]
-        labels = (template.get("metadata") or {}).get("labels")
-        errors += label_errors(labels, "spec.template.metadata.labels")
-        errors += spec_errors(template["spec"], "spec.template.spec")
-        policy = template["spec"].get("restartPolicy")
-        if policy == "Always":
-            errors.append(
-                FieldError(
-                    "Required value",
-                    "spec.template.spec.restartPolicy",
-                    'Required value: valid values: "OnFailure", "Never"',
-                    "FieldValueRequired",
-                )
-            )
-        return errors
+        """Check a new job."""
+        return job_errors(obj)
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Refuse changes of what a running job is; scheduling directives follow suspension."""
         now, was = new["spec"], old["spec"]
-        errors = _count_errors(now)
-        if now.get("completions") != was.get("completions") and not _elastic(now, was):
-            errors.append(_immutable("spec.completions", now.get("completions")))
-        for key in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-            if now.get(key) != was.get(key):
-                errors.append(_immutable(f"spec.{key}", now.get(key)))
+        if now == was:
+            return []
+        errors = [*job_spec_errors(now), *_completion_changes(now, was)]
+        if now.get("selector") != was.get("selector"):
+            errors.append(_immutable("spec.selector", now.get("selector")))
         template, before = now["template"], was["template"]
         if _may_redirect(old):
             template = _with_directives(template, before)
         if template != before:
             errors.append(_immutable("spec.template", now["template"]))
+        for key in (*_SEALED, "successPolicy"):
+            if now.get(key) != was.get(key):
+                shown = printed_policy(now.get(key)) if key in _POLICIES else now.get(key)
+                errors.append(_immutable(f"spec.{key}", shown))
         return errors
 
-
-def _count_errors(spec: Obj) -> list[FieldError]:
-    return [
-        invalid(f"spec.{key}", spec[key], "must be greater than or equal to 0")
-        for key in _COUNTS
-        if spec.get(key) is not None and spec[key] < 0
-    ]
+    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check a change of the status."""
+        return status_errors(new, old)
 
 
 def _immutable(field: str, value: Any) -> FieldError:
     return invalid(field, value, "field is immutable")
 
 
-def _elastic(now: Obj, was: Obj) -> bool:
-    """Tell whether an indexed job grows or shrinks as a whole."""
-    return bool(
-        now["completionMode"] == "Indexed"
-        and was["completionMode"] == "Indexed"
-        and now.get("completions") is not None
-        and now.get("completions") == now.get("parallelism")
-    )
+def _completion_changes(now: Obj, was: Obj) -> list[FieldError]:
+    """An indexed job grows or shrinks only as a whole, any other not at all."""
+    completions = now.get("completions")
+    if completions == was.get("completions"):
+        return []
+    if now["completionMode"] != "Indexed":
+        return [_immutable("spec.completions", completions)]
+    if completions is None or completions == now.get("parallelism"):
+        return []
+    why = "can only be modified in tandem with spec.parallelism"
+    return [invalid("spec.completions", completions, why)]
 
 
 def _may_redirect(old: Obj) -> bool:
-    return bool(old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"))
+    """Tell whether a job is suspended, and none of its pods still runs."""
+    status = old.get("status") or {}
+    return bool(old["spec"].get("suspend")) and not status.get("active")
 
 
 def _with_directives(template: Obj, before: Obj) -> Obj:
-    """Return the new template with the directives that may change taken from the old one."""
-    spec = dict(template["spec"])
+    """Return the new template with what may change taken from the old one."""
+    spec, old_spec = dict(template["spec"]), before["spec"]
     for key in _DIRECTIVES:
-        if key in before["spec"]:
-            spec[key] = before["spec"][key]
-        else:
-            spec.pop(key, None)
+        _take(spec, old_spec, key)
+    affinity = {**(spec.get("affinity") or {})}
+    _take(affinity, old_spec.get("affinity") or {}, "nodeAffinity")
+    if affinity or old_spec.get("affinity"):
+        spec["affinity"] = affinity
+    else:
+        spec.pop("affinity", None)
+    for part in ("containers", "initContainers"):
+        old = {c.get("name"): c for c in old_spec.get(part) or ()}
+        if part in spec:
+            spec[part] = [_with_resources(c, old.get(c.get("name"))) for c in spec[part]]
     meta = dict(template.get("metadata") or {})
     for key in ("labels", "annotations"):
-        old = (before.get("metadata") or {}).get(key)
-        if old is not None:
-            meta[key] = old
-        else:
-            meta.pop(key, None)
+        _take(meta, before.get("metadata") or {}, key)
     return {**template, "metadata": meta, "spec": spec}
+
+
+def _with_resources(container: Obj, old: Obj | None) -> Obj:
+    return container if old is None else {**container, "resources": old.get("resources", {})}
+
+
+def _take(new: Obj, old: Obj, key: str) -> None:
+    if key in old:
+        new[key] = old[key]
+    else:
+        new.pop(key, None)

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusched.devcluster.amounts import is_integer, is_negative
 from gpusched.devcluster.field_errors import (
     FieldError,
     forbidden,
     invalid,
     not_supported,
+    quote,
     required,
 )
+from gpusched.devcluster.meta import key_errors, label_value_problems
 from gpusched.devcluster.strategies import Strategy
+from gpusched.devcluster.strategies.resource_validation import value_errors
+from gpusched.devcluster.strategies.scheduling_validation import EFFECTS
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -26,6 +29,7 @@ class NodeStrategy(Strategy):
 
     has_status = True
     knows_all = True
+    checks_metadata_again = True
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Keep the status a kubelet sends."""
@@ -90,7 +94,6 @@ _NODE_INFO = (
     "operatingSystem",
     "architecture",
 )
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def _taint_errors(taints: Any) -> list[FieldError]:
@@ -98,24 +101,20 @@ def _taint_errors(taints: Any) -> list[FieldError]:
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints or ()):
         at = f"metadata.taints[{i}]"  # the API server's own slip: taints stand under spec
-        if not taint.get("key"):
-            errors.append(required(f"{at}.key"))
-        effect = taint.get("effect", "")
+        key, value, effect = (taint.get(k) or "" for k in ("key", "value", "effect"))
+        errors += key_errors(key, f"{at}.key")
+        if problems := label_value_problems(value):
+            errors.append(invalid(f"{at}.value", value, ";".join(problems)))
         if not effect:
             errors.append(required(f"{at}.effect"))
-        elif effect not in _EFFECTS:
-            errors.append(not_supported(f"{at}.effect", effect, _EFFECTS))
-        pair = (taint.get("key", ""), effect)
-        if pair in seen:
-            errors.append(
-                FieldError(
-                    "Duplicate value",
-                    at,
-                    "Duplicate value: taints must be unique by key and effect pair",
-                    "FieldValueDuplicate",
-                )
-            )
-        seen.add(pair)
+        elif effect not in EFFECTS:
+            errors.append(not_supported(f"{at}.effect", effect, EFFECTS))
+        if (key, effect) in seen:
+            printed = {"Key": key, "Value": value, "Effect": effect}
+            shown = quote({**printed, "TimeAdded": taint.get("timeAdded")}, ordered=False)
+            why = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
+            errors.append(FieldError("Duplicate value", at, why, "FieldValueDuplicate"))
+        seen.add((key, effect))
     return errors
 
 
@@ -125,8 +124,5 @@ def _node_quantity_errors(obj: Obj) -> list[FieldError]:
     for part in ("capacity", "allocatable"):
         for name, value in (status.get(part) or {}).items():
             field = f"status.{part}.{name}"
-            if is_negative(value):
-                errors.append(invalid(field, str(value), "must be greater than or equal to 0"))
-            elif "/" in name and not is_integer(value):
-                errors.append(invalid(field, str(value), "must be an integer"))
+            errors += value_errors(name, value, field)
     return errors

@@ -99,6 +99,5 @@ class PodStrategy(Strategy):
         phase = (obj.get("status") or {}).get("phase")
         if not obj["spec"].get("nodeName") or phase in {"Succeeded", "Failed"}:
             return 0
-        if asked is not None:
-            return max(asked, 0)
-        return int(obj["spec"].get("terminationGracePeriodSeconds", 30))
+        grace = obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
+        return int(grace) if grace >= 0 else 1
