@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from gpusched.devcluster import status
+from gpusched.devcluster import limit_ranges, status
 from gpusched.devcluster.amounts import amount
 from gpusched.devcluster.strategies.pod_defaults import add_default_tolerations
 from gpusched.devcluster.strategies.quota_usage import pod_usage, printed
@@ -35,6 +35,7 @@ def admit_create(core: Core, resource: Resource, obj: Obj) -> None:
     if resource.namespaced:
         check_namespace(core, resource, meta["namespace"], name=meta.get("name", ""))
     if resource.storage == "pods":
+        limit_ranges.complete_pod(obj, limit_ranges.limited(core, resource, obj))
         _resolve_priority(core, resource, obj)
         add_default_tolerations(obj["spec"])
     elif resource.storage == "nodes":
@@ -108,7 +109,8 @@ def _taint_new_node(obj: Obj) -> None:
 
 
 def charge(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
-    """Refuse what would exceed a quota of the namespace, and count what is admitted."""
+    """Refuse what is outside limits or would exceed a quota, and count what is admitted."""
+    limit_ranges.check(resource, obj, limit_ranges.limited(core, resource, obj))
     if resource.storage != "pods":
         return
     namespace, name = obj["metadata"]["namespace"], obj["metadata"].get("name", "")

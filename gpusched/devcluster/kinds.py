@@ -30,13 +30,19 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         {
             "bindings",
             "configmaps",
+            "endpoints",
             "events",
+            "limitranges",
             "namespaces",
             "nodes",
+            "persistentvolumeclaims",
+            "persistentvolumes",
             "pods",
+            "podtemplates",
             "resourcequotas",
             "secrets",
             "serviceaccounts",
+            "services",
         }
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
@@ -60,6 +66,15 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
     ),
     "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
+    "storage.k8s.io/v1": frozenset(
+        {
+            "csidrivers",
+            "csinodes",
+            "csistoragecapacities",
+            "storageclasses",
+            "volumeattributesclasses",
+        }
+    ),
 }
 """Group versions and the plurals that can be written; customs apart."""
 
@@ -84,7 +99,10 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "jobs": frozenset({"status"}),
     "poddisruptionbudgets": frozenset({"status"}),
     "customresourcedefinitions": frozenset({"status"}),
+    "persistentvolumeclaims": frozenset({"status"}),
+    "persistentvolumes": frozenset({"status"}),
     "resourceclaims": frozenset({"status"}),
+    "services": frozenset({"status"}),
 }
 
 _NAME_AND_NAMESPACE: Final = ("metadata.name", "metadata.namespace")
@@ -115,6 +133,7 @@ _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "secrets": ("type",),
     "jobs": ("status.successful",),
     "events": _EVENT_FIELDS,
+    "services": ("spec.clusterIP", "spec.type"),
     "resourceslices": ("spec.driver", "spec.nodeName"),
 }
 _DEFAULT_READ: Final = {"spec.unschedulable": "false", "status.successful": "0"}

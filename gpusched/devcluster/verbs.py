@@ -96,6 +96,7 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     key = resource.key(namespace, name)
     if collection.get(key) is not None:
         raise status.already_exists(resource.plural, resource.group, name)
+    strategy.allocate(obj, None, core)
     admission.charge(core, resource, obj, dry_run=options.dry_run)
     if options.operation == "Update":
         _record_create(obj, filled, options=options, core=core)
@@ -146,6 +147,8 @@ def write(
     errors = [*sealed, *errors, *sealed]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
+    if not subresource:
+        resource.strategy.allocate(new, old, core)
     counted = resource.strategy.generation and not subresource
     if counted and resource.strategy.raises_generation(new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

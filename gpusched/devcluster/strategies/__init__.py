@@ -96,6 +96,9 @@ class Strategy:
                 new[key] = value
         new["spec"] = spec
 
+    def allocate(self, new: Obj, old: Obj | None, core: Core) -> None:
+        """Give out what is unique in the cluster to a valid object; raises StatusError."""
+
     def raises_generation(self, new: Obj, old: Obj) -> bool:
         """Tell whether an update counts as a new generation."""
         return new.get("spec") != old.get("spec")

@@ -20,23 +20,46 @@ from gpusched.devcluster.strategies.claims import ClaimStrategy, ClaimTemplateSt
 from gpusched.devcluster.strategies.devices import DeviceClassStrategy, ResourceSliceStrategy
 from gpusched.devcluster.strategies.events import EventStrategy
 from gpusched.devcluster.strategies.jobs import JobStrategy
+from gpusched.devcluster.strategies.limit_ranges import LimitRangeStrategy
 from gpusched.devcluster.strategies.nodes import NodeStrategy
 from gpusched.devcluster.strategies.pods import PodStrategy
 from gpusched.devcluster.strategies.rbac import BindingStrategy, RoleStrategy
+from gpusched.devcluster.strategies.services import ServiceStrategy
+from gpusched.devcluster.strategies.templates import (
+    EndpointsStrategy,
+    PodTemplateStrategy,
+    RevisionStrategy,
+)
+from gpusched.devcluster.strategies.volumes import (
+    CsiDriverStrategy,
+    PlainStrategy,
+    StorageClassStrategy,
+    VolumeClaimStrategy,
+    VolumeStrategy,
+)
 
 _BY_PLURAL: Final[dict[str, Strategy]] = {
     "clusterrolebindings": BindingStrategy(namespaced=False),
     "clusterroles": RoleStrategy(namespaced=False),
     "configmaps": ConfigMapStrategy(),
+    "controllerrevisions": RevisionStrategy(),
+    "csidrivers": CsiDriverStrategy(),
+    "csinodes": PlainStrategy(),
+    "csistoragecapacities": PlainStrategy(),
     "customresourcedefinitions": DefinitionStrategy(),
     "deviceclasses": DeviceClassStrategy(),
+    "endpoints": EndpointsStrategy(),
     "events": EventStrategy(),
     "jobs": JobStrategy(),
     "leases": LeaseStrategy(),
+    "limitranges": LimitRangeStrategy(),
     "namespaces": NamespaceStrategy(),
     "nodes": NodeStrategy(),
+    "persistentvolumeclaims": VolumeClaimStrategy(),
+    "persistentvolumes": VolumeStrategy(),
     "poddisruptionbudgets": DisruptionBudgetStrategy(),
     "pods": PodStrategy(),
+    "podtemplates": PodTemplateStrategy(),
     "priorityclasses": PriorityClassStrategy(),
     "resourceclaims": ClaimStrategy(),
     "resourceclaimtemplates": ClaimTemplateStrategy(),
@@ -46,6 +69,9 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "resourceslices": ResourceSliceStrategy(),
     "secrets": SecretStrategy(),
     "serviceaccounts": ServiceAccountStrategy(),
+    "services": ServiceStrategy(),
+    "storageclasses": StorageClassStrategy(),
+    "volumeattributesclasses": PlainStrategy(),
 }
 
 
