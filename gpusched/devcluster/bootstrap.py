@@ -10,6 +10,7 @@ import yaml
 
 from gpusched.devcluster import verbs
 from gpusched.devcluster.bodies import load_all_yaml
+from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.rbac import default_roles
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.status import StatusError
@@ -38,12 +39,27 @@ _PRIORITIES: Final = (
         "Used for system critical pods that must not be moved from their current node.",
     ),
 )
+_API_SERVICE: Final[Obj] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {
+        "name": "kubernetes",
+        "namespace": "default",
+        "labels": {"component": "apiserver", "provider": "kubernetes"},
+    },
+    "spec": {
+        "clusterIP": "10.96.0.1",
+        "clusterIPs": ["10.96.0.1"],
+        "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+    },
+}
+"""The service under which pods know the API server."""
 _FIRST: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2}
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 def fill(core: Core) -> None:
-    """Store the namespaces, priority classes and roles that every cluster has."""
+    """Store the namespaces, priority classes, roles and service that every cluster has."""
     for name in _NAMESPACES:
         _store(core, "namespaces", {"kind": "Namespace", "apiVersion": "v1"}, name=name)
     for name, value, text in _PRIORITIES:
@@ -54,6 +70,7 @@ def fill(core: Core) -> None:
         _create(core, "clusterroles.rbac.authorization.k8s.io", role)
     for binding in default_roles.cluster_role_bindings():
         _create(core, "clusterrolebindings.rbac.authorization.k8s.io", binding)
+    _create(core, "services", copy_tree(_API_SERVICE))
 
 
 def _store(core: Core, resource: str, obj: Obj, *, name: str) -> None:
@@ -63,7 +80,8 @@ def _store(core: Core, resource: str, obj: Obj, *, name: str) -> None:
 
 def _create(core: Core, resource: str, obj: Obj) -> None:
     kind = core.registry.named(resource)
-    verbs.create(core, kind, namespace="", obj=obj, options=Options())
+    namespace = obj["metadata"].get("namespace", "")
+    verbs.create(core, kind, namespace=namespace, obj=obj, options=Options())
 
 
 def install_definitions(client: LocalClient, folder: Path) -> None:

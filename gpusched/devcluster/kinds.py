@@ -46,6 +46,7 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
+    "apps/v1": frozenset({"controllerrevisions"}),
     "authentication.k8s.io/v1": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io/v1": frozenset(
         {
@@ -58,6 +59,7 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
     "batch/v1": frozenset({"jobs"}),
     "coordination.k8s.io/v1": frozenset({"leases"}),
     "events.k8s.io/v1": frozenset({"events"}),
+    "networking.k8s.io/v1": frozenset({"networkpolicies"}),
     "policy/v1": frozenset({"poddisruptionbudgets"}),
     "rbac.authorization.k8s.io/v1": frozenset(
         {"clusterrolebindings", "clusterroles", "rolebindings", "roles"}

@@ -33,7 +33,23 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 INERT: Final[tuple[str, ...]] = (
     "pods: volumes, probes, lifecycle hooks, images, environment, security contexts, DNS",
     "pods/log: always empty",
-    "secrets and service accounts: stored, and used by nobody",
+    "secrets: stored, and used by nobody",
+    "services: addresses and node ports are given out; no traffic, load balancers or endpoints",
+    "endpoints: stored as written; nobody keeps them",
+    "networkpolicies: stored; there is no traffic",
+    (
+        "persistentvolumes and their claims: stay Pending until a client writes their status; they "
+        "carry no protecting finalizers, and pods do not wait for them"
+    ),
+    (
+        "storageclasses, csidrivers, csinodes, csistoragecapacities, volumeattributesclasses: stored; "
+        "no volumes are made (the default class is filled into new claims)"
+    ),
+    "podtemplates and controllerrevisions: stored as written",
+    (
+        "deviceclasses and resourceslices: stored, for the scheduler to read; no driver prepares "
+        "devices"
+    ),
 )
 """What is accepted and stored, but has no effect."""
 

@@ -21,6 +21,7 @@ from gpusched.devcluster.strategies.devices import DeviceClassStrategy, Resource
 from gpusched.devcluster.strategies.events import EventStrategy
 from gpusched.devcluster.strategies.jobs import JobStrategy
 from gpusched.devcluster.strategies.limit_ranges import LimitRangeStrategy
+from gpusched.devcluster.strategies.network_policies import NetworkPolicyStrategy
 from gpusched.devcluster.strategies.nodes import NodeStrategy
 from gpusched.devcluster.strategies.pods import PodStrategy
 from gpusched.devcluster.strategies.rbac import BindingStrategy, RoleStrategy
@@ -54,6 +55,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "leases": LeaseStrategy(),
     "limitranges": LimitRangeStrategy(),
     "namespaces": NamespaceStrategy(),
+    "networkpolicies": NetworkPolicyStrategy(),
     "nodes": NodeStrategy(),
     "persistentvolumeclaims": VolumeClaimStrategy(),
     "persistentvolumes": VolumeStrategy(),

@@ -17,6 +17,7 @@ from gpusched.devcluster.schema.types import Doc, Json
 from gpusched.devcluster.tables.ages import human, seconds_of
 from gpusched.devcluster.tables.columns import EVENTS, NAME, SIMPLE, Column, Columns, field
 from gpusched.devcluster.tables.json_path import compiled
+from gpusched.devcluster.tables.stored_kinds import STORED
 from gpusched.devcluster.tables.workloads import JOBS, NODES, PODS, row_conditions
 
 __all__ = ["Columns", "IncludeObject", "columns_for", "custom_columns", "table"]
@@ -26,6 +27,7 @@ IncludeObject = Literal["Metadata", "Object", "None"]
 
 _BUILTIN: dict[tuple[str, str], Columns] = {
     **SIMPLE,
+    **STORED,
     ("", "Pod"): PODS,
     ("", "Node"): NODES,
     ("batch", "Job"): JOBS,

@@ -1,0 +1,342 @@
+"""Columns of kinds that are stored for others: services, volumes, devices, revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpusched.devcluster.schema.types import Doc, Json
+from gpusched.devcluster.tables.columns import (
+    AGE,
+    NAME,
+    Cell,
+    Column,
+    Columns,
+    count,
+    dig,
+    field,
+    selector_text,
+    wide,
+)
+
+_NONE = "<none>"
+_UNSET = "<unset>"
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_SHOWN_MAX = 3
+"""Most addresses that a cell lists one by one."""
+
+
+def _labels(labels: Any) -> str:
+    return ",".join(f"{k}={v}" for k, v in sorted((labels or {}).items())) or _NONE
+
+
+def _joined(values: Iterable[Any] | None) -> str:
+    return ",".join(str(v) for v in values or ())
+
+
+def _yes(*path: str) -> Cell:
+    """A cell that prints a boolean as a word; ``<unset>`` when it is absent."""
+
+    def cell(obj: Doc, _now: float) -> Json:
+        value = dig(obj, *path)
+        return _UNSET if value is None else str(bool(value)).lower()
+
+    return cell
+
+
+# -- services ----------------------------------------------------------------------------------
+
+
+def _cluster_ip(obj: Doc, _now: float) -> str:
+    if dig(obj, "spec", "type") == "ExternalName":
+        return _NONE
+    return dig(obj, "spec", "clusterIP") or _NONE
+
+
+def _external_ip(obj: Doc, _now: float) -> str:
+    spec = obj.get("spec") or {}
+    own = _joined(spec.get("externalIPs"))
+    if spec.get("type") == "ExternalName":
+        return spec.get("externalName") or _NONE
+    if spec.get("type") != "LoadBalancer":
+        return own or _NONE
+    points = dig(obj, "status", "loadBalancer", "ingress") or ()
+    given = _joined(p.get("ip") or p.get("hostname") for p in points)
+    return _joined(part for part in (given, own) if part) or "<pending>"
+
+
+def _ports(obj: Doc, _now: float) -> str:
+    shown = []
+    for port in dig(obj, "spec", "ports") or ():
+        node = f":{port['nodePort']}" if port.get("nodePort") else ""
+        shown.append(f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}")
+    return ",".join(shown) or _NONE
+
+
+def _endpoints(obj: Doc, _now: float) -> str:
+    found: list[str] = []
+    for subset in obj.get("subsets") or ():
+        ports = subset.get("ports") or ()
+        for address in subset.get("addresses") or ():
+            found += [f"{address['ip']}:{port['port']}" for port in ports] or [address["ip"]]
+    if not found:
+        return _NONE
+    more = len(found) - _SHOWN_MAX
+    rest = f" + {more} more..." if more > 0 else ""
+    return ",".join(found[:_SHOWN_MAX]) + rest
+
+
+# -- volumes -----------------------------------------------------------------------------------
+
+
+def _modes(*path: str) -> Cell:
+    def cell(obj: Doc, _now: float) -> str:
+        given = dict.fromkeys(dig(obj, *path) or ())
+        return ",".join(short for mode, short in _MODES.items() if mode in given)
+
+    return cell
+
+
+def _bound(cell: Cell) -> Cell:
+    """The cell of a claim that has its volume, else nothing."""
+    return lambda obj, now: cell(obj, now) if dig(obj, "spec", "volumeName") else ""
+
+
+def _claim(obj: Doc, _now: float) -> str:
+    claim = dig(obj, "spec", "claimRef")
+    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
+
+
+def _phase(obj: Doc, _now: float) -> str:
+    if dig(obj, "metadata", "deletionTimestamp"):
+        return "Terminating"
+    return dig(obj, "status", "phase") or ""
+
+
+def _class_name(obj: Doc, _now: float) -> str:
+    name = dig(obj, "metadata", "name") or ""
+    marked = (dig(obj, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    return f"{name} (default)" if marked else name
+
+
+_VOLUME_CLASS = (
+    Column("StorageClass", field("spec", "storageClassName"), description="StorageClass of it."),
+    Column(
+        "VolumeAttributesClass",
+        field("spec", "volumeAttributesClassName", default=_UNSET),
+        description="VolumeAttributesClass of it.",
+    ),
+)
+_VOLUME_MODE = wide(
+    Column("VolumeMode", field("spec", "volumeMode"), description="File system or block device.")
+)
+
+# -- others ------------------------------------------------------------------------------------
+
+
+def _claim_state(obj: Doc, _now: float) -> str:
+    deleted = bool(dig(obj, "metadata", "deletionTimestamp"))
+    states = ["deleted"] if deleted else []
+    if dig(obj, "status", "allocation") is not None:
+        states.append("allocated")
+        if dig(obj, "status", "reservedFor"):
+            states.append("reserved")
+    elif not deleted:
+        states.append("pending")
+    return ",".join(states)
+
+
+def _controller(obj: Doc, _now: float) -> str:
+    for owner in dig(obj, "metadata", "ownerReferences") or ():
+        if owner.get("controller"):
+            group = owner.get("apiVersion", "").rpartition("/")[0]
+            kind = owner.get("kind", "").lower()
+            return f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"
+    return _NONE
+
+
+def _template_containers(key: str) -> Cell:
+    def cell(obj: Doc, _now: float) -> str:
+        return _joined(c.get(key, "") for c in dig(obj, "template", "spec", "containers") or ())
+
+    return cell
+
+
+def _subjects(kind: str) -> Cell:
+    def cell(obj: Doc, _now: float) -> str:
+        found = [s for s in obj.get("subjects") or () if s.get("kind") == kind]
+        namespaced = kind == "ServiceAccount"
+        return ", ".join(
+            f"{s['namespace']}/{s['name']}" if namespaced else s["name"] for s in found
+        )
+
+    return cell
+
+
+_BINDING: Columns = (
+    NAME,
+    Column(
+        "Role",
+        lambda o, _: f"{dig(o, 'roleRef', 'kind')}/{dig(o, 'roleRef', 'name')}",
+        description="The role that is bound.",
+    ),
+    AGE,
+    wide(Column("Users", _subjects("User"), description="Users that have it.")),
+    wide(Column("Groups", _subjects("Group"), description="Groups that have it.")),
+    wide(
+        Column("ServiceAccounts", _subjects("ServiceAccount"), description="Accounts that have it.")
+    ),
+)
+
+STORED: dict[tuple[str, str], Columns] = {
+    ("", "Service"): (
+        NAME,
+        Column("Type", field("spec", "type"), description="How the service is reached."),
+        Column("Cluster-IP", _cluster_ip, description="Its address in the cluster."),
+        Column("External-IP", _external_ip, description="Its addresses outside."),
+        Column("Port(s)", _ports, description="Its ports, those of nodes behind a colon."),
+        AGE,
+        wide(
+            Column(
+                "Selector",
+                lambda o, _: _labels(dig(o, "spec", "selector")),
+                description="Its pods.",
+            )
+        ),
+    ),
+    ("", "Endpoints"): (
+        NAME,
+        Column("Endpoints", _endpoints, description="Addresses behind the service."),
+        AGE,
+    ),
+    ("", "PersistentVolume"): (
+        NAME,
+        Column("Capacity", field("spec", "capacity", "storage"), description="Its size."),
+        Column("Access Modes", _modes("spec", "accessModes"), description="How it can be mounted."),
+        Column(
+            "Reclaim Policy",
+            field("spec", "persistentVolumeReclaimPolicy"),
+            description="What becomes of it when released.",
+        ),
+        Column("Status", _phase, description="Whether it is bound."),
+        Column("Claim", _claim, description="The claim it is bound to."),
+        *_VOLUME_CLASS,
+        Column("Reason", field("status", "reason"), description="Why it failed."),
+        AGE,
+        _VOLUME_MODE,
+    ),
+    ("", "PersistentVolumeClaim"): (
+        NAME,
+        Column("Status", _phase, description="Whether it is bound."),
+        Column("Volume", field("spec", "volumeName"), description="The volume it is bound to."),
+        Column("Capacity", _bound(field("status", "capacity", "storage")), description="Its size."),
+        Column(
+            "Access Modes",
+            _bound(_modes("status", "accessModes")),
+            description="How it can be mounted.",
+        ),
+        *_VOLUME_CLASS,
+        AGE,
+        _VOLUME_MODE,
+    ),
+    ("", "PodTemplate"): (
+        NAME,
+        Column("Containers", _template_containers("name"), description="Containers of it."),
+        Column("Images", _template_containers("image"), description="Images of it."),
+        Column(
+            "Pod Labels",
+            lambda o, _: _labels(dig(o, "template", "metadata", "labels")),
+            description="Labels of its pods.",
+        ),
+    ),
+    ("apps", "ControllerRevision"): (
+        NAME,
+        Column("Controller", _controller, description="The object it is a revision of."),
+        Column("Revision", field("revision", default=0), type="integer", description="Its number."),
+        AGE,
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): (
+        NAME,
+        Column(
+            "Pod-Selector",
+            lambda o, _: selector_text(dig(o, "spec", "podSelector")),
+            description="Pods it rules.",
+        ),
+        AGE,
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
+    ("storage.k8s.io", "StorageClass"): (
+        Column("Name", _class_name, format="name", description="Name of the object."),
+        Column("Provisioner", field("provisioner"), description="Who makes volumes."),
+        Column("ReclaimPolicy", field("reclaimPolicy"), description="What becomes of them."),
+        Column("VolumeBindingMode", field("volumeBindingMode"), description="When they are bound."),
+        Column(
+            "AllowVolumeExpansion",
+            field("allowVolumeExpansion", default=False),
+            description="Whether they can grow.",
+        ),
+        AGE,
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass"): (
+        NAME,
+        Column("DriverName", field("driverName"), description="Whose class it is."),
+        AGE,
+    ),
+    ("storage.k8s.io", "CSINode"): (
+        NAME,
+        Column(
+            "Drivers",
+            lambda o, _: count("drivers")(o.get("spec") or {}, 0),
+            type="integer",
+            description="Number of drivers on the node.",
+        ),
+        AGE,
+    ),
+    ("storage.k8s.io", "CSIDriver"): (
+        NAME,
+        Column("AttachRequired", _yes("spec", "attachRequired"), description="Needs attaching."),
+        Column("PodInfoOnMount", _yes("spec", "podInfoOnMount"), description="Wants the pod."),
+        Column("StorageCapacity", _yes("spec", "storageCapacity"), description="Tells capacity."),
+        Column(
+            "TokenRequests",
+            lambda o, _: (
+                _joined(t["audience"] for t in dig(o, "spec", "tokenRequests") or ()) or _UNSET
+            ),
+            description="Audiences of the tokens it wants.",
+        ),
+        Column("RequiresRepublish", _yes("spec", "requiresRepublish"), description="Is repeated."),
+        Column(
+            "Modes",
+            lambda o, _: _joined(dig(o, "spec", "volumeLifecycleModes")) or _UNSET,
+            description="Kinds of volumes it makes.",
+        ),
+        AGE,
+    ),
+    ("storage.k8s.io", "CSIStorageCapacity"): (
+        NAME,
+        Column("StorageClassName", field("storageClassName"), description="Of which class."),
+        Column("Capacity", field("capacity"), description="How much there is."),
+    ),
+    ("resource.k8s.io", "DeviceClass"): (NAME, AGE),
+    ("resource.k8s.io", "ResourceClaimTemplate"): (NAME, AGE),
+    ("resource.k8s.io", "ResourceClaim"): (
+        NAME,
+        Column("State", _claim_state, description="A summary of the current state."),
+        AGE,
+    ),
+    ("resource.k8s.io", "ResourceSlice"): (
+        NAME,
+        Column("Node", field("spec", "nodeName"), description="Node that has the devices."),
+        Column("Driver", field("spec", "driver"), description="Driver of the devices."),
+        Column("Pool", field("spec", "pool", "name"), description="Pool they belong to."),
+        AGE,
+    ),
+}
+"""Columns by group and kind."""
