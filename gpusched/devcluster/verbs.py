@@ -297,7 +297,7 @@ def _metadata_rules(resource: Resource) -> MetadataRules:
     return MetadataRules(
         label_name=strategy.label_name,
         segment_name=strategy.segment_name,
-        any_finalizer=resource.custom is not None,
+        any_finalizer=resource.custom is not None or resource.group == "apiextensions.k8s.io",
     )
 
 

@@ -39,6 +39,18 @@ _HEADLESS: Final = "None"
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _WITH_NODE_PORTS: Final = frozenset({"NodePort", "LoadBalancer"})
+_PRINTED_UNLESS_ZERO: Final = (
+    "clusterIP",
+    "externalName",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "loadBalancerIP",
+    "name",
+    "nodePort",
+    "publishNotReadyAddresses",
+    "sessionAffinity",
+    "type",
+)
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _NAME_TEXT: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
@@ -66,6 +78,9 @@ class ServiceStrategy(Strategy):
     def default(self, obj: Obj) -> None:
         """Fill in type, affinity, traffic policies, protocols and target ports."""
         spec = obj["spec"]
+        for part in (spec, *(spec.get("ports") or ())):  # zeros that some encodings carry
+            for key in [k for k in _PRINTED_UNLESS_ZERO if k in part and not part[k]]:
+                del part[key]
         kind = spec.setdefault("type", "ClusterIP")
         if spec.setdefault("sessionAffinity", "None") == "None":
             spec.pop("sessionAffinityConfig", None)
