@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import random
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from gpusched.devcluster.bootstrap import (
 )
 from gpusched.devcluster.core import Core
 from gpusched.devcluster.custom.install import Installer
+from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.endpoints import Endpoints
 from gpusched.devcluster.http.server import Server
@@ -181,12 +181,11 @@ async def _background(client: LocalClient, installer: Installer, options: Cluste
     async with asyncio.TaskGroup() as group:
         group.create_task(installer.run(), name="devcluster definitions")
         if options.controllers:
-            rng = random.Random(f"{options.seed}/stages")  # noqa: S311  # repeatable
             controllers.start_all(
                 group,
                 client,
                 clock=options.clock,
-                rng=rng,
+                rng=KeyedRandom(options.seed, "stages"),
                 stages=options.stages,
             )
 

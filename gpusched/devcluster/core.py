@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from gpusched.clock import Clock
+from gpusched.devcluster.draws import Draws
 from gpusched.devcluster.store import Store
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ _SUFFIX_LENGTH: Final = 5
 
 
 class Core:
-    """The shared state. One random stream a concern, so that uses do not shift one another."""
+    """The shared state. Draws are keyed by object, so that uses do not shift one another."""
 
     def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
-        self._uids = random.Random(f"{seed}/uid")  # noqa: S311  # repeatable on purpose
-        self._names = random.Random(f"{seed}/name")  # noqa: S311  # repeatable on purpose
+        self._uids = Draws(seed, "uid")
+        self._names = Draws(seed, "name")
         self._second = -1
         self._second_text = ""
 
@@ -37,14 +37,19 @@ class Core:
             self._second_text = rfc3339(second)
         return self._second_text
 
-    def new_uid(self) -> str:
-        """Return the next uid of this seed."""
-        return str(uuid.UUID(int=self._uids.getrandbits(128), version=4))
+    def new_uid(self, about: str) -> str:
+        """Return the next uid of what ``about`` names: another one at each call."""
+        return str(uuid.UUID(int=self._uids.next(about), version=4))
 
-    def name_from(self, prefix: str) -> str:
-        """Return ``prefix`` with five characters that form no words."""
+    def name_from(self, prefix: str, *, place: str) -> str:
+        """Return ``prefix`` with five characters that form no words, the next ones of a place."""
         room = 63 - _SUFFIX_LENGTH
-        return prefix[:room] + "".join(self._names.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+        drawn = self._names.next(f"{place}/{prefix}")
+        suffix = ""
+        for _ in range(_SUFFIX_LENGTH):
+            drawn, index = divmod(drawn, len(_SUFFIX_ALPHABET))
+            suffix += _SUFFIX_ALPHABET[index]
+        return prefix[:room] + suffix
 
 
 def rfc3339(second: float) -> str:

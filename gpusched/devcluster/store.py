@@ -240,6 +240,8 @@ class Collection:
         log.append(change)
         if len(log) > 2 * HISTORY_PER_KIND_MAX:
             self._trim()
+        for observe in self._store.observers:
+            observe(self.name, change)
         for wake in self._listeners:
             wake()
 
@@ -254,11 +256,16 @@ class Collection:
 
 
 class Store:
-    """Every collection under one version counter."""
+    """Every collection under one version counter.
+
+    Attributes:
+        observers: called with the collection's name at every write; they must not write.
+    """
 
     def __init__(self) -> None:
         self.version = 0
         self.window_start = 0
+        self.observers: list[Callable[[str, Change], None]] = []
         self._collections: dict[str, Collection] = {}
 
     def next_version(self) -> int:

@@ -79,7 +79,8 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
         meta["namespace"] = namespace
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = _free_name(core, resource, namespace, prefix=meta["generateName"])
-    meta["uid"] = core.new_uid()
+    about = resource.key(namespace, meta.get("name", ""))
+    meta["uid"] = core.new_uid(f"{resource.storage}/{about}")
     meta["creationTimestamp"] = core.time_text()
     if strategy.generation:
         meta["generation"] = 1
@@ -107,9 +108,10 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
 
 def _free_name(core: Core, resource: Resource, namespace: str, *, prefix: str) -> str:
     collection = core.store.collection(resource.storage)
-    name = core.name_from(prefix)
+    place = f"{resource.storage}/{namespace}"
+    name = core.name_from(prefix, place=place)
     while collection.get(resource.key(namespace, name)) is not None:
-        name = core.name_from(prefix)
+        name = core.name_from(prefix, place=place)
     return name
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from gpusched.clock import LoopClock
 from gpusched.errors import GpuschedError
+from gpusched.simulate.wires import Network
 
 T = TypeVar("T")
 
@@ -67,9 +69,10 @@ class _Selector(selectors.DefaultSelector):
         events = super().select(0)
         if events or timeout == 0 or self.idle is None:
             return events
-        # A plain sleep: epoll rounds its own timeouts up to a millisecond.
-        time.sleep(SETTLE_S)
-        events = super().select(0)
+        if len(self.get_map()) > 1:  # more than the loop's own pipe
+            # A plain sleep: epoll rounds its own timeouts up to a millisecond.
+            time.sleep(SETTLE_S)
+            events = super().select(0)
         if not events:
             self.idle(timeout)
         return events
@@ -84,9 +87,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Args:
         limit_s: virtual seconds after which ``Endless`` is raised.
+        network: where servers listen and clients connect; None for the real one.
     """
 
-    def __init__(self, *, limit_s: float = VIRTUAL_MAX_S) -> None:
+    def __init__(self, *, limit_s: float = VIRTUAL_MAX_S, network: Network | None = None) -> None:
+        self._network = network
         self._virtual_s = 0.0
         self._limit_s = limit_s
         self._timers = 0
@@ -110,6 +115,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001
         return timer
+
+    async def create_server(self, protocol_factory: Any, *args: Any, **how: Any) -> asyncio.Server:
+        """As the base class does; on a network of its own the port is held but not listened on."""
+        network = self._network
+        if network is None or how.get("ssl") is not None:
+            return await super().create_server(protocol_factory, *args, **how)
+        server = await super().create_server(protocol_factory, *args, start_serving=False, **how)
+        network.serve(server, protocol_factory)
+        return server
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """As the base class does, or on the network of its own."""
+        if self._network is None:
+            await super().sock_connect(sock, address)
+        else:
+            self._network.call(sock, address)
+
+    async def create_connection(self, protocol_factory: Any, *args: Any, **how: Any) -> Any:
+        """As the base class does, or on the network of its own, where there is no TLS."""
+        if self._network is None:
+            return await super().create_connection(protocol_factory, *args, **how)
+        if how.get("ssl") is not None or how.get("sock") is None:
+            raise OSError("a network inside the loop carries neither TLS nor host names")
+        return self._network.connect(self, how["sock"], protocol_factory)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
@@ -148,12 +177,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> str:
-    names = []
-    for task in asyncio.all_tasks(loop):
-        frames = task.get_stack(limit=1)
-        where = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "not started"
-        names.append(f"{task.get_name()} at {where}")
+    names = [f"{task.get_name()} at {_innermost(task)}" for task in asyncio.all_tasks(loop)]
     return "; ".join(sorted(names)) or "no tasks"
+
+
+def _innermost(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: the deepest of the coroutines that await one another."""
+    where = "not started"
+    waits: Any = task.get_coro()
+    while waits is not None:
+        frame = getattr(waits, "cr_frame", None) or getattr(waits, "ag_frame", None)
+        if frame is not None:
+            where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        waits = getattr(waits, "cr_await", None) or getattr(waits, "ag_await", None)
+    return where
 
 
 def run_virtual(
@@ -161,6 +198,7 @@ def run_virtual(
     *,
     epoch: float = EPOCH,
     limit_s: float = VIRTUAL_MAX_S,
+    network: Network | None = None,
 ) -> T:
     """Run ``coro_fn(clock)`` to its end in virtual time and return its result.
 
@@ -168,6 +206,7 @@ def run_virtual(
         coro_fn: gets the clock of the run; tasks it leaves behind are cancelled.
         epoch: wall time, seconds since the Unix epoch, at virtual time 0.
         limit_s: virtual seconds after which the run counts as endless.
+        network: see ``VirtualLoop``.
 
     Raises:
         Deadlock: every task waits and no timer is set.
@@ -177,5 +216,8 @@ def run_virtual(
     async def main() -> T:
         return await coro_fn(LoopClock(epoch))
 
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit_s=limit_s)) as runner:
+    def loop() -> VirtualLoop:
+        return VirtualLoop(limit_s=limit_s, network=network)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())

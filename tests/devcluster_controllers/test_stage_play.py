@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.status import failure
@@ -36,7 +36,7 @@ async def play(start: Any) -> AsyncIterator[Callable[..., Any]]:
         cluster = await start()
         cluster.node("a")
         engine = StageEngine(
-            client(cluster.client), stages, clock=cluster.clock, rng=random.Random(1)
+            client(cluster.client), stages, clock=cluster.clock, rng=KeyedRandom(1, "stages")
         )
         tasks.append(asyncio.create_task(engine.run()))
         await cluster.clock.settle()
@@ -193,4 +193,4 @@ async def test_unserved_kind_is_refused(start: Any) -> None:
     cluster = await start()
     odd = stage("odd", kind="Widget")
     with pytest.raises(load.StageError, match="does not serve that kind"):
-        StageEngine(cluster.client, [odd], clock=cluster.clock, rng=random.Random(1))
+        StageEngine(cluster.client, [odd], clock=cluster.clock, rng=KeyedRandom(1, "stages"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.claims import ClaimController
@@ -16,6 +15,7 @@ from gpusched.devcluster.controllers.pdb import DisruptionController
 from gpusched.devcluster.controllers.quota import QuotaController
 from gpusched.devcluster.controllers.service_accounts import ServiceAccountController
 from gpusched.devcluster.controllers.taint_evictions import TaintEvictions
+from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.stages.objects import StageObjects
@@ -26,7 +26,7 @@ def start_all(
     client: LocalClient,
     *,
     clock: Clock,
-    rng: random.Random,
+    rng: KeyedRandom,
     stages: bool = False,
 ) -> list[asyncio.Task[None]]:
     """Start every controller, and the stage engine where it is wanted, in a task group.

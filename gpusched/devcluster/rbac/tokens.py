@@ -59,7 +59,7 @@ class Tokens:
             "exp": now + seconds,
             "iat": now,
             "iss": AUDIENCE,
-            "jti": self._core.new_uid(),
+            "jti": self._core.new_uid("token"),
             "kubernetes.io": {
                 "namespace": meta["namespace"],
                 "serviceaccount": {"name": meta["name"], "uid": meta["uid"]},

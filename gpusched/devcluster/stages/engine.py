@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import attrs
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.workqueue import WorkQueue
 from gpusched.devcluster.core import rfc3339
+from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.stages import funcs, match, render
 from gpusched.devcluster.stages.addresses import AddressBook
@@ -60,7 +60,7 @@ class StageEngine:
         client: the cluster.
         stages: checked stages; their order does not matter.
         clock: time of delays, of ``Now`` and of absolute moments.
-        rng: draws among weighted stages and jitter.
+        rng: draws among weighted stages and jitter, by the uid of the object.
         all_nodes: drive every node, annotated or not.
     """
 
@@ -70,7 +70,7 @@ class StageEngine:
         stages: Sequence[Stage],
         *,
         clock: Clock,
-        rng: random.Random,
+        rng: KeyedRandom,
         all_nodes: bool = False,
     ) -> None:
         self._client = client
@@ -155,6 +155,7 @@ class StageEngine:
         uid: str = item.object["metadata"]["uid"]
         if item.type == "DELETED":
             self._drop(uid)
+            self._rng.forget(uid)
             if resource == "pods":
                 self._addresses.release(uid)
                 node = (item.object.get("spec") or {}).get("nodeName", "")
@@ -205,6 +206,7 @@ class StageEngine:
         self._queue.at(uid, choice.delay_s)
 
     def _subject(self, obj: Obj) -> Subject:
+        self._rng.about(obj["metadata"]["uid"])
         return Subject(obj, now=self._clock.now(), rand=self._rng.random)
 
     async def _play_due(self) -> None:
@@ -243,6 +245,7 @@ class StageEngine:
         wait = min(_RETRY_FIRST_S * 2**job.tries, _RETRY_MAX_S)
         job.tries += 1
         self._jobs[uid] = job
+        self._rng.about(uid)
         self._queue.at(uid, wait * (1 + _RETRY_JITTER * self._rng.random()))
 
     def _give_up(self, job: _Job, why: str) -> None:

@@ -1,0 +1,180 @@
+"""A whole cluster and its daemons in one loop of virtual time: the same seed, the same history.
+
+    result = simulate(scenario, options=SimulationOptions(seed=7))
+
+``scenario(world)`` is given the cluster's in-process client and the clock; when it returns the
+run is over. Daemons speak real HTTP to the embedded cluster, over connections inside the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+
+from gpusched.app import App, AppOptions
+from gpusched.clock import Clock, LoopClock
+from gpusched.config.model import DEFAULT, Config
+from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.local_client import LocalClient
+from gpusched.simulate.history import History
+from gpusched.simulate.loop import EPOCH, VIRTUAL_MAX_S, run_virtual
+from gpusched.simulate.wires import Network
+
+T = TypeVar("T")
+_TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run
+_POLL_S: Final = 1.0
+
+
+@attrs.frozen(kw_only=True)
+class SimulationOptions:
+    """What a run is made of; together with the scenario it decides every byte.
+
+    Attributes:
+        seed: of uids, names and delays of the cluster, and of the daemons' jitter.
+        config: of the daemons.
+        daemons: how many run from the start; they elect a leader.
+        apply: files and folders of YAML applied before anything runs.
+        stages: whether fake nodes and pods live.
+        epoch: wall time, seconds since the Unix epoch, at which the run begins.
+        limit_s: virtual seconds after which the run counts as endless.
+        tell: given each write as one line, see ``History``.
+    """
+
+    seed: int = 1
+    config: Config = DEFAULT
+    daemons: int = 1
+    apply: Sequence[Path] = ()
+    stages: bool = True
+    epoch: float = EPOCH
+    limit_s: float = VIRTUAL_MAX_S
+    tell: Callable[[bytes], None] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Outcome(Generic[T]):
+    """What came of a run.
+
+    Attributes:
+        value: what the scenario returned.
+        digest: SHA-256 over every write, see ``History``.
+        writes: how many there were.
+        virtual_s: seconds that passed in the run.
+    """
+
+    value: T
+    digest: str
+    writes: int
+    virtual_s: float
+
+
+@attrs.frozen
+class World:
+    """What a scenario acts on.
+
+    Attributes:
+        cluster: the running embedded cluster.
+        clock: its time and the daemons'.
+        daemons: in the order in which they were started.
+    """
+
+    cluster: DevCluster
+    clock: Clock
+    daemons: Sequence[asyncio.Task[None]]
+
+    @property
+    def client(self) -> LocalClient:
+        """The cluster, in this process."""
+        return self.cluster.client
+
+    async def until(self, true: Callable[[], Any], *, within_s: float) -> None:
+        """Wait until something holds, looking every second.
+
+        Raises:
+            TimeoutError: it did not within so many virtual seconds.
+            GpuschedError: a daemon broke.
+        """
+        end = self.clock.monotonic() + within_s
+        while not true():
+            for daemon in self.daemons:
+                if daemon.done():
+                    daemon.result()
+            if self.clock.monotonic() >= end:
+                raise TimeoutError(f"not so within {within_s:g} virtual seconds")
+            await self.clock.sleep(_POLL_S)
+
+
+def simulate(
+    scenario: Callable[[World], Awaitable[T]], *, options: SimulationOptions
+) -> Outcome[T]:
+    """Run a scenario from an empty cluster to its end.
+
+    Raises:
+        Deadlock: everything waits and no timer is set; the message lists the tasks.
+        Endless: it took more virtual time than ``limit_s``.
+        ConfigError: something to apply was refused.
+    """
+
+    async def main(clock: LoopClock) -> Outcome[T]:
+        with tempfile.TemporaryDirectory(prefix="gpusched-simulate-") as folder:
+            return await _run(scenario, clock, Path(folder), options=options)
+
+    return run_virtual(main, epoch=options.epoch, limit_s=options.limit_s, network=Network())
+
+
+async def _run(
+    scenario: Callable[[World], Awaitable[T]],
+    clock: LoopClock,
+    folder: Path,
+    *,
+    options: SimulationOptions,
+) -> Outcome[T]:
+    cluster = await start(
+        ClusterOptions(
+            token=_TOKEN,
+            clock=clock,
+            seed=options.seed,
+            apply=options.apply,
+            stages=options.stages,
+        )
+    )
+    daemons: list[asyncio.Task[None]] = []
+    try:
+        history = History(cluster.core.store, tell=options.tell)
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(cluster.kubeconfig_text)
+        kubeconfig.chmod(0o600)
+        for number in range(options.daemons):
+            app = App(_daemon(options, clock, kubeconfig, number=number))
+            daemons.append(asyncio.create_task(app.run(), name=f"daemon {number}"))
+        value = await scenario(World(cluster, clock, daemons))
+        history.end()
+        return Outcome(
+            value=value,
+            digest=history.digest,
+            writes=history.writes,
+            virtual_s=clock.monotonic(),
+        )
+    finally:
+        for daemon in daemons:
+            daemon.cancel()
+        await asyncio.gather(*daemons, return_exceptions=True)
+        await cluster.close()
+
+
+def _daemon(
+    options: SimulationOptions, clock: LoopClock, kubeconfig: Path, *, number: int
+) -> AppOptions:
+    return AppOptions(
+        config=options.config,
+        clock=clock,
+        rng=random.Random(f"{options.seed}/daemon/{number}"),  # noqa: S311  # repeatable
+        kubeconfig=str(kubeconfig),
+        identity=f"daemon-{number}",
+        inline=True,
+    )

@@ -1,0 +1,110 @@
+"""Gangs that come and end, for virtual and for real time; as a program it prints the history.
+
+``python gang_hours.py SEED`` simulates and prints the digest and the outcome as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from gpusched.simulate import SimulationOptions, World, simulate
+
+NODES = 6
+GANGS = {"red": 2, "green": 3, "blue": 4, "white": 2}
+Obj = dict[str, Any]
+
+
+def node(world: World, name: str) -> None:
+    amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
+    marks = {"kwok.x-k8s.io/node": "fake"}
+    world.client.create(
+        "nodes",
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "annotations": marks},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        },
+    )
+
+
+def pod_template(group: str, run_for: str) -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    return {
+        "metadata": {
+            "labels": {"gpusched.io/pod-group": group},
+            "annotations": {"gpusched.io/run-for": run_for},
+        },
+        "spec": {
+            "schedulerName": "gpusched",
+            "restartPolicy": "Never",
+            "containers": [container],
+        },
+    }
+
+
+def gang(world: World, name: str, count: int, *, run_for: str) -> None:
+    world.client.create(
+        "podgroups.scheduling.gpusched.io",
+        {
+            "apiVersion": "scheduling.gpusched.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"queue": "default", "minMember": count},
+        },
+    )
+    world.client.create(
+        "jobs.batch",
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "completionMode": "Indexed",
+                "parallelism": count,
+                "completions": count,
+                "template": pod_template(name, run_for),
+            },
+        },
+    )
+
+
+def bound(world: World, name: str) -> int:
+    pods = world.client.list("pods", "default", f"gpusched.io/pod-group={name}")
+    return sum("nodeName" in pod["spec"] for pod in pods)
+
+
+def complete(world: World) -> list[str]:
+    jobs = world.client.list("jobs.batch")
+    done = [job for job in jobs if (job.get("status") or {}).get("completionTime")]
+    return [job["metadata"]["name"] for job in done]
+
+
+async def gang_hours(world: World, *, run_for: str = "20m") -> Obj:
+    """Each gang is placed before the next one comes; the last waits for GPUs of the first."""
+    for number in range(NODES):
+        node(world, f"node-{number}")
+    await world.until(lambda: world.client.get("nodes", None, "node-0"), within_s=60)
+    for name, count in GANGS.items():
+        gang(world, name, count, run_for=run_for)
+        await world.until(lambda n=name, c=count: bound(world, n) == c, within_s=7200)
+    await world.until(lambda: len(complete(world)) == len(GANGS), within_s=7200)
+    pods = world.client.list("pods")
+    return {
+        "complete": complete(world),
+        "pods": {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods},
+    }
+
+
+async def two_hours(world: World) -> Obj:
+    outcome = await gang_hours(world)
+    await world.clock.sleep(7200 - world.clock.monotonic())
+    return outcome
+
+
+if __name__ == "__main__":
+    made = simulate(two_hours, options=SimulationOptions(seed=int(sys.argv[1])))
+    text = json.dumps({"digest": made.digest, "writes": made.writes, **made.value})
+    sys.stdout.write(text)
