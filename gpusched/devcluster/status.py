@@ -146,6 +146,16 @@ def method_not_allowed() -> StatusError:
     )
 
 
+def terminating_definition(plural: str, group: str) -> StatusError:
+    """405 of a create of a custom kind whose definition is being deleted."""
+    return failure(
+        405,
+        "MethodNotAllowed",
+        "create not allowed while custom resource definition is terminating",
+        details={"group": group, "kind": plural},
+    )
+
+
 def unauthorized() -> StatusError:
     """401."""
     return failure(401, "Unauthorized", "Unauthorized")

@@ -72,6 +72,8 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     """Store a new object; ``obj`` is decoded, of the right kind, and owned by this call."""
     unsupported.check(resource.storage, obj)
     strategy = resource.strategy
+    if resource.custom is not None and resource.custom.terminating:
+        raise status.terminating_definition(resource.plural, resource.group)
     meta = obj["metadata"]
     clean_for_create(meta)
     filled = server_filled(resource.storage, obj, has_status=strategy.has_status)

@@ -45,8 +45,9 @@ def viewed(resource: Resource) -> Callable[[Obj], Obj] | None:
     """Return how storage objects become this resource's, None when they already are."""
     if resource.storage == "events" and resource.group:
         return to_new_group
-    if resource.custom is not None and resource.custom.storage_version != resource.api_version:
-        return lambda obj: {**obj, "apiVersion": resource.api_version}
+    custom = resource.custom
+    if custom is not None and custom.changed:
+        return lambda obj: custom.shown(obj, resource.api_version)
     return None
 
 

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from gpusched.devcluster.custom.validation import CustomVersion, SchemaRefused, compile_version
-from gpusched.devcluster.field_errors import FieldError, invalid, required
-from gpusched.devcluster.meta import name_errors
+from gpusched.devcluster.custom.definitions import (
+    definition_errors,
+    protected_group_errors,
+    sealed_name_errors,
+    stored_version_errors,
+)
+from gpusched.devcluster.custom.validation import CustomVersion
+from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.schema.decode import decode_error
 from gpusched.devcluster.schema.types import Node
@@ -33,6 +38,8 @@ class CustomKind:
         columns: additionalPrinterColumns of the version.
         scale: paths of the scale subresource; None when it has none.
         storage_version: apiVersion under which objects are stored.
+        changed: whether objects may be stored in another form than this version's.
+        terminating: whether the definition is going, so that nothing new may come.
     """
 
     checks: CustomVersion
@@ -40,6 +47,14 @@ class CustomKind:
     columns: tuple[Obj, ...]
     scale: Obj | None
     storage_version: str
+    changed: bool = False
+    terminating: bool = False
+
+    def shown(self, obj: Obj, api_version: str) -> Obj:
+        """A stored object as this version shows it: pruned and defaulted by its schema."""
+        if obj["apiVersion"] != api_version:
+            obj = {**obj, "apiVersion": api_version}
+        return self.schema.apply_defaults(self.schema.prune(obj))
 
     @property
     def schema(self) -> Schema:
@@ -96,64 +111,71 @@ class DefinitionStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         names = spec.setdefault("names", {})
         kind = names.get("kind") or ""
-        names.setdefault("singular", kind.lower())
-        names.setdefault("listKind", f"{kind}List")
+        if kind:
+            names.setdefault("singular", kind.lower())
+            names.setdefault("listKind", f"{kind}List")
         spec.setdefault("conversion", {"strategy": "None"})
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check names, versions and schemas."""
-        spec = obj["spec"]
-        names, group = spec["names"], spec.get("group") or ""
-        wanted = f"{names.get('plural', '')}.{group}"
+        _check_readable(obj)
+        spec, name = obj["spec"], obj["metadata"].get("name")
         errors: list[FieldError] = []
-        if not group:
-            errors.append(required("spec.group"))
-        else:
-            errors += name_errors(group, field="spec.group")
-        if obj["metadata"].get("name") != wanted:
+        if name != f"{spec['names'].get('plural') or ''}.{spec.get('group') or ''}":
             why = 'must be spec.names.plural+"."+spec.group'
-            errors.append(invalid("metadata.name", obj["metadata"].get("name"), why))
-        versions = spec.get("versions") or []
-        stored = [v["name"] for v in versions if v.get("storage")]
-        if len(stored) != 1:
-            why = "must have exactly one version marked as storage version"
-            errors.append(invalid("spec.versions", [v["name"] for v in versions], why))
-        for i, version in enumerate(versions):
-            errors += _schema_errors(version, i, alone=len(versions) == 1)
-        return errors
+            errors.append(invalid("metadata.name", name, why))
+        return [*errors, *definition_errors(obj), *protected_group_errors(obj)]
 
     def mark_deleted(self, obj: Obj) -> None:
-        """Nothing to show before the installer has cleaned up."""
+        """Tell that objects will go first."""
+        why = (
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        )
+        told = condition("Terminating", "True", "InstanceDeletionPending", message=why)
+        told["lastTransitionTime"] = obj["metadata"]["deletionTimestamp"]
+        status = obj.get("status") or {}
+        others = [c for c in status.get("conditions") or () if c["type"] != "Terminating"]
+        obj["status"] = {**status, "conditions": [*others, told]}
 
     def prepare_update(self, new: Obj, old: Obj) -> None:
-        """Keep the status."""
+        """Keep the status, but note in which version objects are stored from now on."""
         super().prepare_update(new, old)
+        status = new.get("status") or {}
+        stored = list(status.get("storedVersions") or ())
+        versions = (new.get("spec") or {}).get("versions") or ()
+        added = [v["name"] for v in versions if v.get("storage") and v["name"] not in stored]
+        if added:
+            new["status"] = {**status, "storedVersions": [*stored, *added]}
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check as on creation; scope and group are sealed."""
-        errors = self.validate(new)
-        for key in ("scope", "group"):
-            if new["spec"].get(key) != old["spec"].get(key):
-                errors.append(invalid(f"spec.{key}", new["spec"].get(key), "field is immutable"))
-        return errors
+        """Check as on creation; what names the storage is sealed."""
+        _check_readable(new)
+        return [
+            *definition_errors(new),
+            *sealed_name_errors(new, old),
+            *stored_version_errors(new),
+            *protected_group_errors(new),
+        ]
 
 
-def _schema_errors(version: Obj, index: int, *, alone: bool) -> list[FieldError]:
-    at = "spec.validation.openAPIV3Schema"
-    if not alone:
-        at = f"spec.versions[{index}].schema.openAPIV3Schema"
-    raw = (version.get("schema") or {}).get("openAPIV3Schema")
-    if raw is not None and (why := _misfit(raw)):
-        kind = "CustomResourceDefinition"
-        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {why}')
-    if raw is None:
-        return [required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")]
-    scale = (version.get("subresources") or {}).get("scale")
-    try:
-        compile_version(raw, scale=scale, path=at)
-    except SchemaRefused as e:
-        return e.errors
-    return []
+def condition(kind: str, status: str, reason: str, *, message: str) -> Obj:
+    """A condition of a definition without its time."""
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": None,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _check_readable(definition: Obj) -> None:
+    """Refuse schemas that cannot be decoded; raises StatusError 400."""
+    for version in definition["spec"].get("versions") or ():
+        raw = (version.get("schema") or {}).get("openAPIV3Schema")
+        if raw is not None and (why := _misfit(raw)):
+            kind = "CustomResourceDefinition"
+            raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {why}')
 
 
 def _misfit(raw: Obj) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from gpusched.devcluster.cel import Rules, RulesRefused, compile_rules
+from gpusched.devcluster.custom.ratchet import unexcused
 from gpusched.devcluster.field_errors import FieldError, invalid, rules_skipped
 from gpusched.devcluster.schema import SCHEMA_PATH, NotStructural, Schema, structural
 from gpusched.devcluster.schema.types import Doc, Json, kind_of
@@ -63,8 +64,7 @@ class CustomVersion:
         """
         errors = self.schema.validate(obj)
         if errors and old is not None:
-            known = set(self.schema.validate(old))
-            errors = [e for e in errors if e not in known]
+            errors = unexcused(errors, obj, old, self.schema.node)
         blocked = any(e.cause_reason in _BLOCKING for e in errors)
         for path in self.scale_paths:
             errors += _scale_errors(obj, path)
