@@ -22,6 +22,7 @@ from gpusched.errors import ConfigError, GpuschedError
 COMMANDS: Final = {
     "run": "the daemon: in-cluster configuration, else kubeconfig",
     "devcluster": "an embedded API server with fake nodes",
+    "nodes": "print the nodes of node pools as YAML, for KWOK on a real API server",
     "demo": "see gangs start and wait: an embedded cluster, the daemon and a sample workload",
     "check-config": "check a configuration file without starting anything",
     "get": "list queues or pod groups",

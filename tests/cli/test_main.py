@@ -14,7 +14,7 @@ from gpusched.cli import main as cli
 from gpusched.cli import version
 from gpusched.errors import ClusterUnreachable, ConfigError, InvariantBroken
 
-KNOWN = "run, devcluster, demo, check-config, get, explain, version"
+KNOWN = "run, devcluster, nodes, demo, check-config, get, explain, version"
 
 
 def exits(*words):

@@ -10,6 +10,7 @@ from gpusched.devcluster.controllers.cluster_roles import AggregationController
 from gpusched.devcluster.controllers.gc import GarbageCollector
 from gpusched.devcluster.controllers.jobs import JobController
 from gpusched.devcluster.controllers.namespaces import NamespaceController
+from gpusched.devcluster.controllers.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes import NodeController
 from gpusched.devcluster.controllers.pdb import DisruptionController
 from gpusched.devcluster.controllers.quota import QuotaController
@@ -54,5 +55,6 @@ def start_all(
     }
     if stages:
         engine = StageEngine(client, (), clock=clock, rng=rng)
+        running["node pools"] = NodePoolController(client, clock).run()
         running["stages"] = StageObjects(client, engine, clock).run()
     return [group.create_task(work, name=f"devcluster {name}") for name, work in running.items()]
