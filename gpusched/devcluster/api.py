@@ -19,6 +19,7 @@ from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, 
 from gpusched.devcluster.scale import scale_of, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.strategies import device_versions
 from gpusched.devcluster.strategies.binding import bind
 from gpusched.devcluster.strategies.event_views import to_core
 from gpusched.devcluster.strategies.eviction import evict
@@ -379,7 +380,7 @@ class Api:
             return to_core(obj)
         if resource.custom is not None:
             return {**obj, "apiVersion": resource.custom.storage_version}
-        return obj
+        return device_versions.stored_form(resource, obj)
 
     def _client_form(self, resource: Resource, obj: Obj) -> Obj:
         change = viewed(resource)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
+_DEVICES: Final = frozenset(
+    {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
+)
 SERVED: Final[Mapping[str, frozenset[str]]] = {
     "v1": frozenset(
         {
@@ -64,9 +67,7 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
     "rbac.authorization.k8s.io/v1": frozenset(
         {"clusterrolebindings", "clusterroles", "rolebindings", "roles"}
     ),
-    "resource.k8s.io/v1": frozenset(
-        {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
-    ),
+    **{f"resource.k8s.io/{version}": _DEVICES for version in ("v1", "v1beta2", "v1beta1")},
     "scheduling.k8s.io/v1": frozenset({"priorityclasses"}),
     "storage.k8s.io/v1": frozenset(
         {
@@ -80,16 +81,10 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
 }
 """Group versions and the plurals that can be written; customs apart."""
 
-UNSERVED: Final[Mapping[str, frozenset[str] | None]] = {
-    "resource.k8s.io/v1beta1": None,
-    "resource.k8s.io/v1beta2": frozenset(
-        {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
-    ),
-    "storage.k8s.io/v1beta1": None,
-}
+UNSERVED: Final[Mapping[str, frozenset[str] | None]] = {"storage.k8s.io/v1beta1": None}
 """Older forms of kinds that are served in their newest: all (None) or some of a group version.
 
-They would have to show the same objects, converted, and no schema of them is at hand.
+They would have to show the same objects, and no schema of them is at hand.
 """
 
 SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {

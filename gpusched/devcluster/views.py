@@ -11,6 +11,7 @@ from gpusched.clock import Clock
 from gpusched.devcluster.listing import Page
 from gpusched.devcluster.status import bad_request
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.strategies.device_versions import older_view
 from gpusched.devcluster.strategies.event_views import to_new_group
 from gpusched.devcluster.tables import IncludeObject, columns_for, custom_columns, table
 
@@ -48,7 +49,7 @@ def viewed(resource: Resource) -> Callable[[Obj], Obj] | None:
     custom = resource.custom
     if custom is not None and custom.changed:
         return lambda obj: custom.shown(obj, resource.api_version)
-    return None
+    return older_view(resource)
 
 
 def object_bytes(resource: Resource, stored: Stored) -> bytes:

@@ -143,3 +143,44 @@ async def test_claims_in_pods(http):
     assert causes["spec.resourceClaims[0]"].endswith(
         "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
     )
+
+
+async def test_older_versions_show_the_same_objects(http):
+    """One object, written and read in every version, each in its own form."""
+    old = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims"
+    asked = [{"name": "a", "deviceClassName": "gpu", "count": 2}, {"name": "b", "firstAvailable": [
+        {"name": "x", "deviceClassName": "gpu"}]}]  # fmt: skip
+    made = await http.post(
+        old, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": asked}}}
+    )
+    assert made.code == 201, made.body
+    assert made.body["apiVersion"] == "resource.k8s.io/v1beta1"
+    flat = made.body["spec"]["devices"]["requests"][0]
+    assert flat == {**asked[0], "allocationMode": "ExactCount"}
+    new = (await http.get(f"{CLAIMS}/c")).body
+    first, second = new["spec"]["devices"]["requests"]
+    assert first["exactly"] == {k: v for k, v in flat.items() if k != "name"}
+    assert "exactly" not in second
+    labelled = await http.patch(f"{old}/c", {"metadata": {"labels": {"a": "b"}}})
+    assert labelled.code == 200
+    middle = (await http.get(f"{CLAIMS}/c".replace("/v1/", "/v1beta2/"))).body
+    assert middle["apiVersion"] == "resource.k8s.io/v1beta2"
+    assert middle["spec"] == new["spec"]
+    sealed = await http.patch(f"{old}/c", {"spec": {"devices": {"requests": asked[:1]}}})
+    assert sealed.code == 422
+
+
+async def test_devices_in_the_oldest_version(http):
+    """There a device keeps everything but its name under ``basic``."""
+    old = "/apis/resource.k8s.io/v1beta1/resourceslices"
+    device = {"name": "a", "basic": {"attributes": {"i": {"int": 1}}}}
+    spec = {**SLICE, "nodeName": "n", "devices": [device]}
+    made = await http.post(old, {"metadata": {"name": "s"}, "spec": spec})
+    assert made.body["spec"]["devices"] == [device]
+    new = (await http.get(f"{BASE}/resourceslices/s")).body
+    assert new["spec"]["devices"] == [{"name": "a", "attributes": {"i": {"int": 1}}}]
+    strict = await http.post(
+        f"{old}?fieldValidation=Strict",
+        {"metadata": {"name": "t"}, "spec": {**spec, "devices": new["spec"]["devices"]}},
+    )
+    assert 'unknown field "spec.devices[0].attributes"' in strict.message

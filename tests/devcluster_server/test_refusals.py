@@ -27,9 +27,9 @@ async def test_kinds_without_effect_are_read_and_never_written(http):
 
 async def test_old_versions_that_cannot_be_converted_are_absent(http):
     """A version whose objects could not be shown truthfully is 501 and not in discovery."""
-    reply = await http.get("/apis/resource.k8s.io/v1beta1/deviceclasses")
+    reply = await http.get("/apis/storage.k8s.io/v1beta1/volumeattributesclasses")
     assert (reply.code, reply.body["reason"]) == (501, "NotImplemented")
-    group = (await http.get("/apis/resource.k8s.io")).body
+    group = (await http.get("/apis/storage.k8s.io")).body
     assert "v1beta1" not in {v["version"] for v in group["versions"]}
 
 
