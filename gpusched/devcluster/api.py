@@ -12,11 +12,11 @@ import attrs
 
 from gpusched.devcluster import bodies, status, verbs
 from gpusched.devcluster.deletion import DeleteOptions, delete
-from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.field_errors import FieldError
 from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.patch_requests import Undecodable, patched, refused
 from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
-from gpusched.devcluster.scale import scale_of, scaled
+from gpusched.devcluster.scale import paths_of, scale_of, scale_schema, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.strategies import device_versions
@@ -140,7 +140,13 @@ class Api:
             )
         stored = self.get(resource, namespace, name)
         old = self._client_form(resource, stored.obj)
-        changed = self._patched(resource, old, patch, patch_type=patch_type, options=options)
+        changed = patched(
+            old,
+            patch,
+            patch_type=patch_type,
+            schema=self.schema(resource),
+            validation=options.validation,
+        )
         new = bodies.as_object(self.core, resource, changed)
         try:
             new = self._decoded_changes(resource, new, old, options)
@@ -160,10 +166,7 @@ class Api:
 
     def scale(self, resource: Resource, namespace: str, name: str) -> Obj:
         """Return the Scale of an object."""
-        assert resource.custom is not None
-        paths = resource.custom.scale
-        assert paths is not None
-        return scale_of(self.get(resource, namespace, name).obj, paths)
+        return scale_of(self.get(resource, namespace, name).obj, paths_of(resource))
 
     def write_scale(
         self,
@@ -176,30 +179,21 @@ class Api:
         options: Options,
     ) -> Obj:
         """Replace (no patch type) or patch the Scale of an object, and return it."""
-        assert resource.custom is not None
-        paths = resource.custom.scale
-        assert paths is not None
-        stored = self.get(resource, namespace, name)
+        stored, paths = self.get(resource, namespace, name), paths_of(resource)
         scale = body
         if patch_type:
-            scale = self._patched(
-                resource,
+            scale = patched(
                 scale_of(stored.obj, paths),
                 body,
                 patch_type=patch_type,
-                options=options,
+                schema=scale_schema(),
+                validation=options.validation,
             )
-        if not isinstance(scale, dict):
-            raise status.bad_request("the body is no Scale")
-        replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or replicas < 0:
-            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise status.invalid("Scale", "autoscaling", name, errors=[error])
         written = verbs.write(
             self.core,
             resource,
             stored,
-            new=copy_tree(scaled(stored.obj, paths, scale)),
+            new=copy_tree(scaled(resource, stored.obj, scale)),
             options=self._checked(resource, options),
         )
         return scale_of(written.obj, paths)
@@ -281,17 +275,6 @@ class Api:
             return schema.validate(self._client_form(resource, new))
 
         return attrs.evolve(options, check=check)
-
-    def _patched(
-        self, resource: Resource, old: Obj, patch: Any, *, patch_type: str, options: Options
-    ) -> Any:
-        return patched(
-            old,
-            patch,
-            patch_type=patch_type,
-            schema=self.schema(resource),
-            validation=options.validation,
-        )
 
     def _apply(
         self,

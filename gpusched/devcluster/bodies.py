@@ -189,3 +189,12 @@ def as_options(body: Any, kind: str, *, group: str = "") -> Obj:
     if why is not None:
         raise status.bad_request(head + why)
     return body
+
+
+def unknown_patch(*, custom: bool) -> status.StatusError:
+    """Return the 415 of a patch type that the resource does not take."""
+    if custom:
+        return unsupported_media(
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        )
+    return status.failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})

@@ -49,7 +49,7 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
-    "apps/v1": frozenset({"controllerrevisions"}),
+    "apps/v1": frozenset({"controllerrevisions", "deployments", "replicasets"}),
     "authentication.k8s.io/v1": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io/v1": frozenset(
         {
@@ -94,6 +94,8 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "resourcequotas": frozenset({"status"}),
     "serviceaccounts": frozenset({"token"}),
     "jobs": frozenset({"status"}),
+    "deployments": frozenset({"scale", "status"}),
+    "replicasets": frozenset({"scale", "status"}),
     "poddisruptionbudgets": frozenset({"status"}),
     "customresourcedefinitions": frozenset({"status"}),
     "persistentvolumeclaims": frozenset({"status"}),

@@ -7,6 +7,7 @@ import asyncio
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.claims import ClaimController
 from gpusched.devcluster.controllers.cluster_roles import AggregationController
+from gpusched.devcluster.controllers.deployments import DeploymentController
 from gpusched.devcluster.controllers.gc import GarbageCollector
 from gpusched.devcluster.controllers.jobs import JobController
 from gpusched.devcluster.controllers.namespaces import NamespaceController
@@ -14,6 +15,7 @@ from gpusched.devcluster.controllers.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes import NodeController
 from gpusched.devcluster.controllers.pdb import DisruptionController
 from gpusched.devcluster.controllers.quota import QuotaController
+from gpusched.devcluster.controllers.replicasets import ReplicaSetController
 from gpusched.devcluster.controllers.service_accounts import ServiceAccountController
 from gpusched.devcluster.controllers.taint_evictions import TaintEvictions
 from gpusched.devcluster.draws import KeyedRandom
@@ -44,6 +46,8 @@ def start_all(
     running = {
         "jobs": JobController(client, clock).run(),
         "claims": ClaimController(client, clock).run(),
+        "replica sets": ReplicaSetController(client, clock).run(),
+        "deployments": DeploymentController(client, clock).run(),
         "garbage": GarbageCollector(client, clock).run(),
         "namespaces": NamespaceController(client, clock).run(),
         "nodes": NodeController(client, clock).run(),

@@ -45,6 +45,25 @@ def ready(pod: Obj) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
+def ready_since(pod: Obj) -> str | None:
+    """When the pod became Ready, as its condition says; None when it is not or does not say."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") == "True":
+            since: str | None = condition.get("lastTransitionTime")
+            return since
+    return None
+
+
+def available_in(pod: Obj, least_ready_s: int, now: float) -> float | None:
+    """Seconds until a ready pod counts as available, not above 0 when it does; else None."""
+    if not ready(pod):
+        return None
+    if not least_ready_s:
+        return 0.0
+    since = ready_since(pod)
+    return parse_time(since) + least_ready_s - now if since else None
+
+
 def ended_at(pod: Obj, now: float) -> float:
     """When the pod's work ended, in epoch seconds, as well as the pod tells; never after now.
 

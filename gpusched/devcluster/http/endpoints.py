@@ -10,7 +10,7 @@ import attrs
 from gpusched.devcluster import bodies, status, unsupported, views
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
-from gpusched.devcluster.http import discovery, openapi
+from gpusched.devcluster.http import discovery, openapi, scales
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.http.write_options import write_option_errors
@@ -203,7 +203,9 @@ class Endpoints:
             )
             return Answer(body=views.encode(status.success()), code=201)
         if sub == "scale":
-            return self._scale(request, resource, route)
+            options = self._options(request)
+            body = scales.answer(self._api, request, resource, route=route, options=options)
+            return Answer(body=body)
         if sub == "token":
             return self._token(request, resource, route)
         if sub == "log" and method == "GET":
@@ -226,28 +228,6 @@ class Endpoints:
         account = self._api.get(resource, route.namespace, route.name).obj
         made = request.access.tokens.issue(account, bodies.as_options(body, kind))
         return Answer(body=views.encode(made), code=201)
-
-    def _scale(self, request: Request, resource: Resource, route: Route) -> Answer:
-        if request.method == "GET":
-            scale = self._api.scale(resource, route.namespace, route.name)
-            return Answer(body=views.encode(scale))
-        patch_type = ""
-        if request.method == "PATCH":
-            patch_type = PATCH_TYPES.get(bodies.media_type(request.content_type), "")
-            if patch_type not in {"json", "merge"}:
-                raise _unknown_patch(custom=True)
-        elif request.method != "PUT":
-            raise status.method_not_allowed()
-        content = bodies.JSON if patch_type else request.content_type
-        scale = self._api.write_scale(
-            resource,
-            route.namespace,
-            route.name,
-            body=bodies.decode(request.body, content, kind="Scale", custom=True),
-            patch_type=patch_type,
-            options=self._options(request),
-        )
-        return Answer(body=views.encode(scale))
 
     def _list(self, request: Request, resource: Resource, route: Route) -> Answer:
         options = options_from(resource, request.query)
@@ -297,7 +277,7 @@ class Endpoints:
         patch_type = PATCH_TYPES.get(media)
         custom = resource.custom is not None
         if patch_type is None or (custom and patch_type == "strategic"):
-            raise _unknown_patch(custom=custom)
+            raise bodies.unknown_patch(custom=custom)
         options = self._options(request, apply=patch_type == "apply")
         content = bodies.YAML if patch_type == "apply" else bodies.JSON
         stored, created = self._api.patch(
@@ -408,11 +388,3 @@ def _as_list(request: Request, route: Route) -> tuple[Request, Route]:
 
 def _plain_missing() -> Answer:
     return Answer(body=b"404 page not found\n", code=404, content_type="text/plain; charset=utf-8")
-
-
-def _unknown_patch(*, custom: bool) -> status.StatusError:
-    if custom:
-        return bodies.unsupported_media(
-            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-        )
-    return status.failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})

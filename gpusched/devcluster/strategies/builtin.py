@@ -16,6 +16,7 @@ from gpusched.devcluster.strategies import (
     ServiceAccountStrategy,
     Strategy,
 )
+from gpusched.devcluster.strategies.apps import DeploymentStrategy, ReplicaSetStrategy
 from gpusched.devcluster.strategies.claims import ClaimStrategy, ClaimTemplateStrategy
 from gpusched.devcluster.strategies.devices import DeviceClassStrategy, ResourceSliceStrategy
 from gpusched.devcluster.strategies.events import EventStrategy
@@ -50,6 +51,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "customresourcedefinitions": DefinitionStrategy(),
     "deviceclasses": DeviceClassStrategy(),
     "endpoints": EndpointsStrategy(),
+    "deployments": DeploymentStrategy(),
     "events": EventStrategy(),
     "jobs": JobStrategy(),
     "leases": LeaseStrategy(),
@@ -65,6 +67,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "priorityclasses": PriorityClassStrategy(),
     "resourceclaims": ClaimStrategy(),
     "resourceclaimtemplates": ClaimTemplateStrategy(),
+    "replicasets": ReplicaSetStrategy(),
     "resourcequotas": QuotaStrategy(),
     "rolebindings": BindingStrategy(namespaced=True),
     "roles": RoleStrategy(namespaced=True),

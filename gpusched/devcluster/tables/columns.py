@@ -253,6 +253,19 @@ SIMPLE: dict[tuple[str, str], Columns] = {
         ),
         AGE,
     ),
+    ("autoscaling", "Scale"): (
+        NAME,
+        Column(
+            "Desired", field("spec", "replicas", default=0), type="integer", description="Wanted."
+        ),
+        Column(
+            "Available",
+            field("status", "replicas", default=0),
+            type="integer",
+            description="There.",
+        ),
+        AGE,
+    ),
     ("apps", "Deployment"): (
         NAME,
         Column("Ready", _ratio, description="Ready of wanted pods."),
