@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.devcluster import limit_ranges, status
-from gpusched.devcluster.amounts import amount
+from gpusched.devcluster.quota_admission import charge
 from gpusched.devcluster.strategies.pod_defaults import add_default_tolerations
-from gpusched.devcluster.strategies.quota_usage import pod_usage, printed
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -16,16 +14,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-_MUST_SPECIFY: Final = frozenset(
-    {
-        "cpu",
-        "memory",
-        "requests.cpu",
-        "requests.memory",
-        "limits.cpu",
-        "limits.memory",
-    }
-)
+_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
@@ -40,6 +29,20 @@ def admit_create(core: Core, resource: Resource, obj: Obj) -> None:
         add_default_tolerations(obj["spec"])
     elif resource.storage == "nodes":
         _taint_new_node(obj)
+    elif resource.storage == _CLASSES:
+        _check_default_class(core, resource, obj)
+
+
+def admit_update(core: Core, resource: Resource, obj: Obj) -> None:
+    """Refuse a change that the rest of the cluster cannot bear; raises StatusError 403."""
+    if resource.storage == _CLASSES:
+        _check_default_class(core, resource, obj)
+
+
+def admit_finished(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
+    """Refuse a valid object that is outside limits or would exceed a quota, and count it."""
+    limit_ranges.check(resource, obj, limit_ranges.limited(core, resource, obj))
+    charge(core, resource, obj, dry_run=dry_run)
 
 
 def check_namespace(core: Core, resource: Resource, namespace: str, *, name: str) -> None:
@@ -66,7 +69,7 @@ def check_namespace(core: Core, resource: Resource, namespace: str, *, name: str
 
 def _resolve_priority(core: Core, resource: Resource, obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
-    classes = core.store.collection("priorityclasses.scheduling.k8s.io")
+    classes = core.store.collection(_CLASSES)
     name = spec.get("priorityClassName") or ""
     chosen = classes.get(name) if name else _global_default(core)
     pod = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
@@ -95,8 +98,19 @@ def _resolve_priority(core: Core, resource: Resource, obj: Obj) -> None:
     spec["preemptionPolicy"] = policy
 
 
+def _check_default_class(core: Core, resource: Resource, obj: Obj) -> None:
+    """Refuse a second priority class that would be everybody's default; raises 403."""
+    name = obj["metadata"].get("name", "")
+    if not obj.get("globalDefault"):
+        return
+    for key, stored in core.store.collection(_CLASSES).scan():
+        if stored.obj.get("globalDefault") and key != name:
+            why = f"PriorityClass {key} is already marked as default. Only one default can exist"
+            raise status.forbidden(resource.plural, resource.group, name, why=why)
+
+
 def _global_default(core: Core) -> Any:
-    classes = core.store.collection("priorityclasses.scheduling.k8s.io")
+    classes = core.store.collection(_CLASSES)
     marked = [stored for _, stored in classes.scan() if stored.obj.get("globalDefault")]
     return min(marked, key=lambda stored: stored.obj.get("value", 0), default=None)
 
@@ -106,55 +120,3 @@ def _taint_new_node(obj: Obj) -> None:
     taints = spec.setdefault("taints", [])
     if not any(t.get("key") == _NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
-
-
-def charge(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
-    """Refuse what is outside limits or would exceed a quota, and count what is admitted."""
-    limit_ranges.check(resource, obj, limit_ranges.limited(core, resource, obj))
-    if resource.storage != "pods":
-        return
-    namespace, name = obj["metadata"]["namespace"], obj["metadata"].get("name", "")
-    quotas = core.store.collection("resourcequotas")
-    raised: list[tuple[str, Obj]] = []
-    usage: dict[str, Fraction] | None = None
-    for key, stored in quotas.scan(namespace):
-        if usage is None:
-            usage = pod_usage(obj)
-        new = _raised(stored.obj, usage, pod=name)
-        raised.append((key, new))
-    if not dry_run:
-        for key, quota in raised:
-            quotas.put(key, quota)
-
-
-def _raised(quota: Obj, usage: dict[str, Fraction], *, pod: str) -> Obj:
-    """Return the quota with the usage added; raises StatusError 403 when it does not fit."""
-    name = quota["metadata"]["name"]
-    hard: Obj = quota["spec"].get("hard") or {}
-    counts = quota.get("status") or {}
-    known: Obj = counts.get("used") or {}
-    asked = {key: amount for key, amount in usage.items() if key in hard}
-    missing = sorted(key for key in hard if key in _MUST_SPECIFY and key not in usage)
-    if missing:
-        raise status.forbidden(
-            "pods", "", pod, why=f"failed quota: {name}: must specify {','.join(missing)}"
-        )
-    if unknown := sorted(key for key in asked if key not in known):
-        why = f"status unknown for quota: {name}, resources: {','.join(unknown)}"
-        raise status.forbidden("pods", "", pod, why=why)
-    total = {key: amount(known[key]) + asked[key] for key in asked}
-    over = sorted(key for key in total if total[key] > amount(hard[key]))
-    if over:
-        why = (
-            f"exceeded quota: {name}, "
-            f"requested: {_amounts({k: printed(asked[k], k) for k in over})}, "
-            f"used: {_amounts({k: known[k] for k in over})}, "
-            f"limited: {_amounts({k: hard[k] for k in over})}"
-        )
-        raise status.forbidden("pods", "", pod, why=why)
-    used = {**known, **{key: printed(value, key) for key, value in total.items()}}
-    return {**quota, "metadata": dict(quota["metadata"]), "status": {**counts, "used": used}}
-
-
-def _amounts(values: Obj) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(values.items()))

@@ -69,7 +69,9 @@ class Api:
         """Create an object; raises StatusError."""
         obj = bodies.as_object(self.core, resource, body)
         in_body = obj["metadata"].get("namespace") or ""
-        if in_body and in_body != namespace:
+        if not resource.namespaced:
+            obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "namespace"}
+        elif in_body and in_body != namespace:
             raise status.bad_request(
                 "the namespace of the provided object does not match "
                 "the namespace sent on the request"
@@ -109,6 +111,7 @@ class Api:
                 raise
             if uid := obj["metadata"].get("uid"):
                 raise verbs.other_uid(resource, name, asked=uid, held="") from None
+            obj["metadata"].pop("resourceVersion", None)
             made = verbs.create(self.core, resource, namespace=namespace, obj=obj, options=options)
             return made, True
         written = verbs.write(

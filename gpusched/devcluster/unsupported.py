@@ -20,10 +20,6 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "pods": {
         "spec.ephemeralContainers": "ephemeral containers",
     },
-    "resourcequotas": {
-        "spec.scopes": "scopes of resource quotas",
-        "spec.scopeSelector": "scopes of resource quotas",
-    },
     "customresourcedefinitions.apiextensions.k8s.io": {
         "spec.conversion.webhook": "conversion webhooks",
     },

@@ -75,6 +75,7 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     if resource.custom is not None and resource.custom.terminating:
         raise status.terminating_definition(resource.plural, resource.group)
     meta = obj["metadata"]
+    version = _version_number(meta)
     clean_for_create(meta)
     filled = server_filled(resource.storage, obj, has_status=strategy.has_status)
     if resource.namespaced:
@@ -98,14 +99,24 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     collection = core.store.collection(resource.storage)
     key = resource.key(namespace, name)
     if collection.get(key) is not None:
+        # Quotas are asked first on a real server, too; nothing is counted.
+        admission.admit_finished(core, resource, obj, dry_run=True)
         raise status.already_exists(resource.plural, resource.group, name)
     strategy.allocate(obj, None, core)
-    admission.charge(core, resource, obj, dry_run=options.dry_run)
+    admission.admit_finished(core, resource, obj, dry_run=options.dry_run)
+    if version and not options.dry_run and options.operation == "Update":
+        raise status.failure(500, "", "resourceVersion should not be set on objects to be created")
     if options.operation == "Update":
         _record_create(obj, filled, options=options, core=core)
     if options.dry_run:
         return Stored(obj, 0)
     return collection.put(key, obj)
+
+
+def _version_number(meta: Obj) -> int:
+    """Return the version in a body; 0 for none, and for what the store would not read as one."""
+    text = meta.get("resourceVersion") or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _free_name(core: Core, resource: Resource, namespace: str, *, prefix: str) -> str:
@@ -146,6 +157,8 @@ def write(
     sealed = sealed_errors(new["metadata"], old["metadata"])
     keep_server_fields(new["metadata"], old["metadata"])
     _prepare(resource, new, old, subresource=subresource)
+    if not subresource:
+        admission.admit_update(core, resource, new)
     errors = _update_errors(resource, new, old, options=options, subresource=subresource)
     # Real servers check metadata of an update twice and tell what they find both times.
     errors = [*sealed, *errors, *sealed]

@@ -8,18 +8,20 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.kinds_watch import AllKinds, namespaced_kinds
 from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
-from gpusched.devcluster.local_client import LocalClient, WatchItem
-from gpusched.devcluster.strategies.quota_usage import add, pod_usage, used
+from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
+from gpusched.devcluster.strategies.quota_usage import (
+    add,
+    counted_storage,
+    covers,
+    object_usage,
+    pod_usage,
+    tracked,
+    used,
+)
 
 _QUOTAS: Final = "resourcequotas"
-_COUNTED: Final = {
-    "configmaps": ("configmaps", "count/configmaps"),
-    "jobs.batch": ("count/jobs.batch",),
-    "secrets": ("secrets", "count/secrets"),
-    "resourcequotas": ("resourcequotas", "count/resourcequotas"),
-}
-"""Kinds that only their number is limited of, with the names a quota may use for them."""
 _GATHER_S: Final = 0.2
 """Changes within so long are counted together: a count reads a whole namespace."""
 
@@ -41,8 +43,7 @@ class QuotaController:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_quotas())
-            for resource in ("pods", *_COUNTED):
-                group.create_task(self._watch(resource))
+            group.create_task(AllKinds(self._client, self._see).run())
             group.create_task(serve(self._queue, self.sync, name="quota controller"))
 
     async def _watch_quotas(self) -> None:
@@ -55,12 +56,12 @@ class QuotaController:
                 names.add(metadata["name"])
                 self._queue.soon((metadata["namespace"], metadata["name"]))
 
-    async def _watch(self, resource: str) -> None:
-        async for item in self._client.watch(resource):
-            if _changes_usage(item):
-                namespace = item.object["metadata"]["namespace"]
-                for name in sorted(self._quotas.get(namespace, ())):
-                    self._queue.by((namespace, name), _GATHER_S)
+    def _see(self, _resource: str, item: WatchItem) -> None:
+        names = self._quotas.get(item.object["metadata"].get("namespace", ""))
+        if names and _changes_usage(item):
+            namespace = item.object["metadata"]["namespace"]
+            for name in sorted(names):
+                self._queue.by((namespace, name), _GATHER_S)
 
     def sync(self, key: tuple[str, str]) -> None:
         """Recount one quota and write its status when it changed."""
@@ -71,14 +72,25 @@ class QuotaController:
         hard: dict[str, str] = quota["spec"].get("hard") or {}
         usage: dict[str, Fraction] = {}
         for pod in self._client.list("pods", namespace):
-            add(usage, pod_usage(pod))
-        for resource, names in _COUNTED.items():
-            if hard.keys() & set(names):
-                count = Fraction(len(self._client.list(resource, namespace)))
-                usage.update(dict.fromkeys(names, count))
-        fresh = {"hard": hard, "used": used(hard, usage)}
+            if covers(quota, pod):
+                add(usage, pod_usage(pod))
+        known = {name for name in hard if tracked(name)} | self._count(quota, usage)
+        fresh = {"hard": hard, "used": used(known, usage)}
         if fresh != quota.get("status"):
             self._client.update(_QUOTAS, {**quota, "status": fresh}, "status")
+
+    def _count(self, quota: Obj, usage: dict[str, Fraction]) -> set[str]:
+        """Count objects other than pods into ``usage``; returns the names that are counted."""
+        hard = quota["spec"].get("hard") or {}
+        storages = {name: counted_storage(name) for name in hard}
+        served = {*namespaced_kinds(self._client)} if any(storages.values()) else set()
+        known = {name for name, storage in storages.items() if storage in served}
+        if not covers(quota, None):
+            return {"count/pods"} & known
+        for storage in sorted({storages[name] or "" for name in known} - {"pods"}):
+            for obj in self._client.list(storage, quota["metadata"]["namespace"]):
+                add(usage, object_usage(storage, obj))
+        return known
 
 
 def _changes_usage(item: WatchItem) -> bool:

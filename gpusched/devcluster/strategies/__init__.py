@@ -7,11 +7,9 @@ are always owned by the caller and may be changed in place, ``old`` is stored an
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any
 
-from gpusched.devcluster.amounts import is_negative
-from gpusched.devcluster.field_errors import FieldError, invalid, not_supported
+from gpusched.devcluster.field_errors import FieldError, invalid
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -122,38 +120,6 @@ def _keep(new: Obj, old: Obj, key: str) -> None:
         new.pop(key, None)
 
 
-class ConfigMapStrategy(Strategy):
-    """Config maps and secrets: data that may be sealed."""
-
-    checks_metadata_again = True
-
-    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse changes of sealed data."""
-        if not old.get("immutable"):
-            return []
-        return [
-            FieldError(
-                "Forbidden",
-                field,
-                "Forbidden: field is immutable when `immutable` is set",
-                "FieldValueForbidden",
-            )
-            for field in ("immutable", "data", "binaryData")
-            if new.get(field) != old.get(field)
-        ]
-
-
-class SecretStrategy(ConfigMapStrategy):
-    """Secrets: stringData is written as data, the type has a default."""
-
-    def default(self, obj: Obj) -> None:
-        """Give the type its default, and move what was sent as text to where it is stored."""
-        obj.setdefault("type", "Opaque")
-        if texts := obj.pop("stringData", None):
-            encoded = {k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}
-            obj["data"] = {**(obj.get("data") or {}), **encoded}
-
-
 class ServiceAccountStrategy(Strategy):
     """Service accounts: plain storage whose deletion shows the object."""
 
@@ -196,26 +162,6 @@ class NamespaceStrategy(Strategy):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-class QuotaStrategy(Strategy):
-    """Resource quotas: usage is a status of its own."""
-
-    returns_object = True
-    has_status = True
-
-    def prepare_create(self, obj: Obj, core: Core) -> None:
-        """Start with no usage known."""
-        obj.setdefault("spec", {})
-        obj["status"] = {}
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Check the sign of limits."""
-        return [
-            invalid(f"spec.hard[{name}]", str(value), "must be greater than or equal to 0")
-            for name, value in (obj["spec"].get("hard") or {}).items()
-            if is_negative(value)
-        ]
-
-
 class LeaseStrategy(Strategy):
     """Leases: a PUT creates, durations are positive."""
 
@@ -235,50 +181,6 @@ class LeaseStrategy(Strategy):
                 invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
             )
         return errors
-
-
-class PriorityClassStrategy(Strategy):
-    """Priority classes: value and policy are sealed."""
-
-    generation = True
-
-    def default(self, obj: Obj) -> None:
-        """Classes preempt unless they say otherwise."""
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        obj.setdefault("value", 0)
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Reserve the highest values for the system."""
-        name, value = obj["metadata"].get("name", ""), obj["value"]
-        errors: list[FieldError] = []
-        if value > _USER_PRIORITY_MAX and not name.startswith("system-"):
-            why = f"maximum allowed value of a user defined priority is {_USER_PRIORITY_MAX}"
-            errors.append(
-                FieldError("Forbidden", "value", f"Forbidden: {why}", "FieldValueForbidden")
-            )
-        if obj["preemptionPolicy"] not in _POLICIES:
-            errors.append(not_supported("preemptionPolicy", obj["preemptionPolicy"], _POLICIES))
-        return errors
-
-    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse a change of value or policy."""
-        errors: list[FieldError] = []
-        if new["value"] != old["value"]:
-            why = "Forbidden: may not be changed in an update."
-            errors.append(FieldError("Forbidden", "value", why, "FieldValueForbidden"))
-        if new["preemptionPolicy"] != old["preemptionPolicy"]:
-            errors.append(
-                invalid("preemptionPolicy", new["preemptionPolicy"], "field is immutable")
-            )
-        return errors
-
-    def raises_generation(self, new: Obj, old: Obj) -> bool:
-        """Return False: nothing that counts can change."""
-        return False
-
-
-_USER_PRIORITY_MAX = 1_000_000_000
-_POLICIES = ("Never", "PreemptLowerPriority")
 
 
 class DisruptionBudgetStrategy(Strategy):

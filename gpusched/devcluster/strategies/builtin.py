@@ -6,13 +6,9 @@ from typing import Final
 
 from gpusched.devcluster.custom import DefinitionStrategy
 from gpusched.devcluster.strategies import (
-    ConfigMapStrategy,
     DisruptionBudgetStrategy,
     LeaseStrategy,
     NamespaceStrategy,
-    PriorityClassStrategy,
-    QuotaStrategy,
-    SecretStrategy,
     ServiceAccountStrategy,
     Strategy,
 )
@@ -25,8 +21,11 @@ from gpusched.devcluster.strategies.limit_ranges import LimitRangeStrategy
 from gpusched.devcluster.strategies.network_policies import NetworkPolicyStrategy
 from gpusched.devcluster.strategies.nodes import NodeStrategy
 from gpusched.devcluster.strategies.pods import PodStrategy
+from gpusched.devcluster.strategies.priority_classes import PriorityClassStrategy
+from gpusched.devcluster.strategies.quotas import QuotaStrategy
 from gpusched.devcluster.strategies.rbac import BindingStrategy, RoleStrategy
 from gpusched.devcluster.strategies.services import ServiceStrategy
+from gpusched.devcluster.strategies.stored_data import ConfigMapStrategy, SecretStrategy
 from gpusched.devcluster.strategies.templates import (
     EndpointsStrategy,
     PodTemplateStrategy,

@@ -11,6 +11,18 @@ from gpusched.devcluster import quantities
 Obj = dict[str, Any]
 
 _BARE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_HUGE: Final = "hugepages-"
+_ALIASED: Final = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+"""Kinds of the core that a quota may also name without ``count/``."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -22,10 +34,101 @@ def pod_usage(pod: Obj) -> dict[str, Fraction]:
     usage["pods"] = Fraction(1)
     for field in ("requests", "limits"):
         for name, amount in _effective(pod["spec"], field).items():
-            usage[f"{field}.{name}"] = amount
-            if field == "requests" and name in _BARE:
+            if field == "requests" or name in _BARE:
+                usage[f"{field}.{name}"] = amount
+            if field == "requests" and (name in _BARE or name.startswith(_HUGE)):
                 usage[name] = amount
     return usage
+
+
+def object_usage(storage: str, obj: Obj) -> dict[str, Fraction]:
+    """What an object that is no pod uses; ``storage`` is its plural with its group."""
+    usage = {f"count/{storage}": Fraction(1)}
+    if storage in _ALIASED:
+        usage[storage] = Fraction(1)
+    spec = obj.get("spec") or {}
+    if storage == "services":
+        ports = Fraction(len(spec.get("ports") or ()))
+        balanced = spec.get("type") == "LoadBalancer"
+        exposed = balanced or spec.get("type") == "NodePort"
+        usage["services.loadbalancers"] = Fraction(int(balanced))
+        usage["services.nodeports"] = ports if exposed else Fraction(0)
+    if storage == "persistentvolumeclaims":
+        asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+        usage["requests.storage"] = quantities.parse(asked) if asked else Fraction(0)
+    return usage
+
+
+def counted_storage(name: str) -> str | None:
+    """The plural with its group of the objects that a quota's name counts, None for amounts."""
+    if name.startswith("count/"):
+        return name.removeprefix("count/")
+    if name in {"services.nodeports", "services.loadbalancers"}:
+        return "services"
+    if name == "requests.storage":
+        return "persistentvolumeclaims"
+    return name if name in _ALIASED else None
+
+
+def tracked(name: str) -> bool:
+    """Tell whether anything counts a pod's amount of that name."""
+    if name in {"pods", *_BARE} or name.startswith(_HUGE):
+        return True
+    part, _, resource = name.partition(".")
+    return part == "requests" or (part == "limits" and resource in _BARE)
+
+
+def covers(quota: Obj, pod: Obj | None) -> bool:
+    """Tell whether a quota's scopes include a pod; only quotas without scopes include others."""
+    spec = quota.get("spec") or {}
+    rules = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
+    rules += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    if pod is None:
+        return not rules
+    return all(_in_scope(rule, pod) for rule in rules)
+
+
+def _in_scope(rule: Obj, pod: Obj) -> bool:
+    spec = pod["spec"]
+    limited = spec.get("activeDeadlineSeconds") is not None
+    best_effort: bool = pod["status"].get("qosClass") == "BestEffort"
+    match rule["scopeName"]:
+        case "Terminating":
+            return limited
+        case "NotTerminating":
+            return not limited
+        case "BestEffort":
+            return best_effort
+        case "NotBestEffort":
+            return not best_effort
+        case "PriorityClass":
+            return _has_class(rule, spec.get("priorityClassName") or "")
+        case "CrossNamespacePodAffinity":
+            return _looks_elsewhere(spec.get("affinity") or {})
+    return False
+
+
+def _has_class(rule: Obj, name: str) -> bool:
+    named = name in (rule.get("values") or ())
+    return {
+        "In": bool(name) and named,
+        "NotIn": not named,
+        "Exists": bool(name),
+        "DoesNotExist": not name,
+    }.get(rule.get("operator") or "", False)
+
+
+def _looks_elsewhere(affinity: Obj) -> bool:
+    for key in ("podAffinity", "podAntiAffinity"):
+        part = affinity.get(key) or {}
+        terms = [*(part.get("requiredDuringSchedulingIgnoredDuringExecution") or ())]
+        terms += [
+            weighted.get("podAffinityTerm") or {}
+            for weighted in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        ]
+        if any(t.get("namespaces") or t.get("namespaceSelector") is not None for t in terms):
+            return True
+    return False
 
 
 def _effective(spec: Obj, field: str) -> dict[str, Fraction]:
