@@ -138,6 +138,29 @@ BODY_BYTES_MAX: Final = 3 * 2**20
 """Request body a real API server accepts."""
 BOOKMARK_PERIOD_S: Final = 60.0
 """A quiet watch learns the current version this often."""
+STEP_TURNS_MAX: Final = 100_000
+"""Turns of the loop that one moment of a stepped clock may take: endless work is left behind."""
+STEP_MAX_S: Final = 7 * 86_400.0
+"""Longest step of a paused clock."""
+CLOCK_RATE_MAX: Final = 1000.0
+"""Fastest a cluster's clock runs."""
+FAULT_RULES_MAX: Final = 256
+"""Fault rules at a time: each request is held against all of them."""
+FAULT_DELAY_MAX_S: Final = 3600.0
+"""Longest delay or lag that a fault rule may ask for."""
+FAULT_FILE_BYTES_MAX: Final = 2**20
+LAGGING_CHUNKS_MAX: Final = 1024
+"""Chunks of one watch that a lag holds; beyond, the watch itself is held."""
+SNAPSHOTS_MAX: Final = 16
+"""Named states of a cluster kept in memory."""
+DOWN_MAX_S: Final = 3600.0
+"""Longest time a restarting server stays away."""
+GZIP_FROM_BYTES: Final = 128 * 2**10
+"""Answers from this size on are packed for clients that take it, as a real server does."""
+HEADER_WAIT_S: Final = 32.0
+"""A client that has not sent its request head after so long is cut off, as by a real server."""
+HEAD_BYTES_MAX: Final = 2**20
+"""Request line or one header field: what Go's server reads of a head altogether."""
 LIST_CONTINUE_MAX: Final = 4096
 """Characters of a continue token that we try to read."""
 

@@ -166,10 +166,22 @@ def _flag(query: dict[str, str], key: str) -> bool:
     return query.get(key, "0").lower() not in {"", "0", "false", "f"}
 
 
-def list_page(core: Core, resource: Resource, namespace: str, *, options: ListOptions) -> Page:
-    """Return the asked page; raises StatusError 400, 410 or 504."""
+def list_page(
+    core: Core,
+    resource: Resource,
+    namespace: str,
+    *,
+    options: ListOptions,
+    newest: int | None = None,
+) -> Page:
+    """Return the asked page; raises StatusError 400, 410 or 504.
+
+    ``newest`` is the version at which a lagging server stands, None for the present.
+    """
     collection = core.store.collection(resource.storage)
     version, after = core.store.version, ""
+    if newest is not None:
+        version = max(min(newest, version), collection.trimmed_version)
     if options.token:
         if options.version:
             raise status.bad_request(

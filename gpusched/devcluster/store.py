@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import attrs
@@ -208,6 +208,19 @@ class Collection:
 
         return stop
 
+    def freeze(self) -> dict[str, Stored]:
+        """Return what is stored now, in key order."""
+        return dict(self._items)
+
+    def reset(self, items: Mapping[str, Stored], version: int) -> None:
+        """Hold other objects from now on, without a past; readers of the log find it gone."""
+        self._items = SortedDict(items)
+        self._trimmed = self.end + 1
+        self._log = []
+        self.trimmed_version = version
+        for wake in self._listeners:
+            wake()
+
     # -- writes ------------------------------------------------------------------------------
 
     def put(self, key: str, obj: Obj) -> Stored:
@@ -255,6 +268,14 @@ class Collection:
         self._trimmed += count
 
 
+@attrs.frozen(kw_only=True)
+class Frozen:
+    """All objects at one version, by storage name and key."""
+
+    version: int
+    collections: Mapping[str, Mapping[str, Stored]]
+
+
 class Store:
     """Every collection under one version counter.
 
@@ -283,6 +304,19 @@ class Store:
     def collections(self) -> list[Collection]:
         """Return all collections in order of first use."""
         return list(self._collections.values())
+
+    def freeze(self) -> Frozen:
+        """Return the present state; it costs no copies, since stored objects never change."""
+        held = {name: found.freeze() for name, found in self._collections.items()}
+        return Frozen(version=self.version, collections=held)
+
+    def reset(self, state: Frozen) -> None:
+        """Go to another state: versions may go back, and nothing is known of before it."""
+        self.version = self.window_start = state.version
+        for name in state.collections:
+            self.collection(name)
+        for name, collection in self._collections.items():
+            collection.reset(state.collections.get(name, {}), state.version)
 
     def open_window(self) -> None:
         """Forget for watchers what happened so far; past lists stay possible."""

@@ -44,6 +44,16 @@ class Installer:
             for change in changes:
                 self._react(change)
 
+    def reload(self) -> None:
+        """Start over from the definitions that are stored now, after the store was reset."""
+        for resource in self._core.registry.resources():
+            if resource.custom is not None:
+                self._core.registry.remove(resource.group, resource.plural)
+        self._position = self._definitions.end
+        for _, stored in self._definitions.scan():
+            for resource in resources_of(stored.obj):
+                self._core.registry.add(resource)
+
     async def run(self) -> None:
         """Sync after every change, for ever."""
         wake = asyncio.Event()

@@ -28,7 +28,7 @@ _JSON: Final = "application/json"
 
 @attrs.frozen(slots=True, kw_only=True)
 class Request:
-    """A request as this server reads it."""
+    """A request as this server reads it; ``as_of`` is the newest version that a list may show."""
 
     method: str
     path: str
@@ -39,17 +39,19 @@ class Request:
     body: bytes
     user: User
     access: Access
+    as_of: int | None = None
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Answer:
-    """What goes back: a body, or a stream of chunks."""
+    """What goes back: a body, or a stream of chunks; ``cut`` bytes of the body are all that is sent."""
 
     body: bytes = b""
     code: int = 200
     content_type: str = _JSON
     warnings: Sequence[str] = ()
     stream: AsyncIterator[bytes] | None = None
+    cut: int | None = None
 
 
 class Endpoints:
@@ -233,7 +235,9 @@ class Endpoints:
         options = options_from(resource, request.query)
         if options.watch:
             return self._watch(request, resource, route, options=options)
-        page = list_page(self._core, resource, route.namespace, options=options)
+        page = list_page(
+            self._core, resource, route.namespace, options=options, newest=request.as_of
+        )
         shape = views.shape_of(request.accept)
         if shape == "table":
             return Answer(body=self._tables(request, resource).of_list(page))
