@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.control.fault_file import load_faults
 from gpusched.devcluster.fast_clock import FastClock
 from gpusched.errors import GpuschedError, UsageError
+from gpusched.limits import CLOCK_RATE_MAX
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
-
-_SPEED_MAX = 1000.0
 
 
 def register(subparsers: Subparsers) -> None:
@@ -54,6 +54,15 @@ def register(subparsers: Subparsers) -> None:
         help="let the cluster's clock run so many times as fast",
     )
     parser.add_argument(
+        "--paused", action="store_true", help="start with the cluster's clock standing still"
+    )
+    parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        help="fault rules in force from the start: a FaultSchedule",
+    )
+    parser.add_argument(
         "--no-stages", action="store_true", help="leave nodes and pods as clients write them"
     )
     parser.add_argument(
@@ -73,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port takes 0 to 65535, not {args.port}")
-    if not 0 < args.speed <= _SPEED_MAX:
-        raise UsageError(f"--speed takes a number above 0 and up to {_SPEED_MAX:g}")
+    if not 0 < args.speed <= CLOCK_RATE_MAX:
+        raise UsageError(f"--speed takes a number above 0 and up to {CLOCK_RATE_MAX:g}")
     if args.stages and args.no_stages:
         raise UsageError("--stages and --no-stages exclude each other")
     options = ClusterOptions(
@@ -83,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
         stages=not args.no_stages,
         stage_files=args.stages,
         seed=args.seed,
-        clock=FastClock(args.speed),
+        faults=load_faults(args.faults) if args.faults else (),
+        clock=FastClock(args.speed, paused=args.paused),
     )
     return asyncio.run(_serve(options, args.kubeconfig.resolve()))
 

@@ -8,10 +8,9 @@ import logging
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
-from aiohttp import web
 
 from gpusched import assets
 from gpusched.clock import Clock, SystemClock
@@ -23,6 +22,13 @@ from gpusched.devcluster.bootstrap import (
     fill,
     install_definitions,
 )
+from gpusched.devcluster.control.desk import Desk
+from gpusched.devcluster.control.faults import Faults
+from gpusched.devcluster.control.faulty_client import FaultyClient
+from gpusched.devcluster.control.front import Front
+from gpusched.devcluster.control.host import Host
+from gpusched.devcluster.control.restart import Machinery, Restarts
+from gpusched.devcluster.control.rules import Rule
 from gpusched.devcluster.core import Core
 from gpusched.devcluster.custom.install import Installer
 from gpusched.devcluster.draws import KeyedRandom
@@ -35,7 +41,6 @@ from gpusched.devcluster.local_client import LocalClient
 from gpusched.devcluster.store import Store
 from gpusched.devcluster.strategies.builtin import builtin_strategy
 from gpusched.errors import GpuschedError
-from gpusched.limits import BODY_BYTES_MAX
 
 _FAKE_NODES: Final = Path(__file__).parent / "data" / "definitions"
 """Kinds that describe fake nodes and what they do; served only where nodes are fake."""
@@ -54,6 +59,7 @@ class ClusterOptions:
         stages, controllers: whether fake nodes live and whether controllers act.
         stage_files: files and folders of Stages; empty for the project's own.
         definitions: folder of CustomResourceDefinitions; None for the project's own.
+        faults: rules in force from the start; see ``control.fault_file.load_faults``.
     """
 
     port: int = 0
@@ -65,7 +71,90 @@ class ClusterOptions:
     stage_files: Sequence[Path] = ()
     definitions: Path | None = None
     seed: int = 1
+    faults: Sequence[Rule] = ()
     clock: Clock = attrs.field(factory=SystemClock)
+
+
+class Life:
+    """What acts on the cluster by itself: definitions, controllers, stages. It can start anew."""
+
+    def __init__(self, core: Core, options: ClusterOptions) -> None:
+        self.core = core
+        self.api = Api(core)
+        self.client = LocalClient(self.api)
+        self.installer = Installer(core)
+        self._options = options
+        self._work: asyncio.Task[None] | None = None
+        self._fault: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    def define(self) -> None:
+        """Install what a new cluster has besides built-ins, and let watches begin after it."""
+        options = self._options
+        folder = options.definitions or assets.path("manifests") / "crds"
+        install_definitions(self.client, folder)
+        if options.stages:
+            install_definitions(self.client, _FAKE_NODES)
+        self.installer.sync()
+        if options.stages:
+            files = options.stage_files or [assets.path("kwok-scenarios") / "stages"]
+            create_stages(self.client, files)
+        self.core.store.open_window()
+
+    def machinery(self, host: Host, front: Front) -> Machinery:
+        """Return what a restart needs of all this."""
+
+        def refill() -> None:
+            fill(self.core)
+            self.define()
+
+        def adopt() -> None:
+            self.installer.reload()
+            front.times.restart()
+
+        return Machinery(
+            drop=host.drop,
+            listen=host.listen,
+            stop=self.stop,
+            start=self.start,
+            refill=refill,
+            adopt=adopt,
+        )
+
+    def start(self) -> None:
+        """Begin in the background."""
+        self._work = asyncio.create_task(self._run(), name="devcluster")
+        self._work.add_done_callback(self._report)
+
+    async def stop(self) -> None:
+        """End, and wait for the end."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait([self._work])
+
+    async def failed(self) -> BaseException:
+        """Wait for the first fault of anything here."""
+        return await asyncio.shield(self._fault)
+
+    def _report(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (fault := task.exception()) is None:
+            return
+        _LOG.error("background work stopped", exc_info=fault)
+        if not self._fault.done():
+            self._fault.set_result(fault)
+
+    async def _run(self) -> None:
+        """Run definitions, controllers and stages; the fault of one ends all, and is told."""
+        options = self._options
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.installer.run(), name="devcluster definitions")
+            if options.controllers:
+                controllers.start_all(
+                    group,
+                    self.client,
+                    clock=options.clock,
+                    rng=KeyedRandom(options.seed, "stages"),
+                    stages=options.stages,
+                )
 
 
 class DevCluster:
@@ -77,44 +166,41 @@ class DevCluster:
         client: in-process access on the same core.
     """
 
-    def __init__(self, *, url: str, token: str, client: LocalClient, core: Core) -> None:
+    def __init__(
+        self, *, url: str, token: str, host: Host, life: Life, front: Front, restarts: Restarts
+    ) -> None:
         self.url = url
         self.token = token
-        self.client = client
-        self.core = core
-        self._work: asyncio.Task[None] | None = None
-        self._runner: web.ServerRunner | None = None
+        self.client = life.client
+        self.core = life.core
+        self.front = front
+        self.restarts = restarts
+        self._host = host
+        self._life = life
 
     @property
     def kubeconfig_text(self) -> str:
         """A kubeconfig whose one context is this cluster."""
         return kubeconfig_text(self.url, self.token)
 
-    def own(self, work: asyncio.Task[None], runner: web.ServerRunner) -> None:
-        """Take charge of the background work and of the listening server."""
-        self._work = work
-        self._runner = runner
+    @property
+    def faults(self) -> Faults:
+        """The fault rules in force."""
+        return self.front.faults
+
+    def client_as(self, user: str, *, agent: str = "") -> FaultyClient:
+        """Return in-process access that fault rules strike as they strike HTTP."""
+        return FaultyClient(self._life.api, self.front, user=user, agent=agent)
 
     async def failed(self) -> BaseException:
         """Wait until a controller stops, which it never does by itself; return its fault."""
-        assert self._work is not None
-        await asyncio.wait([self._work])
-        fault = self._work.exception()
-        assert fault is not None
-        return fault
+        return await self._life.failed()
 
     async def close(self) -> None:
         """Stop listening, end every watch, stop the controllers."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        _LOG.error("background work stopped", exc_info=fault)
+        await self.restarts.close()
+        await self._life.stop()
+        await self._host.close()
 
 
 def build_core(clock: Clock, seed: int) -> Core:
@@ -134,66 +220,31 @@ async def start(options: ClusterOptions) -> DevCluster:
         OSError: the port cannot be listened on.
     """
     core = build_core(options.clock, options.seed)
-    api = Api(core)
-    client = LocalClient(api)
-    installer = Installer(core)
-    folder = options.definitions or assets.path("manifests") / "crds"
-    install_definitions(client, folder)
-    if options.stages:
-        install_definitions(client, _FAKE_NODES)
-    installer.sync()
-    if options.stages:
-        files = options.stage_files or [assets.path("kwok-scenarios") / "stages"]
-        create_stages(client, files)
-    core.store.open_window()
+    life = Life(core, options)
+    life.define()
     token = options.token or secrets.token_hex(16)
-    endpoints = Endpoints(api)
+    endpoints = Endpoints(life.api)
+    front = Front(core, endpoints, Faults(options.seed, options.faults))
     local = ipaddress.ip_address(options.host).is_loopback
-    server = Server(endpoints, Access(core, token, local=local), clock=options.clock)
-    runner = web.ServerRunner(
-        web.Server(
-            server.handle,
-            request_factory=_make_request,
-            handler_cancellation=True,
-            access_log=None,
-        ),
-        shutdown_timeout=0.5,
+    access = Access(core, token, local=local)
+    server = Server(front, access=access, clock=options.clock)
+    host = Host(server.handle, host=options.host, port=options.port)
+    restarts = Restarts(core, life.machinery(host, front))
+    server.desk = Desk(options.clock, front, restarts)
+    address, port = await host.open()
+    endpoints.address = f"{address}:{port}"
+    cluster = DevCluster(
+        url=f"http://{address}:{port}",
+        token=token,
+        host=host,
+        life=life,
+        front=front,
+        restarts=restarts,
     )
-    await runner.setup()
-    site = web.TCPSite(runner, options.host, options.port, backlog=1024)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    endpoints.address = f"{host}:{port}"
-    cluster = DevCluster(url=f"http://{host}:{port}", token=token, client=client, core=core)
-    work = asyncio.create_task(_background(client, installer, options), name="devcluster")
-    work.add_done_callback(_report)
-    cluster.own(work, runner)
+    life.start()
     try:
-        apply_files(client, options.apply, settle=installer.sync)
+        apply_files(life.client, options.apply, settle=life.installer.sync)
     except GpuschedError:
         await cluster.close()
         raise
     return cluster
-
-
-async def _background(client: LocalClient, installer: Installer, options: ClusterOptions) -> None:
-    """Run definitions, controllers and stages; the fault of one ends all, and is told."""
-    async with asyncio.TaskGroup() as group:
-        group.create_task(installer.run(), name="devcluster definitions")
-        if options.controllers:
-            controllers.start_all(
-                group,
-                client,
-                clock=options.clock,
-                rng=KeyedRandom(options.seed, "stages"),
-                stages=options.stages,
-            )
-
-
-def _make_request(
-    message: Any, payload: Any, protocol: Any, writer: Any, task: Any
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=BODY_BYTES_MAX
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -175,7 +175,7 @@ class LocalClient:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_s}
         self._api.connect(namespace, name, "eviction", body=body)
 
-    async def watch(self, resource: str) -> AsyncIterator[WatchItem]:
+    async def watch(self, resource: str) -> AsyncGenerator[WatchItem]:
         """Yield the existing objects as ADDED, then each change; never ends by itself.
 
         However slow the consumer, it misses nothing: its place in the history is kept.

@@ -73,9 +73,9 @@ def _plain(node: yaml.Node, path: At, lines: dict[At, int]) -> Any:
         for key_node, value_node in node.value:
             key = str(key_node.value)
             at = (*path, key)
-            if at in lines:
-                raise RuleError(at, f"is given twice, first on line {lines[at]}")
-            lines[at] = key_node.start_mark.line + 1
+            first, lines[at] = lines.get(at), key_node.start_mark.line + 1
+            if first is not None:
+                raise RuleError(at, f"is given twice, first on line {first}")
             table[key] = _plain(value_node, at, lines)
         return table
     try:
@@ -87,5 +87,5 @@ def _plain(node: yaml.Node, path: At, lines: dict[At, int]) -> Any:
 def _refuse_aliases(raw: bytes) -> None:
     for event in yaml.parse(raw, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            mark = event.start_mark
+            mark: Any = event.start_mark  # of either parser
             raise yaml.MarkedYAMLError(None, None, "aliases are not read here", mark)

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from gpusched.devcluster.control.rules import APPLIES, Fault, Facts, Rule, RuleError, When
+from gpusched.devcluster.control.rules import APPLIES, Facts, Fault, Rule, RuleError, When
 from gpusched.limits import FAULT_RULES_MAX
 
 Obj = dict[str, Any]

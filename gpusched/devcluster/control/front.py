@@ -12,11 +12,12 @@ import attrs
 from gpusched.clock import Clock
 from gpusched.devcluster import status
 from gpusched.devcluster.control.faults import Faults
-from gpusched.devcluster.control.rules import CODES, Fault, Facts
-from gpusched.devcluster.http.endpoints import Answer, Endpoints, Request
+from gpusched.devcluster.control.rules import CODES, Facts, Fault
+from gpusched.devcluster.http.endpoints import Endpoints
+from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.http.routes import parse, verb_of
 from gpusched.devcluster.status import qualified
-from gpusched.devcluster.store import event_line
+from gpusched.devcluster.store import Change, event_line
 from gpusched.devcluster.views import encode
 from gpusched.limits import HISTORY_PER_KIND_MAX, LAGGING_CHUNKS_MAX
 
@@ -36,8 +37,11 @@ class VersionTimes:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._seen: deque[tuple[float, int]] = deque(maxlen=HISTORY_PER_KIND_MAX)
-        core.store.observe = self._note
+        core.store.observers.append(self._see)
         self._note(core.store.version)
+
+    def _see(self, _collection: str, change: Change) -> None:
+        self._note(change.version)
 
     def _note(self, version: int) -> None:
         moment = self._core.clock.monotonic()

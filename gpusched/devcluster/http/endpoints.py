@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import attrs
@@ -11,47 +11,18 @@ from gpusched.devcluster import bodies, status, unsupported, views
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
 from gpusched.devcluster.http import discovery, openapi, scales
-from gpusched.devcluster.http.access import Access
+from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.http.write_options import write_option_errors
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
 from gpusched.devcluster.rbac import reviews, tokens
-from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
 from gpusched.devcluster.watching import Watcher
 
 Obj = dict[str, Any]
 _JSON: Final = "application/json"
-
-
-@attrs.frozen(slots=True, kw_only=True)
-class Request:
-    """A request as this server reads it; ``as_of`` is the newest version that a list may show."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    accept: str
-    content_type: str
-    agent: str
-    body: bytes
-    user: User
-    access: Access
-    as_of: int | None = None
-
-
-@attrs.frozen(slots=True, kw_only=True)
-class Answer:
-    """What goes back: a body, or a stream of chunks; ``cut`` bytes of the body are all that is sent."""
-
-    body: bytes = b""
-    code: int = 200
-    content_type: str = _JSON
-    warnings: Sequence[str] = ()
-    stream: AsyncIterator[bytes] | None = None
-    cut: int | None = None
 
 
 class Endpoints:

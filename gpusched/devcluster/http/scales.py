@@ -9,7 +9,7 @@ from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.tables import columns_for, table
 
 if TYPE_CHECKING:
-    from gpusched.devcluster.http.endpoints import Request
+    from gpusched.devcluster.http.messages import Request
     from gpusched.devcluster.http.routes import Route
     from gpusched.devcluster.kinds import Resource
     from gpusched.devcluster.verbs import Options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 from email.utils import formatdate
 from typing import Any, Final
@@ -10,15 +11,20 @@ from aiohttp import web
 
 from gpusched.clock import Clock
 from gpusched.devcluster import status
+from gpusched.devcluster.control.desk import Desk
+from gpusched.devcluster.control.front import Front, LostConnection
+from gpusched.devcluster.control.host import asking
 from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.http.endpoints import Answer, Endpoints, Request
+from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.views import encode
-from gpusched.limits import BODY_BYTES_MAX
+from gpusched.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
 
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 _JSON: Final = "application/json"
+_CONTROL: Final = "devcluster"
+_FEATURES: Final = "/devcluster/features"
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 
 
@@ -26,13 +32,19 @@ class Server:
     """One request at a time from bytes to an Answer and back.
 
     Args:
-        endpoints: serve the requests.
+        front: serves the requests, unless a fault rule strikes them.
         access: who may ask.
         clock: dates the answers, so that they agree with the times in objects.
+
+    Attributes:
+        desk: serves what controls this cluster, and restarts it; set once, before the first
+            request.
     """
 
-    def __init__(self, endpoints: Endpoints, access: Access, clock: Clock) -> None:
-        self._endpoints = endpoints
+    desk: Desk
+
+    def __init__(self, front: Front, *, access: Access, clock: Clock) -> None:
+        self._front = front
         self._access = access
         self._clock = clock
         self._dated = (0, "")
@@ -58,6 +70,10 @@ class Server:
         except web.HTTPRequestEntityTooLarge:
             why = f"Request entity too large: limit is {BODY_BYTES_MAX}"
             return _failed(status.failure(413, "RequestEntityTooLarge", why))
+        except LostConnection:
+            if request.transport is not None:
+                request.transport.abort()
+            raise
         except (ConnectionError, web.HTTPException):
             raise
         except Exception as e:  # noqa: BLE001  # see the comment below
@@ -75,20 +91,36 @@ class Server:
         )
         groups = request.headers.getall("Impersonate-Group", ())
         user = self._access.acting_as(user, request.headers, groups)
+        if first == _CONTROL and request.path.rstrip("/") != _FEATURES:
+            return await self._control(request, user)
         answer = await self._answer(request, user)
         if answer.stream is not None:
             return await _stream(request, answer)
+        if answer.cut is not None:
+            return await _cut_short(request, answer, answer.cut)
         response = web.Response(
             body=answer.body, status=answer.code, headers={"Content-Type": answer.content_type}
         )
+        _pack(request, response, answer)
         for warning in answer.warnings:
             response.headers.add("Warning", f'299 - "{_quoted(warning)}"')
+        return response
+
+    async def _control(self, request: web.BaseRequest, user: User) -> web.Response:
+        self._access.check_path(user, request.path, request.method)
+        raw = await request.read() if request.can_read_body else b""
+        path = request.path.strip("/").partition("/")[2]
+        asking.set(request.transport)
+        reply = await self.desk.serve(request.method, path, raw)
+        response = web.Response(body=encode(reply.body), status=reply.code, content_type=_JSON)
+        if reply.last:
+            response.force_close()
         return response
 
     async def _answer(self, request: web.BaseRequest, user: User) -> Answer:
         raw = await request.read() if request.can_read_body else b""
         query: dict[str, str] = dict(request.query)
-        return self._endpoints.serve(
+        return await self._front.serve(
             Request(
                 method=request.method,
                 path=request.path,
@@ -112,6 +144,31 @@ async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamRespons
         await response.write(chunk)
     await response.write_eof()
     return response
+
+
+async def _cut_short(request: web.BaseRequest, answer: Answer, size: int) -> web.StreamResponse:
+    """Announce the whole body, send the beginning of it, and go."""
+    headers = {"Content-Type": answer.content_type, "Content-Length": str(len(answer.body))}
+    response = web.StreamResponse(status=answer.code, headers=headers)
+    await response.prepare(request)
+    await response.write(answer.body[:size])
+    if request.transport is not None:
+        request.transport.close()
+    raise LostConnection("a body is cut short")
+
+
+def _pack(request: web.BaseRequest, response: web.Response, answer: Answer) -> None:
+    """Compress a long answer to a read for clients that take it."""
+    if len(answer.body) < GZIP_FROM_BYTES or request.method != "GET":
+        return
+    taken = [
+        part.partition(";")[0].strip()
+        for part in request.headers.get("Accept-Encoding", "").split(",")
+    ]
+    if "gzip" in taken:
+        response.body = gzip.compress(answer.body, 1, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding"
 
 
 def _failed(error: StatusError) -> web.Response:
