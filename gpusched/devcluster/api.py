@@ -206,6 +206,8 @@ class Api:
     ) -> tuple[Obj | Stored, bool]:
         """Delete an object; return the body of the answer and whether it is gone."""
         stored = self.get(resource, namespace, name)
+        if resource.only_read:
+            raise status.not_implemented(f"resource {resource.qualified}")
         last, gone = delete(self.core, resource, stored, options=options)
         if not gone or resource.strategy.returns_object:
             return last, gone

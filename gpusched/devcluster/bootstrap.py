@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpusched.devcluster import verbs
+from gpusched.devcluster import api_services, verbs
 from gpusched.devcluster.bodies import load_all_yaml
 from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.rbac import default_roles
@@ -71,6 +71,7 @@ def fill(core: Core) -> None:
     for binding in default_roles.cluster_role_bindings():
         _create(core, "clusterrolebindings.rbac.authorization.k8s.io", binding)
     _create(core, "services", copy_tree(_API_SERVICE))
+    api_services.sync(core)
 
 
 def _store(core: Core, resource: str, obj: Obj, *, name: str) -> None:

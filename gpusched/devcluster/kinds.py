@@ -146,7 +146,7 @@ class Resource:
         storage: name of the collection; two versions of one kind share it.
         fields: readers of the fields that a field selector may name.
         custom: what its CustomResourceDefinition says; None for built-ins.
-        only_read: whether it is empty for ever, because creating one answers 501.
+        only_read: whether writing one answers 501; but for API services there are none then.
         effective: subresources that do what their name says; the others answer 501.
     """
 

@@ -170,3 +170,21 @@ async def test_a_deleted_namespace_takes_them_along():
         assert client.get("resourceclaims.resource.k8s.io", "n", "x") is None
     finally:
         await cluster.close()
+
+
+async def test_api_services_follow_what_is_served(http):
+    """Every group version has its entry, custom ones come and go, nobody writes them."""
+    path = "/apis/apiregistration.k8s.io/v1/apiservices"
+    groups = (await http.get("/apis")).body["groups"]
+    served = {f"{v['version']}.{g['name']}" for g in groups for v in g["versions"]}
+    served = served - {"v1.apiregistration.k8s.io"} | {"v1."}
+    found = (await http.get(path)).body["items"]
+    assert {item["metadata"]["name"] for item in found} == served
+    assert all(item["status"]["conditions"][0]["reason"] == "Local" for item in found)
+    assert (await http.delete(f"{path}/v1.apps")).code == 501
+    table = (await http.get(f"{path}/v1.", accept=TABLE)).body
+    assert table["rows"][0]["cells"][:3] == ["v1.", "Local", "True"]
+    queues = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for kind in ("queues", "podgroups", "topologies"):
+        await http.delete(f"{queues}/{kind}.scheduling.gpusched.io")
+    await http.until(f"{path}/v1alpha1.scheduling.gpusched.io", 404)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from gpusched.devcluster import api_services
 from gpusched.devcluster.custom import CLEANUP, CustomKind, CustomStrategy, condition
 from gpusched.devcluster.custom.validation import compile_version
 from gpusched.devcluster.deletion import DeleteOptions, delete
@@ -39,10 +40,13 @@ class Installer:
         """Act on every change not seen yet; writes status and removes finalizers."""
         for key in list(self._emptying):
             self._clean_up(key)
+        served = self._core.registry.generation
         while changes := self._definitions.since(self._position, WATCH_BATCH_MAX):
             self._position += len(changes)
             for change in changes:
                 self._react(change)
+        if served != self._core.registry.generation:
+            api_services.sync(self._core)
 
     def reload(self) -> None:
         """Start over from the definitions that are stored now, after the store was reset."""

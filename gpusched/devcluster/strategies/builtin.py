@@ -27,6 +27,7 @@ from gpusched.devcluster.strategies.rbac import BindingStrategy, RoleStrategy
 from gpusched.devcluster.strategies.services import ServiceStrategy
 from gpusched.devcluster.strategies.stored_data import ConfigMapStrategy, SecretStrategy
 from gpusched.devcluster.strategies.templates import (
+    ApiServiceStrategy,
     EndpointsStrategy,
     PodTemplateStrategy,
     RevisionStrategy,
@@ -40,6 +41,7 @@ from gpusched.devcluster.strategies.volumes import (
 )
 
 _BY_PLURAL: Final[dict[str, Strategy]] = {
+    "apiservices": ApiServiceStrategy(),
     "clusterrolebindings": BindingStrategy(namespaced=False),
     "clusterroles": RoleStrategy(namespaced=False),
     "configmaps": ConfigMapStrategy(),

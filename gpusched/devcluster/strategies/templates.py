@@ -1,4 +1,4 @@
-"""Kinds that only hold something for others: pod templates, revisions, endpoints."""
+"""Kinds that only hold something for others: pod templates, revisions, endpoints, API services."""
 
 from __future__ import annotations
 
@@ -51,3 +51,10 @@ class EndpointsStrategy(Strategy):
         for subset in obj.get("subsets") or ():
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
+
+
+class ApiServiceStrategy(Strategy):
+    """Entries of served group versions, named ``VERSION.GROUP``."""
+
+    segment_name = True
+    returns_object = True

@@ -194,6 +194,14 @@ _BINDING: Columns = (
     ),
 )
 
+
+def _available(obj: Doc, _now: float) -> str:
+    for condition in dig(obj, "status", "conditions") or ():
+        if condition.get("type") == "Available":
+            return str(condition.get("status"))
+    return "Unknown"
+
+
 STORED: dict[tuple[str, str], Columns] = {
     ("", "Service"): (
         NAME,
@@ -254,6 +262,12 @@ STORED: dict[tuple[str, str], Columns] = {
             lambda o, _: _labels(dig(o, "template", "metadata", "labels")),
             description="Labels of its pods.",
         ),
+    ),
+    ("apiregistration.k8s.io", "APIService"): (
+        NAME,
+        Column("Service", lambda _o, _now: "Local", description="Who serves it."),
+        Column("Available", _available, description="Whether it is served."),
+        AGE,
     ),
     ("apps", "ControllerRevision"): (
         NAME,
