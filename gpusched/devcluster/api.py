@@ -236,7 +236,9 @@ class Api:
     def _decoded(self, resource: Resource, obj: Obj, options: Options) -> Obj:
         """Drop or refuse unknown fields, and bring values into their canonical form."""
         schema = self.schema(resource)
-        clean = schema.prune(self._checked_fields(resource, obj, options))
+        clean = schema.plain(obj)
+        if clean is None:
+            clean = schema.prune(self._checked_fields(resource, obj, options))
         clean["metadata"] = dict(clean.get("metadata") or {})
         if resource.custom is not None:
             clean = schema.apply_defaults(clean)

@@ -14,6 +14,7 @@ import attrs
 from gpusched.devcluster.field_errors import FieldError, invalid
 from gpusched.devcluster.schema.build import NoSchema, builtin_builder, custom, openapi_document
 from gpusched.devcluster.schema.decode import decode_error
+from gpusched.devcluster.schema.reading import Unusual, read_plain
 from gpusched.devcluster.schema.structural import structural_errors
 from gpusched.devcluster.schema.types import Doc, Node, join
 from gpusched.devcluster.schema.validate import validate_builtin, validate_value
@@ -82,6 +83,18 @@ class Schema:
         metadata = obj.get("metadata", {})
         node = self.node.child("metadata")
         return decode_error(metadata, node) if node is not None else None
+
+    def plain(self, obj: Doc) -> Doc | None:
+        """What ``prune`` makes of a built-in body about which nothing has to be told, in one walk.
+
+        None for every other: then ``decode_error`` and ``strict_errors`` have to look first.
+        """
+        if not self.builtin:
+            return None
+        try:
+            return read_plain(obj, self.node)
+        except Unusual:
+            return None
 
     def prune(self, obj: Doc) -> Doc:
         """The object without fields the schema does not know.

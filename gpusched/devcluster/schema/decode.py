@@ -102,6 +102,11 @@ def _unreadable(value: Json, node: Node) -> str | None:
     return None
 
 
+def is_time(text: str) -> bool:
+    """Whether a text is a time that the server can read."""
+    return _TIME.match(text) is not None
+
+
 def _bad_base64(text: str) -> int:
     match = re.search(r"[^A-Za-z0-9+/]", text)
     return match.start() if match else len(text) - len(text) % 4
