@@ -47,6 +47,23 @@ def pod(name: str, *, gpus: int = 1) -> Obj:
     }
 
 
+def gang_pod(index: int, *, members: int = 8) -> Obj:
+    """A pod as a training Job of a gang makes it."""
+    gang = f"gang-{index // members:05d}"
+    made = pod(f"{gang}-{index % members}")
+    made["metadata"] |= {
+        "labels": {
+            "gpusched.io/pod-group": gang, "batch.kubernetes.io/job-name": gang,
+            "app.kubernetes.io/name": "trainer",
+        },
+        "annotations": {"gpusched.io/run-for": "10h"},
+    }  # fmt: skip
+    env = [{"name": f"TRAIN_OPTION_{each}", "value": "x" * 24} for each in range(4)]
+    made["spec"]["restartPolicy"] = "Never"
+    made["spec"]["containers"][0] |= {"command": ["torchrun", "train.py"], "env": env}
+    return made
+
+
 # -- pods as a busy cluster has them ---------------------------------------------------------
 _NAME: Final = "@@NAME@@"
 _UID: Final = "@@UIDUIDU-IDUI-DUID-UIDU-IDUIDUIDUI@@"

@@ -1,0 +1,52 @@
+"""Reads watches over bare sockets: ``python -m benchmarks.watch_reader HOST PORT WATCHES EVENTS``.
+
+Says ``watching`` once every watch was answered, then, when each got its events, the monotonic
+time. It only looks for ends of lines, so that the server and not the reader is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import Final
+
+_ASK: Final = b"GET /api/v1/pods?watch=1&resourceVersion=%d HTTP/1.1\r\nHost: x\r\n\r\n"
+_END: Final = b"}\n"
+
+
+async def watch(host: str, port: int, *, version: int, events: int, ready: asyncio.Event) -> float:
+    """Read one watch to so many events; returns when that was."""
+    reader, writer = await asyncio.open_connection(host, port, limit=2**20)
+    writer.write(_ASK % version)
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b" 200 " not in head.split(b"\r\n")[0]:
+        raise RuntimeError(f"the watch was refused: {head!r}")
+    ready.set()
+    seen, tail = 0, b""
+    while seen < events:
+        data = await reader.read(2**18)
+        if not data:
+            raise RuntimeError(f"the watch ended after {seen} events")
+        seen += (tail + data).count(_END)
+        tail = data[-1:] if data[-1:] == b"}" else b""
+    writer.close()
+    return time.monotonic()
+
+
+async def main(host: str, port: int, *, version: int, watches: int, events: int) -> None:
+    """Watch so many times at once."""
+    ready = [asyncio.Event() for _ in range(watches)]
+    tasks = [
+        asyncio.create_task(watch(host, port, version=version, events=events, ready=each))
+        for each in ready
+    ]
+    for each in ready:
+        await each.wait()
+    print("watching", flush=True)
+    print(max(await asyncio.gather(*tasks)), flush=True)
+
+
+if __name__ == "__main__":
+    to, at, since, count, wanted = sys.argv[1:]
+    asyncio.run(main(to, int(at), version=int(since), watches=int(count), events=int(wanted)))
