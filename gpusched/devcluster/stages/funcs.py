@@ -126,6 +126,7 @@ SPRIG: Final[dict[str, Callable[..., Any]]] = {
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda part, text: text.removeprefix(part),
     "trimSuffix": lambda part, text: text.removesuffix(part),
+    "trunc": lambda size, text: text[:size] if size >= 0 else text[size:],
     "upper": lambda text: text.upper(),
 }
 
