@@ -26,7 +26,6 @@ class NetworkPolicyStrategy(Strategy):
     """Network policies."""
 
     generation = True
-    returns_object = True
 
     def default(self, obj: Obj) -> None:
         """Tell which directions are ruled, and that ports are TCP unless they say otherwise."""
