@@ -219,8 +219,8 @@ class Api:
 
     def connect(
         self, namespace: str, name: str, subresource: str, *, body: Any, dry_run: bool = False
-    ) -> None:
-        """Post a Binding or an Eviction to a pod."""
+    ) -> Obj:
+        """Post a Binding or an Eviction to a pod; return the Status that answers it."""
         what = "Binding" if subresource == "binding" else "Eviction"
         body = bodies.as_options(body, what)
         in_body = (body.get("metadata") or {}).get("name") or ""
@@ -228,8 +228,8 @@ class Api:
             raise status.bad_request(f"name in URL does not match name in {what} object")
         if subresource == "binding":
             bind(self.core, namespace, name, body=body, dry_run=dry_run)
-        else:
-            evict(self.core, namespace, name, body=body, dry_run=dry_run)
+            return status.success()
+        return evict(self.core, namespace, name, body=body, dry_run=dry_run)
 
     # -- between client and store ------------------------------------------------------------
 

@@ -171,9 +171,14 @@ def _check_preconditions(resource: Resource, meta: Obj, options: DeleteOptions) 
         )
         raise status.conflict(resource.kind, resource.group, meta["name"], why=why)
     if options.version and options.version != meta["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({options.version}) does not match the "
-            f"ResourceVersion in record ({meta['resourceVersion']}). "
-            "The object might have been modified"
-        )
-        raise status.conflict(resource.kind, resource.group, meta["name"], why=why)
+        raise other_version(resource, meta, options.version)
+
+
+def other_version(resource: Resource, meta: Obj, asked: str) -> status.StatusError:
+    """Return the refusal of a precondition on a version that is no longer the stored one."""
+    why = (
+        f"the ResourceVersion in the precondition ({asked}) does not match the "
+        f"ResourceVersion in record ({meta['resourceVersion']}). "
+        "The object might have been modified"
+    )
+    return status.conflict(resource.kind, resource.group, meta["name"], why=why)

@@ -165,7 +165,7 @@ class LocalClient:
         self._api.connect(namespace, name, "binding", body=body)
 
     def evict(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
-        """Evict a pod; 429 when a disruption budget refuses."""
+        """Evict a pod; 429 when a disruption budget refuses, 500 when it has two of them."""
         body: Obj = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -173,7 +173,9 @@ class LocalClient:
         }
         if grace_s is not None:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_s}
-        self._api.connect(namespace, name, "eviction", body=body)
+        answer = self._api.connect(namespace, name, "eviction", body=body)
+        if answer["status"] != "Success":
+            raise StatusError(answer)
 
     async def watch(self, resource: str) -> AsyncGenerator[WatchItem]:
         """Yield the existing objects as ADDED, then each change; never ends by itself.

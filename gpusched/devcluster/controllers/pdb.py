@@ -8,31 +8,43 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.expected_pods import UnknownScale, expected_pods
+from gpusched.devcluster.controllers.rollout_sizes import share
 from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
-from gpusched.devcluster.core import parse_time, rfc3339
+from gpusched.devcluster.core import parse_time
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.selectors import label_selector_matches
-from gpusched.devcluster.status import qualified
+from gpusched.devcluster.strategies.budgets import with_condition
 
 _PDBS: Final = "poddisruptionbudgets.policy"
 EVICTION_FORGOTTEN_S: Final = 120.0
 """An eviction that was granted but not carried out counts for so long."""
 
+_UNMANAGED: Final = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a "
+    "result, the status of the PDB cannot be calculated correctly, which may result in undefined "
+    'behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an '
+    "integer value."
+)
 _GATHER_S: Final = 0.1
 """Changes of pods within so long are counted together: a count reads a whole namespace."""
 
 
-def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float | None]:
+def status(
+    budget: Obj, pods: Sequence[Obj], expected: int, *, now: float
+) -> tuple[Obj, float | None]:
     """The status of a budget over the pods its selector matches, finished ones included.
+
+    Args:
+        budget: as stored.
+        pods: those that it selects.
+        expected: how many pods their controllers want, for budgets that ask in shares.
+        now: epoch seconds.
 
     Returns:
         The status, and the seconds until a granted eviction is forgotten (None: none is open).
     """
     before = budget.get("status") or {}
-    why = _unknowable(budget["spec"], pods)
-    if why:  # nothing may be lost until the numbers are known again
-        condition = _condition(budget, 0, why, now=now)
-        return {**before, "disruptionsAllowed": 0, "conditions": [condition]}, None
     open_evictions, again = _open_evictions(before, pods, now)
     healthy = sum(
         pod_state.ready(pod)
@@ -40,31 +52,42 @@ def status(budget: Obj, pods: Sequence[Obj], *, now: float) -> tuple[Obj, float 
         and pod["metadata"]["name"] not in open_evictions
         for pod in pods
     )
-    expected, desired = _expectation(budget["spec"], pods)
-    allowed = max(healthy - desired, 0) if expected else 0
+    wanted, desired = _bounds(budget["spec"], len(pods), expected)
+    allowed = max(healthy - desired, 0) if wanted else 0
     fresh: Obj = {
         "observedGeneration": budget["metadata"].get("generation", 0),
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
-        "expectedPods": expected,
+        "expectedPods": wanted,
     }
     if open_evictions:
         fresh["disruptedPods"] = open_evictions
-    fresh["conditions"] = [_condition(budget, allowed, "", now=now)]
+    fresh["conditions"] = with_condition(before.get("conditions"), fresh, now=now)
     return fresh, again
 
 
-def _expectation(spec: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy.
+def failed(budget: Obj, why: str, *, now: float) -> Obj:
+    """The status of a budget whose numbers cannot be known: nothing may be lost until they are."""
+    before = budget.get("status") or {}
+    fresh = {**before, "disruptionsAllowed": 0}
+    fresh["conditions"] = with_condition(before.get("conditions"), fresh, now=now, why=why)
+    return fresh
 
-    Shares, and maxUnavailable, are taken of the scale of controllers; pods without one do not
-    count, and no built-in kind served here has a scale.
-    """
-    least = spec.get("minAvailable", 1)
-    if spec.get("maxUnavailable") is not None or isinstance(least, str):
-        return 0, 0
-    return len(pods), int(least)
+
+def asks_in_shares(spec: Obj) -> bool:
+    """Tell whether the scale of the pods' controllers matters to a budget."""
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
+
+
+def _bounds(spec: Obj, present: int, expected: int) -> tuple[int, int]:
+    """How many pods there should be, and how many of them healthy."""
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+    if most is not None:
+        return expected, max(expected - share(most, expected, up=True), 0)
+    if isinstance(least, str):
+        return expected, share(least, expected, up=True)
+    return (present, int(least)) if least is not None else (0, 0)
 
 
 def _open_evictions(
@@ -78,34 +101,6 @@ def _open_evictions(
     }
     kept = {name: before["disruptedPods"][name] for name, seconds in left.items() if seconds > 0}
     return kept, min((left[name] for name in kept), default=None)
-
-
-def _unknowable(spec: Obj, pods: Sequence[Obj]) -> str:
-    """Why the expected number of pods cannot be known, empty when it can."""
-    if spec.get("maxUnavailable") is None and not isinstance(spec.get("minAvailable"), str):
-        return ""
-    for pod in pods:
-        owner = pod_state.controller_of(pod)
-        if owner is not None:  # no kind served here has a scale that could be asked
-            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-            kind = f"{str(owner.get('kind', '')).lower()}s"
-            return f"{qualified(kind, group)} does not implement the scale subresource"
-    return ""
-
-
-def _condition(budget: Obj, allowed: int, why: str, *, now: float) -> Obj:
-    fresh: Obj = {
-        "type": "DisruptionAllowed",
-        "status": "True" if allowed else "False",
-        "observedGeneration": budget["metadata"].get("generation", 0),
-        "lastTransitionTime": rfc3339(now),
-        "reason": "SyncFailed" if why else "SufficientPods" if allowed else "InsufficientPods",
-        "message": why,
-    }
-    for have in (budget.get("status") or {}).get("conditions") or ():
-        if (have.get("type"), have.get("status")) == (fresh["type"], fresh["status"]):
-            fresh["lastTransitionTime"] = have.get("lastTransitionTime") or rfc3339(now)
-    return fresh
 
 
 class DisruptionController:
@@ -164,11 +159,49 @@ class DisruptionController:
             return
         selector = budget["spec"].get("selector")
         pods = [p for p in self._pods.get(namespace, {}).values() if _selects(selector, p)]
-        fresh, again = status(budget, pods, now=self._clock.now())
+        now = self._clock.now()
+        if not pods:
+            self._event(budget, "NoPods", "No matching pods found", "Normal")
+        try:
+            expected = self._expected(budget, pods)
+        except UnknownScale as e:
+            why = f"Failed to calculate the number of expected pods: {e}"
+            self._event(budget, "CalculateExpectedPodCountFailed", why, "Warning")
+            fresh, again = failed(budget, str(e), now=now), None
+        else:
+            fresh, again = status(budget, pods, expected, now=now)
         if again is not None:
             self._queue.by(key, again)
         if fresh != budget.get("status"):
             self._client.update(_PDBS, {**budget, "status": fresh}, "status")
+
+    def _expected(self, budget: Obj, pods: Sequence[Obj]) -> int:
+        if not asks_in_shares(budget["spec"]):
+            return len(pods)
+        found = expected_pods(self._client, pods)
+        if found.unmanaged:
+            message = _UNMANAGED.format(_go_selector(budget["spec"].get("selector")))
+            self._event(budget, "UnmanagedPods", message, "Warning")
+        return found.count
+
+    def _event(self, budget: Obj, reason: str, message: str, type_: str) -> None:
+        self._client.event(budget, reason, message, type_, component="controllermanager")
+
+
+def _go_selector(selector: Obj | None) -> str:
+    """A selector as the controller's events print it."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{k}: {v}," for k, v in sorted((selector.get("matchLabels") or {}).items()))
+    rules = "".join(
+        f"LabelSelectorRequirement{{Key:{r['key']},Operator:{r['operator']},"
+        f"Values:[{' '.join(r.get('values') or ())}],}},"
+        for r in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
+    )
 
 
 def _selects(selector: Obj | None, pod: Obj | None) -> bool:

@@ -167,14 +167,14 @@ class Endpoints:
             body = bodies.decode(
                 request.body, request.content_type, kind=sub.capitalize(), custom=False
             )
-            self._api.connect(
+            done = self._api.connect(
                 route.namespace,
                 route.name,
                 sub,
                 body=body,
                 dry_run=bool(request.query.get("dryRun")),
             )
-            return Answer(body=views.encode(status.success()), code=201)
+            return Answer(body=views.encode(done), code=201)
         if sub == "scale":
             options = self._options(request)
             body = scales.answer(self._api, request, resource, route=route, options=options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.strategies.budgets import budget_errors
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -203,14 +204,4 @@ class DisruptionBudgetStrategy(Strategy):
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check that one of the two bounds is given, and that it is sound."""
-        spec = obj["spec"]
-        errors: list[FieldError] = []
-        if "minAvailable" in spec and "maxUnavailable" in spec:
-            errors.append(
-                invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
-            )
-        for key in ("minAvailable", "maxUnavailable"):
-            value = spec.get(key)
-            if isinstance(value, int) and value < 0:
-                errors.append(invalid(f"spec.{key}", value, "must be greater than or equal to 0"))
-        return errors
+        return budget_errors(obj["spec"])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,17 +24,13 @@ from gpusched.devcluster.strategies.label_selectors import (
 )
 from gpusched.devcluster.strategies.pod_defaults import default_template_spec
 from gpusched.devcluster.strategies.pod_validation import spec_errors
+from gpusched.devcluster.strategies.shares import most_errors, number, share_errors
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
 
 Obj = dict[str, Any]
 
-_PERCENT: Final = re.compile(r"[0-9]+%")
-_PERCENT_TEXT: Final = (
-    "a valid percent string must be a numeric string followed by an ending '%' "
-    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-)
 _STRATEGIES: Final = ("Recreate", "RollingUpdate")
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _REPLICA_COUNTS: Final = (
@@ -270,27 +265,11 @@ def _strategy_errors(strategy: Obj, at: str) -> list[FieldError]:
     assert rolling is not None, "it has a default"
     at = f"{at}.rollingUpdate"
     lost, surge = rolling["maxUnavailable"], rolling["maxSurge"]
-    errors = _share_errors(lost, f"{at}.maxUnavailable") + _share_errors(surge, f"{at}.maxSurge")
-    if _number(lost) == 0 and _number(surge) == 0:
+    errors = share_errors(lost, f"{at}.maxUnavailable") + share_errors(surge, f"{at}.maxSurge")
+    if number(lost) == 0 and number(surge) == 0:
         why = "may not be 0 when `maxSurge` is 0"
         errors.append(invalid(f"{at}.maxUnavailable", lost, why))
-    if isinstance(lost, str) and _number(lost) > 100:
-        errors.append(invalid(f"{at}.maxUnavailable", lost, "must not be greater than 100%"))
-    return errors
-
-
-def _share_errors(value: int | str, at: str) -> list[FieldError]:
-    if isinstance(value, str):
-        return [] if _PERCENT.fullmatch(value) else [invalid(at, value, _PERCENT_TEXT)]
-    return [] if value >= 0 else [invalid(at, value, _NEGATIVE)]
-
-
-def _number(value: int | str) -> int:
-    """The number in a count or a share; 0 when there is none."""
-    if isinstance(value, int):
-        return value
-    digits = value.removesuffix("%")
-    return int(digits) if digits.isascii() and digits.isdigit() else 0
+    return errors + most_errors(lost, f"{at}.maxUnavailable")
 
 
 def _sealed_selector(new: Obj, old: Obj) -> list[FieldError]:

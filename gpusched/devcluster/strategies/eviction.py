@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from gpusched.devcluster import status
-from gpusched.devcluster.deletion import DeleteOptions, delete
+from gpusched.devcluster.deletion import DeleteOptions, delete, other_version
 from gpusched.devcluster.selectors import label_selector_matches
 from gpusched.devcluster.store import Stored
+from gpusched.devcluster.strategies.budgets import with_condition
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -15,10 +18,20 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 
-def evict(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) -> None:
-    """Evict a pod; raises StatusError 404, 409, 429 when a budget forbids it.
+_TWO_BUDGETS: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+    "support."
+)
+_DISRUPTED_MAX: Final = 2000
+"""Evictions of one budget that may be under way at once."""
+_RETRY_S: Final = 10
 
-    Two budgets on one pod are the API server's own refusal, code 500.
+
+def evict(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) -> Obj:
+    """Evict a pod and return the answer, a Status.
+
+    Two budgets on one pod are answered, not raised: a Failure of code 500 in an answer that is
+    otherwise a success. Raises StatusError 403, 404, 409, 429 when a budget forbids it.
     """
     stored = core.store.collection("pods").get(f"{namespace}/{name}")
     if stored is None:
@@ -30,40 +43,48 @@ def evict(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) ->
     phase = pod["status"].get("phase")
     free = phase in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")
     if not free:
-        _charge_budget(core, namespace, pod, dry_run=options.dry_run)
+        budgets = _budgets(core, namespace, pod)
+        if len(budgets) > 1:
+            return {**status.success(), "status": "Failure", "message": _TWO_BUDGETS, "code": 500}
+        for key, budget in budgets:
+            _charge(core, key, budget, pod=pod, dry_run=options.dry_run)
+    if options.version and options.version != pod["metadata"]["resourceVersion"]:
+        raise other_version(core.registry.named("pods"), pod["metadata"], options.version)
+    options = attrs.evolve(options, version="")  # the mark below makes a new one
     resource = core.registry.named("pods")
     if not options.dry_run and not pod["metadata"].get("deletionTimestamp"):
         stored = _mark_disrupted(core, stored)
     delete(core, resource, stored, options=options)
+    return status.success()
 
 
-def _charge_budget(core: Core, namespace: str, pod: Obj, *, dry_run: bool) -> None:
-    budgets = core.store.collection("poddisruptionbudgets.policy")
+def _budgets(core: Core, namespace: str, pod: Obj) -> list[tuple[str, Obj]]:
+    """Storage keys and states of the budgets that a pod falls under."""
     labels = pod["metadata"].get("labels") or {}
-    found = [
-        (key, stored)
-        for key, stored in budgets.scan(namespace)
+    found = core.store.collection("poddisruptionbudgets.policy").scan(namespace)
+    return [
+        (key, stored.obj)
+        for key, stored in found
         if label_selector_matches(stored.obj["spec"].get("selector"), labels)
     ]
-    if not found:
-        return
-    if len(found) > 1:
-        raise status.failure(
-            500,
-            "InternalError",
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
-            "not support.",
-        )
-    key, stored = found[0]
-    budget = stored.obj
+
+
+def _charge(core: Core, key: str, budget: Obj, *, pod: Obj, dry_run: bool) -> None:
+    """Take one disruption off a budget; raises StatusError when it has none."""
     counts = budget.get("status") or {}
     if not _ready(pod) and _spares_unready(budget, counts):
         return
     name = budget["metadata"]["name"]
     if counts.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        raise _refused(f"The disruption budget {name} is still being processed by the server.")
+        why = f"The disruption budget {name} is still being processed by the server."
+        raise _refused(why, retry_s=_RETRY_S)
     allowed = counts.get("disruptionsAllowed", 0)
-    if allowed <= 0:
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative")
+    if len(counts.get("disruptedPods") or ()) > _DISRUPTED_MAX:
+        too_many = "too many evictions not confirmed by PDB controller"
+        raise _forbidden(name, f"DisruptedPods map too big - {too_many}")
+    if not allowed:
         raise _refused(
             f"The disruption budget {name} needs {counts.get('desiredHealthy', 0)} healthy pods and "
             f"has {counts.get('currentHealthy', 0)} currently"
@@ -74,17 +95,27 @@ def _charge_budget(core: Core, namespace: str, pod: Obj, *, dry_run: bool) -> No
         **(counts.get("disruptedPods") or {}),
         pod["metadata"]["name"]: core.time_text(),
     }
-    new_counts = {**counts, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
-    budgets.put(key, {**budget, "metadata": dict(budget["metadata"]), "status": new_counts})
+    left = {**counts, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+    if allowed == 1:
+        left["conditions"] = with_condition(counts.get("conditions"), left, now=core.clock.now())
+    changed = {**budget, "metadata": dict(budget["metadata"]), "status": left}
+    core.store.collection("poddisruptionbudgets.policy").put(key, changed)
 
 
-def _refused(why: str) -> status.StatusError:
+def _refused(why: str, *, retry_s: int = 0) -> status.StatusError:
+    details: Obj = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    if retry_s:
+        details["retryAfterSeconds"] = retry_s
     return status.failure(
         429,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
-        details={"causes": [{"reason": "DisruptionBudget", "message": why}]},
+        details=details,
     )
+
+
+def _forbidden(name: str, why: str) -> status.StatusError:
+    return status.forbidden("poddisruptionbudget", "policy", name, why=why)
 
 
 def _ready(pod: Obj) -> bool:
