@@ -195,7 +195,8 @@ def test_elements_of_keyed_lists_have_a_past():
         ("other == 1", "undeclared reference to 'other'"),
         ("self.nope == 1", "undefined field 'nope'"),
         ("has(self.a.nope)", "undefined field 'nope'"),
-        ("self.?a.orValue(1) == 1", "unsupported syntax"),
+        ("self.a.b > 'x'", "found no matching overload for '_>_' applied to '(int, string)'"),
+        ("self.a.b", "cel expression must evaluate to a bool"),
         (" ", "rule is not specified"),
     ],
 )

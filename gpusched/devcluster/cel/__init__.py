@@ -14,9 +14,12 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpusched.devcluster.cel.functions import FUNCTIONS, STANDARD, TYPES
+from gpusched.devcluster.cel.checker import check, declared
+from gpusched.devcluster.cel.evaluate import build
+from gpusched.devcluster.cel.faults import CelFault, Optional
 from gpusched.devcluster.cel.library import library
-from gpusched.devcluster.cel.values import cel_value, escaped
+from gpusched.devcluster.cel.syntax import CelSyntaxError, parse
+from gpusched.devcluster.cel.values import cel_value
 from gpusched.devcluster.field_errors import (
     FieldError,
     duplicate,
@@ -33,12 +36,12 @@ from gpusched.errors import GpuschedError
 # Failing functions are answered to the client; the library would also log each of them.
 logging.getLogger("cel").setLevel(logging.CRITICAL)
 
-_FAULTS = (ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError)
-_BINDING = re.compile(
-    r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,"
-)
+_FAULTS = (
+    CelFault, ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError,
+    AttributeError,
+)  # fmt: skip
 _LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_FIELDS = re.compile(r"(?<![\w.])(self|oldSelf)((?:\.[A-Za-z_]\w*)+)(\s*\()?")
+_TOKENS = re.compile(r"[A-Za-z_]\w*")
 
 
 class RulesRefused(GpuschedError):
@@ -56,9 +59,9 @@ class RulesRefused(GpuschedError):
 @attrs.frozen
 class _Rule:
     text: str
-    program: Any
+    program: _Program
     message: str
-    message_program: Any
+    message_program: _Program | None
     reason: str
     field_path: str
     needs_old: bool
@@ -139,21 +142,21 @@ def _rule(raw: Doc, node: Node, path: str, *, errors: list[FieldError]) -> _Rule
     if not text.strip():
         errors.append(required(f"{path}.rule", "rule is not specified"))
         return None
-    program, why = _program(text, node)
+    optional_old = bool(raw.get("optionalOldSelf"))
+    program, why = _program(text, node, wanted="bool", optional_old=optional_old)
     if program is None:
-        errors.append(invalid(f"{path}.rule", {"rule": text}, f"compilation failed: {why}"))
+        if why.startswith("must"):
+            why = f"cel expression {why}"
+        errors.append(invalid(f"{path}.rule", {"rule": text}, why))
         return None
     message_program = None
-    if raw.get("messageExpression"):
-        message_program, why = _program(raw["messageExpression"], node)
+    if expression := raw.get("messageExpression"):
+        message_program, why = _program(
+            expression, node, wanted="string", optional_old=optional_old
+        )
         if message_program is None:
-            errors.append(
-                invalid(
-                    f"{path}.messageExpression",
-                    raw["messageExpression"],
-                    f"messageExpression compilation failed: {why}",
-                )
-            )
+            told = f"messageExpression {why}"
+            errors.append(invalid(f"{path}.messageExpression", expression, told))
     return _Rule(
         text=text.strip(),
         program=program,
@@ -161,43 +164,58 @@ def _rule(raw: Doc, node: Node, path: str, *, errors: list[FieldError]) -> _Rule
         message_program=message_program,
         reason=raw.get("reason") or "FieldValueInvalid",
         field_path=raw.get("fieldPath", ""),
-        needs_old="oldSelf" in program.variables(),
-        optional_old=bool(raw.get("optionalOldSelf")),
+        needs_old="oldSelf" in program.names,
+        optional_old=optional_old,
     )
 
 
-def _program(text: str, node: Node) -> tuple[Any, str]:
+@attrs.frozen
+class _Program:
+    """A compiled expression, and the variables it reads."""
+
+    run: Callable[[dict[str, Any]], Any]
+    names: frozenset[str]
+
+
+def _program(
+    text: str, node: Node, *, wanted: str, optional_old: bool
+) -> tuple[_Program | None, str]:
     """The compiled expression, or None and why not."""
     try:
-        program = library.compile(text)
-    except ValueError as fault:
-        return None, str(fault).split("': ", 1)[-1]
-    bare = _LITERAL.sub("''", text)
-    known = {"self", "oldSelf", "optional", *TYPES, *_BINDING.findall(bare)}
-    for name in sorted(program.variables()):
-        if name not in known:
-            return None, f"undeclared reference to '{name}' (in container '')"
-    for name in sorted(program.functions()):
-        if name not in FUNCTIONS and name not in STANDARD and name[:1] not in "_!@-[?":
-            return None, f"undeclared reference to '{name}' (in container '')"
-    for match in _FIELDS.finditer(bare):
-        if unknown := _unknown_field(match, node):
-            return None, f"undefined field '{unknown}'"
-    return program, ""
+        tree = parse(text)
+    except CelSyntaxError as fault:
+        return None, f"compilation failed: {_syntax_error(text, fault)}"
+    kind = declared(node)
+    variables = {"self": kind, "oldSelf": "dyn" if optional_old else kind}
+    try:
+        result, issues = check(tree, variables)
+        run = build(tree) if not issues else None
+    except RecursionError:
+        return None, "compilation failed: expression recursion limit exceeded"
+    if run is None:
+        told = "\n".join(_located(issue.at, issue.text, text) for issue in issues)
+        return None, f"compilation failed: {told}"
+    if result not in (wanted, "dyn"):
+        return None, f"must evaluate to a {wanted}"
+    return _Program(run, frozenset(_TOKENS.findall(_LITERAL.sub("''", text)))), ""
 
 
-def _unknown_field(match: re.Match[str], node: Node) -> str:
-    names = match.group(2).removeprefix(".").split(".")
-    if match.group(3):
-        names.pop()
-    for name in names:
-        if node.type != "object" or not node.props:
-            return ""
-        known = {escaped(key): child for key, child in node.props.items()}
-        if name not in known:
-            return name
-        node = known[name]
-    return ""
+def _located(at: int, text: str, source: str) -> str:
+    """An issue with its line and a mark under its place."""
+    line = source.count("\n", 0, at) + 1
+    start = source.rfind("\n", 0, at) + 1
+    column = at - start
+    shown = source[start:].split("\n", 1)[0]
+    return f"ERROR: <input>:{line}:{column + 1}: {text}\n | {shown}\n | {'.' * column}^"
+
+
+def _syntax_error(text: str, fault: CelSyntaxError) -> str:
+    """The complaint of the grammar that the API server's parser is made from."""
+    try:
+        library.compile(text)
+    except ValueError as e:
+        return str(e).split("': ", 1)[-1]
+    return _located(len(text), f"Syntax error: {fault}", text)
 
 
 def _check(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[FieldError]:
@@ -207,11 +225,12 @@ def _check(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[F
     if isinstance(value, dict):
         for key, inner in value.items():
             below = rules.props.get(key)
+            place = join(path, key)
             if below is None and key not in rules.node.props:
-                below = rules.additional
+                below, place = rules.additional, f"{path}[{key}]"
             if below is not None:
                 before = old.get(key) if isinstance(old, dict) else None
-                yield from _check(below, inner, before, path=join(path, key))
+                yield from _check(below, inner, before, path=place)
     elif isinstance(value, list) and rules.items is not None:
         find = _correlated(rules.node, old)
         for i, element in enumerate(value):
@@ -258,26 +277,27 @@ def _correlated(node: Node, old: Json) -> Callable[[Json], Json]:
     return lambda element: before.get(key(element)) if before else None
 
 
-def _context(names: dict[str, Any], *, optional_old: bool) -> Any:
-    context = library.Context()
-    for name, function in FUNCTIONS.items():
-        context.add_function(name, function)
-    for name, value in names.items():
-        context.add_variable(name, value)
-    if optional_old:
-        old = names.get("oldSelf")
-        optional = library.OptionalValue
-        context.add_variable("oldSelf", optional.none() if old is None else optional.of(old))
-    return context
+def _variables(names: dict[str, Any], *, optional_old: bool) -> dict[str, Any]:
+    if not optional_old:
+        return names
+    old = names.get("oldSelf")
+    return {**names, "oldSelf": Optional(old, present=old is not None)}
 
 
 def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> FieldError | None:
     try:
-        context = _context(names, optional_old=rule.optional_old)
-        passed = rule.program.execute(context)
+        context = _variables(names, optional_old=rule.optional_old)
+        passed = rule.program.run(context)
     except _FAULTS as fault:
-        told = rule.message or rule.text
-        return invalid_unquoted(path or "<nil>", f"{_sentence(fault)} evaluating rule: {told}")
+        told, why = rule.message.strip() or rule.text, _sentence(fault)
+        if why == "no such overload":
+            told = (
+                f"'{why}': call arguments did not match a supported operator, function or macro "
+                f"signature for rule: {told}"
+            )
+        else:
+            told = f"{why} evaluating rule: {told}"
+        return invalid_unquoted(path or "<nil>", told)
     if passed is True:
         return None
     field = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
@@ -285,6 +305,8 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
 
 
 def _sentence(fault: Exception) -> str:
+    if isinstance(fault, TypeError | AttributeError):
+        return "no such overload"
     if isinstance(fault, KeyError):
         return f"no such key: {fault.args[0]}"
     return str(fault).split(". ", 1)[0]
@@ -293,7 +315,7 @@ def _sentence(fault: Exception) -> str:
 def _message(rule: _Rule, context: Any) -> str:
     if rule.message_program is not None:
         try:
-            told = rule.message_program.execute(context)
+            told = rule.message_program.run(context)
         except _FAULTS:
             told = None
         # An expression that fails or gives no sentence leaves the fixed message, by contract.

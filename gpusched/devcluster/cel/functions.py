@@ -12,6 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from gpusched.devcluster.cel.faults import CelFault
+from gpusched.devcluster.cel.libraries import LIBRARIES, Semver
 from gpusched.devcluster.quantities import QuantityError, parse
 
 _QUANTITY = "\x00quantity"
@@ -31,18 +33,23 @@ def _unpack(quantity: Any) -> Fraction:
 def _quantity(text: Any) -> Quantity:
     if not isinstance(text, str):
         raise TypeError("no such overload: quantity() takes a string")
-    return _pack(parse(text))
+    try:
+        return _pack(parse(text))
+    except QuantityError as fault:
+        raise CelFault(str(fault)) from None
 
 
 def _is_quantity(text: Any) -> bool:
     try:
         _quantity(text)
-    except (QuantityError, TypeError):
+    except (CelFault, TypeError):
         return False
     return True
 
 
 def _compare(a: Any, b: Any) -> int:
+    if isinstance(a, Semver) and isinstance(b, Semver):
+        return (a.order > b.order) - (a.order < b.order)
     left, right = _unpack(a), _unpack(b)
     return (left > right) - (left < right)
 
@@ -172,6 +179,7 @@ def _join(values: list[str], separator: str = "") -> str:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **LIBRARIES,
     "quantity": _quantity,
     "isQuantity": _is_quantity,
     "compareTo": _compare,
@@ -197,7 +205,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": _join,
     "substring": _substring,
     "trim": str.strip,
-    "reverse": lambda text: text[::-1],
+    "reverse": lambda value: value[::-1],
     "find": _find,
     "findAll": _find_all,
     "format": _format,

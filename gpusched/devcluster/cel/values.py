@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from fractions import Fraction
 from typing import Any
 
 from gpusched.devcluster.schema.types import Json, Node
@@ -36,7 +37,16 @@ _KEYWORDS = frozenset(
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_UNITS = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "μs": Fraction(1),
+    "ms": Fraction(1000),
+    "s": Fraction(1_000_000),
+    "m": Fraction(60_000_000),
+    "h": Fraction(3_600_000_000),
+}
 
 
 def escaped(key: str) -> str | None:
@@ -90,7 +100,12 @@ def _text(value: str, form: str) -> Any:
     if form == "date":
         return dt.datetime.fromisoformat(f"{value}T00:00:00+00:00")
     if form == "duration":
-        parts = _PART.findall(value)
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        return dt.timedelta(seconds=-seconds if value.startswith("-") else seconds)
+        return seconds_of_duration(value)
     return value
+
+
+def seconds_of_duration(text: str) -> dt.timedelta:
+    """A duration as Go writes it, such as ``1h30m``."""
+    microseconds = sum(Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    found = dt.timedelta(microseconds=round(microseconds))
+    return -found if text.startswith("-") else found

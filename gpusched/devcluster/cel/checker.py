@@ -1,0 +1,269 @@
+"""Checking CEL before it runs: names, fields and operators against the types of the schema.
+
+Where a type cannot be told it is ``dyn`` and anything goes, as in the language itself. Issues
+are told in the words and with the positions of the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from gpusched.devcluster.cel.conversions import CONVERSIONS
+from gpusched.devcluster.cel.evaluate import TYPE_NAMES, VARIABLES, qualified
+from gpusched.devcluster.cel.functions import FUNCTIONS
+from gpusched.devcluster.cel.signatures import ARITHMETIC, ORDERED, Type, misused, result_of
+from gpusched.devcluster.cel.syntax import Call, Expr, Index, ListOf, Literal, MapOf, Name, Select
+from gpusched.devcluster.cel.values import escaped
+from gpusched.devcluster.schema.types import Node
+
+_LITERALS: Final = {bool: "bool", int: "int", float: "double", str: "string", bytes: "bytes"}
+_TIMES: Final = {
+    "date-time": "timestamp", "datetime": "timestamp", "date": "timestamp", "duration": "duration",
+}  # fmt: skip
+_SCALARS: Final = {"string": "string", "integer": "int", "number": "double", "boolean": "bool"}
+_LONG: Final = {
+    "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration",
+    "optional": "optional_type",
+}  # fmt: skip
+_NUMBERS: Final = frozenset({"int", "uint", "double"})
+
+
+@attrs.frozen
+class Issue:
+    """Something wrong at a place of the text."""
+
+    at: int
+    text: str
+
+
+def declared(node: Node, *, depth: int = 0) -> Type:
+    """The type that a schema gives a value."""
+    if node.type == "array":
+        return ("list", declared(node.items, depth=depth + 1) if node.items else "dyn")
+    if node.type == "object" and node.additional is not None and not node.props:
+        return ("map", "string", declared(node.additional, depth=depth + 1))
+    if node.type == "object" and node.props:
+        return ("object", node)
+    if node.type == "string" and node.format in _TIMES:
+        return _TIMES[node.format]
+    if node.type == "string" and node.format == "byte":
+        return "bytes"
+    return _SCALARS.get(node.type, "dyn")
+
+
+def shown(kind: Type) -> str:
+    """A type as issues spell it."""
+    if isinstance(kind, tuple):
+        if kind[0] == "object":
+            return "object"
+        return f"{kind[0]}({', '.join(shown(inner) for inner in kind[1:])})"
+    return str(_LONG.get(kind, kind))
+
+
+def check(tree: Expr, variables: Mapping[str, Type]) -> tuple[Type, list[Issue]]:
+    """The type of an expression, and everything wrong with it in order of place."""
+    checker = _Checker()
+    kind = checker.of(tree, dict(variables))
+    return kind, sorted(checker.issues, key=lambda issue: issue.at)
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.issues: list[Issue] = []
+
+    def _issue(self, at: int, text: str) -> Type:
+        self.issues.append(Issue(at, text))
+        return "dyn"
+
+    def of(self, tree: Expr, names: dict[str, Type]) -> Type:  # noqa: PLR0911  # one a kind
+        match tree:
+            case Literal():
+                if tree.value is None:
+                    return "null"
+                return "uint" if tree.unsigned else _LITERALS[type(tree.value)]
+            case Name():
+                if tree.name in names:
+                    return names[tree.name]
+                if tree.name in TYPE_NAMES:
+                    return "type"
+                return self._issue(
+                    tree.at, f"undeclared reference to '{tree.name}' (in container '')"
+                )
+            case Select():
+                return self._select(tree, names)
+            case Index():
+                inner = self._element(tree, names)
+                return "dyn" if tree.optional else inner
+            case ListOf():
+                kinds = [self.of(item, names) for item in tree.items]
+                alike = kinds and not tree.optional and all(k == kinds[0] for k in kinds)
+                return ("list", kinds[0] if alike else "dyn")
+            case MapOf():
+                for key, value in tree.entries:
+                    self.of(key, names)
+                    self.of(value, names)
+                return ("map", "dyn", "dyn")
+            case Call():
+                return self._call(tree, names)
+
+    def _select(self, tree: Select, names: dict[str, Type]) -> Type:
+        operand = self.of(tree.operand, names)
+        found = self._field(tree, operand)
+        return "dyn" if tree.optional else found
+
+    def _field(self, tree: Select, operand: Type) -> Type:
+        if operand in ("dyn", "optional"):
+            return "dyn"
+        if isinstance(operand, tuple) and operand[0] == "map":
+            return operand[2]
+        if isinstance(operand, tuple) and operand[0] == "object":
+            node: Node = operand[1]
+            for key, child in node.props.items():
+                if escaped(key) == tree.field:
+                    return declared(child)
+            return self._issue(tree.at, f"undefined field '{tree.field}'")
+        return self._issue(tree.at, f"type '{shown(operand)}' does not support field selection")
+
+    def _element(self, tree: Index, names: dict[str, Type]) -> Type:
+        operand, key = self.of(tree.operand, names), self.of(tree.key, names)
+        if not isinstance(operand, tuple):
+            if operand in ("dyn", "optional"):
+                return "dyn"
+            return self._no_overload(tree.at, "_[_]", (operand, key))
+        if operand[0] == "list" and key not in ("int", "dyn"):
+            return self._no_overload(tree.at, "_[_]", (operand, key))
+        if operand[0] == "map" and key not in (operand[1], "dyn") and operand[1] != "dyn":
+            return self._no_overload(tree.at, "_[_]", (operand, key))
+        return operand[1] if operand[0] == "list" else operand[-1] if operand[0] == "map" else "dyn"
+
+    def _no_overload(
+        self, at: int, name: str, kinds: tuple[Type, ...], *, method: str = ""
+    ) -> Type:
+        told = ", ".join(shown(kind) for kind in kinds)
+        text = f"found no matching overload for '{name}' applied to '{method}({told})'"
+        return self._issue(at, text)
+
+    def _call(self, tree: Call, names: dict[str, Type]) -> Type:
+        macro = (tree.function, len(tree.args))
+        if tree.target is not None and macro in VARIABLES:
+            return self._macro(tree, names)
+        if tree.function == "has" and tree.target is None:
+            return self._has(tree, names)
+        target, name = None, qualified(tree)
+        if tree.target is not None and name == tree.function:
+            target = self.of(tree.target, names)
+        kinds = tuple(self.of(arg, names) for arg in tree.args)
+        if name.startswith(("_", "@", "!", "-")):
+            return self._operator(tree, kinds)
+        if name not in CONVERSIONS and name not in FUNCTIONS:
+            return self._issue(tree.at, f"undeclared reference to '{name}' (in container '')")
+        if misused(name, target, kinds):
+            method = f"{shown(target)}." if target is not None else ""
+            return self._no_overload(tree.at, name, kinds, method=method)
+        return result_of(name, target)
+
+    def _has(self, tree: Call, names: dict[str, Type]) -> Type:
+        if len(tree.args) != 1 or not isinstance(tree.args[0], Select):
+            return self._issue(tree.at, "invalid argument to has() macro")
+        self.of(tree.args[0], names)
+        return "bool"
+
+    def _macro(self, tree: Call, names: dict[str, Type]) -> Type:
+        count = VARIABLES[tree.function, len(tree.args)]
+        for arg in tree.args[:count]:
+            if not isinstance(arg, Name):
+                return self._issue(arg.at, "argument must be a simple name")
+        variables = [a.name for a in tree.args[:count] if isinstance(a, Name)]
+        if tree.function == "bind":
+            kinds = [self.of(tree.args[1], names)]
+        else:
+            assert tree.target is not None
+            kinds = _loop_types(self.of(tree.target, names), count)
+            if not kinds:
+                why = "cannot be range of a comprehension (must be list, map, or dynamic)"
+                kind = shown(self.of(tree.target, names))
+                return self._issue(tree.target.at, f"expression of type '{kind}' {why}")
+        inner = {**names, **dict(zip(variables, kinds, strict=False))}
+        start = 2 if tree.function == "bind" else count
+        bodies = [self.of(arg, inner) for arg in tree.args[start:]]
+        match tree.function:
+            case "bind":
+                return bodies[-1]
+            case "map" | "transformList":
+                return ("list", bodies[-1])
+            case "filter":
+                return ("list", kinds[0])
+            case "transformMap" | "transformMapEntry" | "optMap" | "optFlatMap":
+                return "dyn"
+        return "bool"
+
+    def _operator(self, tree: Call, kinds: tuple[Type, ...]) -> Type:  # noqa: PLR0911  # one a kind
+        name = tree.function
+        if name in {"_&&_", "_||_", "!_"}:
+            if any(kind not in ("bool", "dyn") for kind in kinds):
+                return self._no_overload(tree.at, name, kinds)
+            return "bool"
+        if name == "_?_:_":
+            if kinds[0] not in ("bool", "dyn") or not _alike(kinds[1], kinds[2]):
+                return self._no_overload(tree.at, name, kinds)
+            return kinds[1] if kinds[1] == kinds[2] else "dyn"
+        if name in {"_==_", "_!=_"}:
+            return "bool" if _alike(*kinds) else self._no_overload(tree.at, name, kinds)
+        if name == "@in":
+            container = kinds[1]
+            held = container[1] if isinstance(container, tuple) and len(container) > 1 else "dyn"
+            fits = container == "dyn" or isinstance(container, tuple)
+            if not fits or container[0] == "object" or not _alike(kinds[0], held):
+                return self._no_overload(tree.at, name, kinds)
+            return "bool"
+        if "dyn" in kinds:
+            return "bool" if name in ORDERED else "dyn"
+        return self._arithmetic(tree, kinds)
+
+    def _arithmetic(self, tree: Call, kinds: tuple[Type, ...]) -> Type:
+        name = tree.function
+        if name == "-_":
+            fits = kinds[0] in ("int", "double")
+            return kinds[0] if fits else self._no_overload(tree.at, name, kinds)
+        left, right = kinds
+        if name in ORDERED:
+            simple = isinstance(left, str) and left not in {"null", "type", "optional"}
+            if simple and (left == right or {left, right} <= _NUMBERS):
+                return "bool"
+            return self._no_overload(tree.at, name, kinds)
+        if name == "_+_" and isinstance(left, tuple) and isinstance(right, tuple):
+            if left[0] == right[0] == "list":
+                return left if left == right else ("list", "dyn")
+            return self._no_overload(tree.at, name, kinds)
+        if isinstance(left, str) and isinstance(right, str):
+            found = ARITHMETIC[name].get((left, right))
+            if found is not None:
+                return found
+        return self._no_overload(tree.at, name, kinds)
+
+
+def _loop_types(target: Type, count: int) -> list[Type]:
+    """Types of a macro's variables over a value; none when it cannot be walked."""
+    if target in ("dyn", "optional"):
+        return ["dyn", "dyn"][:count]
+    if not isinstance(target, tuple) or target[0] == "object":
+        return []
+    if target[0] == "list":
+        return [target[1]] if count == 1 else ["int", target[1]]
+    return [target[1], target[2]][:count]
+
+
+def _alike(a: Type, b: Type) -> bool:
+    """Whether values of two types can be equal."""
+    if "dyn" in (a, b) or a == b or "null" in (a, b):
+        return True
+    if isinstance(a, str) and isinstance(b, str):
+        return False
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if a[0] == "object" or b[0] == "object":
+            return a[0] == b[0] or "map" in (a[0], b[0])
+        return a[0] == b[0] and all(_alike(x, y) for x, y in zip(a[1:], b[1:], strict=True))
+    return False

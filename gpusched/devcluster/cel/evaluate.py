@@ -1,0 +1,383 @@
+"""Running CEL: a checked tree becomes functions of the variables.
+
+Values are plain Python ones. Errors are ``CelFault``; ``&&``, ``||`` and the quantifiers let a
+decisive side win over an error of the other, as the language demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from gpusched.devcluster.cel.conversions import CONVERSIONS
+from gpusched.devcluster.cel.faults import CelFault, Optional
+from gpusched.devcluster.cel.functions import FUNCTIONS
+from gpusched.devcluster.cel.operators import OPERATORS
+from gpusched.devcluster.cel.syntax import Call, Expr, Index, ListOf, Literal, MapOf, Name, Select
+
+Env = dict[str, Any]
+Run = Callable[[Env], Any]
+
+_FAULTS: Final = (
+    CelFault, ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError,
+)  # fmt: skip
+TYPE_NAMES: Final = frozenset(
+    ["int", "uint", "double", "string", "bytes", "bool", "list", "map", "null_type", "type", "dyn"]
+)
+"""Names that stand for types wherever no variable has them."""
+
+
+def qualified(tree: Call) -> str:
+    """The function a call means: ``sets.contains`` has no receiver but a name in two parts."""
+    if isinstance(tree.target, Name):
+        name = f"{tree.target.name}.{tree.function}"
+        if name in CONVERSIONS or name in FUNCTIONS:
+            return name
+    return tree.function
+
+
+def build(tree: Expr) -> Run:
+    """Turn a tree into a function of its variables."""
+    match tree:
+        case Literal():
+            value = tree.value
+            return lambda _env: value
+        case Name():
+            return _name(tree.name)
+        case Select():
+            return _select(tree)
+        case Index():
+            return _index(tree)
+        case ListOf():
+            return _list(tree)
+        case MapOf():
+            return _map(tree)
+        case Call():
+            return _call(tree)
+
+
+def _name(name: str) -> Run:
+    if name in TYPE_NAMES:
+        return lambda env: env.get(name, name)
+    return lambda env: env[name]
+
+
+def _select(tree: Select) -> Run:
+    operand, field, optional = build(tree.operand), tree.field, tree.optional
+
+    def run(env: Env) -> Any:
+        value = operand(env)
+        if isinstance(value, Optional) or optional:
+            return _optional_member(value, field)
+        if isinstance(value, dict) and field in value:
+            return value[field]
+        raise CelFault(f"no such key: {field}")
+
+    return run
+
+
+def _optional_member(value: Any, key: Any) -> Optional:
+    if isinstance(value, Optional):
+        if not value.present:
+            return value
+        value = value.value
+    try:
+        return Optional(member(value, key), present=True)
+    except CelFault:
+        return Optional()
+
+
+def member(value: Any, key: Any) -> Any:
+    """The element of a list or map under a key; CelFault when there is none."""
+    if isinstance(value, dict):
+        if isinstance(key, float) and key.is_integer():
+            key = int(key)
+        if key in value:
+            return value[key]
+        raise CelFault(f"no such key: {key}")
+    if isinstance(value, list):
+        if isinstance(key, bool) or not isinstance(key, (int, float)) or key != int(key):
+            raise CelFault("no such overload")
+        if 0 <= key < len(value):
+            return value[int(key)]
+        raise CelFault(f"index out of bounds: {int(key)}")
+    raise CelFault("no such overload")
+
+
+def _index(tree: Index) -> Run:
+    operand, key, optional = build(tree.operand), build(tree.key), tree.optional
+
+    def run(env: Env) -> Any:
+        value = operand(env)
+        if isinstance(value, Optional) or optional:
+            return _optional_member(value, key(env))
+        return member(value, key(env))
+
+    return run
+
+
+def _list(tree: ListOf) -> Run:
+    items, optional = [build(i) for i in tree.items], tree.optional
+    if not optional:
+        return lambda env: [run(env) for run in items]
+
+    def run(env: Env) -> list[Any]:
+        found: list[Any] = []
+        for i, item in enumerate(items):
+            value = item(env)
+            if i not in optional:
+                found.append(value)
+            elif value.present:
+                found.append(value.value)
+        return found
+
+    return run
+
+
+def _map(tree: MapOf) -> Run:
+    entries = [(build(k), build(v)) for k, v in tree.entries]
+    optional = tree.optional
+
+    def run(env: Env) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for i, (key, value) in enumerate(entries):
+            held = value(env)
+            if i in optional:
+                if not held.present:
+                    continue
+                held = held.value
+            found[key(env)] = held
+        return found
+
+    return run
+
+
+def _call(tree: Call) -> Run:
+    if tree.target is not None and (macro := _MACROS.get((tree.function, len(tree.args)))):
+        return macro(tree)
+    if tree.function in _LAZY and tree.target is None:
+        return _LAZY[tree.function](tree)
+    name = qualified(tree)
+    args = [build(a) for a in tree.args]
+    if tree.target is not None and name == tree.function:
+        args.insert(0, build(tree.target))
+    function = OPERATORS.get(name) or CONVERSIONS.get(name) or FUNCTIONS[name]
+    if len(args) == 1:
+        one = args[0]
+        return lambda env: function(one(env))
+    if len(args) == 2:
+        first, second = args
+        return lambda env: function(first(env), second(env))
+    return lambda env: function(*[run(env) for run in args])
+
+
+def _logic(tree: Call, *, decisive: bool) -> Run:
+    left, right = build(tree.args[0]), build(tree.args[1])
+    return lambda env: _decide((lambda: left(env), lambda: right(env)), decisive=decisive)
+
+
+def _decide(sides: Iterable[Callable[[], Any]], *, decisive: bool) -> bool:
+    """Whether a side is decisive; an error counts only when none is."""
+    fault: Exception | None = None
+    for side in sides:
+        try:
+            value = side()
+        except _FAULTS as e:
+            fault = fault or e
+            continue
+        if not isinstance(value, bool):
+            fault = fault or CelFault("no such overload")
+        elif value == decisive:
+            return value
+    if fault is not None:
+        raise fault
+    return not decisive
+
+
+def _choice(tree: Call) -> Run:
+    condition, then, otherwise = (build(a) for a in tree.args)
+
+    def run(env: Env) -> Any:
+        chosen = condition(env)
+        if not isinstance(chosen, bool):
+            raise CelFault("no such overload")
+        return then(env) if chosen else otherwise(env)
+
+    return run
+
+
+def _has(tree: Call) -> Run:
+    [arg] = tree.args
+    assert isinstance(arg, Select)
+    operand, field = build(arg.operand), arg.field
+
+    def run(env: Env) -> bool:
+        value = operand(env)
+        if isinstance(value, Optional):
+            return bool(_optional_member(value, field).present)
+        if not isinstance(value, dict):
+            raise CelFault("no such overload")
+        return field in value
+
+    return run
+
+
+_LAZY: Final[dict[str, Callable[[Call], Run]]] = {
+    "_&&_": lambda tree: _logic(tree, decisive=False),
+    "_||_": lambda tree: _logic(tree, decisive=True),
+    "_?_:_": _choice,
+    "has": _has,
+}
+
+
+# -- macros --------------------------------------------------------------------------------------
+
+
+def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Index and element of a list, key and value of a map."""
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, list):
+        return enumerate(value)
+    raise CelFault("no such overload")
+
+
+Loop = Callable[[Env], Iterable[Env]]
+
+
+def _loop(tree: Call, variables: int) -> Loop:
+    """A function to the environments of a macro's body, one for each element."""
+    assert tree.target is not None
+    target = build(tree.target)
+    names = [a.name for a in tree.args[:variables] if isinstance(a, Name)]
+
+    def run(env: Env) -> Iterable[Env]:
+        value = target(env)
+        inner = dict(env)
+        for key, element in _pairs(value):
+            if len(names) == 2:
+                inner[names[0]], inner[names[1]] = key, element
+            else:
+                inner[names[0]] = key if isinstance(value, dict) else element
+            yield inner
+
+    return run
+
+
+def _quantifier(*, decisive: bool, variables: int) -> Callable[[Call], Run]:
+    def macro(tree: Call) -> Run:
+        loop, body = _loop(tree, variables), build(tree.args[-1])
+
+        def run(env: Env) -> bool:
+            sides = ((lambda inner=inner: body(inner)) for inner in loop(env))
+            return _decide(sides, decisive=decisive)
+
+        return run
+
+    return macro
+
+
+def _exists_one(variables: int) -> Callable[[Call], Run]:
+    def macro(tree: Call) -> Run:
+        loop, body = _loop(tree, variables), build(tree.args[-1])
+        return lambda env: sum(body(inner) is True for inner in loop(env)) == 1
+
+    return macro
+
+
+def _mapped(variables: int, *, filtered: bool) -> Callable[[Call], Run]:
+    def macro(tree: Call) -> Run:
+        loop, body = _loop(tree, variables), build(tree.args[-1])
+        keep = build(tree.args[-2]) if filtered else _always
+        return lambda env: [body(inner) for inner in loop(env) if keep(inner)]
+
+    return macro
+
+
+def _always(_env: Env) -> bool:
+    return True
+
+
+def _filter(tree: Call) -> Run:
+    loop, body = _loop(tree, 1), build(tree.args[1])
+    name = tree.args[0]
+    assert isinstance(name, Name)
+    return lambda env: [inner[name.name] for inner in loop(env) if body(inner)]
+
+
+def _transform_map(*, filtered: bool, entry: bool) -> Callable[[Call], Run]:
+    def macro(tree: Call) -> Run:
+        loop, body = _loop(tree, 2), build(tree.args[-1])
+        keep = build(tree.args[2]) if filtered else _always
+        key = tree.args[0]
+        assert isinstance(key, Name)
+
+        def run(env: Env) -> dict[Any, Any]:
+            made: dict[Any, Any] = {}
+            for inner in loop(env):
+                if not keep(inner):
+                    continue
+                for k, v in body(inner).items() if entry else [(inner[key.name], body(inner))]:
+                    if entry and k in made:
+                        raise CelFault(f"insert failed: key {k} already exists")
+                    made[k] = v
+            return made
+
+        return run
+
+    return macro
+
+
+def _opt_map(*, flat: bool) -> Callable[[Call], Run]:
+    def macro(tree: Call) -> Run:
+        assert tree.target is not None
+        target, body, name = build(tree.target), build(tree.args[1]), tree.args[0]
+        assert isinstance(name, Name)
+
+        def run(env: Env) -> Any:
+            value = target(env)
+            if not value.present:
+                return value
+            made = body({**env, name.name: value.value})
+            return made if flat else Optional(made, present=True)
+
+        return run
+
+    return macro
+
+
+def _bind(tree: Call) -> Run:
+    name, value, body = tree.args[0], build(tree.args[1]), build(tree.args[2])
+    assert isinstance(name, Name)
+    return lambda env: body({**env, name.name: value(env)})
+
+
+_MACROS: Final[dict[tuple[str, int], Callable[[Call], Run]]] = {
+    ("all", 2): _quantifier(decisive=False, variables=1),
+    ("all", 3): _quantifier(decisive=False, variables=2),
+    ("exists", 2): _quantifier(decisive=True, variables=1),
+    ("exists", 3): _quantifier(decisive=True, variables=2),
+    ("exists_one", 2): _exists_one(1),
+    ("existsOne", 2): _exists_one(1),
+    ("existsOne", 3): _exists_one(2),
+    ("map", 2): _mapped(1, filtered=False),
+    ("map", 3): _mapped(1, filtered=True),
+    ("filter", 2): _filter,
+    ("transformList", 3): _mapped(2, filtered=False),
+    ("transformList", 4): _mapped(2, filtered=True),
+    ("transformMap", 3): _transform_map(filtered=False, entry=False),
+    ("transformMap", 4): _transform_map(filtered=True, entry=False),
+    ("transformMapEntry", 3): _transform_map(filtered=False, entry=True),
+    ("transformMapEntry", 4): _transform_map(filtered=True, entry=True),
+    ("optMap", 2): _opt_map(flat=False),
+    ("optFlatMap", 2): _opt_map(flat=True),
+    ("bind", 3): _bind,
+}
+"""By name and number of arguments; the leading ones are names of variables."""
+
+_IN_PAIRS: Final = frozenset({"all", "exists", "existsOne"})
+VARIABLES: Final = {
+    (name, count): 2 if (count == 3 and name in _IN_PAIRS) or name.startswith("transform") else 1
+    for name, count in _MACROS
+}
+"""How many of a macro's arguments name variables."""
