@@ -223,8 +223,13 @@ class Api:
         """Post a Binding or an Eviction to a pod; return the Status that answers it."""
         what = "Binding" if subresource == "binding" else "Eviction"
         body = bodies.as_options(body, what)
-        in_body = (body.get("metadata") or {}).get("name") or ""
-        if in_body and in_body != name:
+        meta = body.get("metadata") or {}
+        if (meta.get("namespace") or namespace) != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match "
+                "the namespace sent on the request"
+            )
+        if meta.get("name", "") != name:
             raise status.bad_request(f"name in URL does not match name in {what} object")
         if subresource == "binding":
             bind(self.core, namespace, name, body=body, dry_run=dry_run)

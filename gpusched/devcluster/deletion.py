@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
+_IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _BY_FINALIZER: Final = {"orphan": "Orphan", "foregroundDeletion": "Foreground"}
 
@@ -82,6 +83,9 @@ def delete(
     """Delete an object; return its last state and whether it is gone."""
     old = stored.obj
     meta = old["metadata"]
+    if resource.storage == "namespaces" and meta["name"] in _IMMORTAL:
+        why = "this namespace may not be deleted"
+        raise status.forbidden(resource.plural, "", meta["name"], why=why)
     _check_preconditions(resource, meta, options)
     if meta.get("deletionTimestamp"):
         return _delete_again(core, resource, stored, options=options)

@@ -299,7 +299,10 @@ def _load_version(
                 namespaced=namespaced,
                 verbs=tuple(entry["verbs"]),
                 storage="events" if plural == "events" else qualified(plural, group),
-                strategy=strategy_of(plural),
+                strategy=strategy_of(
+                    # The two groups of events share a store but not their rules.
+                    qualified(plural, group) if plural == "events" else plural
+                ),
                 fields=selectable(plural, namespaced=namespaced),
                 short_names=tuple(entry.get("shortNames", ())),
                 categories=tuple(entry.get("categories", ())),

@@ -233,7 +233,7 @@ def _printed_owner(owner: Obj) -> Obj:
     return {k: owner.get(k, "") for k in keys if k in owner or k in always}
 
 
-_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 
 def finalizer_errors(finalizers: Sequence[str], *, anyname: bool) -> list[FieldError]:
@@ -248,7 +248,7 @@ def finalizer_errors(finalizers: Sequence[str], *, anyname: bool) -> list[FieldE
         errors += [
             invalid(f"{at}[{i}]", name, why)
             for i, name in enumerate(finalizers)
-            if "/" not in name and name not in _STANDARD_FINALIZERS
+            if "/" not in name and name not in STANDARD_FINALIZERS
         ]
     return errors
 

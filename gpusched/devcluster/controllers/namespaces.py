@@ -7,8 +7,10 @@ from typing import Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.controllers.kinds_watch import AllKinds, namespaced_kinds
+from gpusched.devcluster.controllers.namespace_conditions import conditions
 from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
-from gpusched.devcluster.local_client import LocalClient, WatchItem
+from gpusched.devcluster.core import rfc3339
+from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
 
 _FINALIZER: Final = "kubernetes"
@@ -28,6 +30,7 @@ class NamespaceController:
 
     def __init__(self, client: LocalClient, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._terminating: set[str] = set()
 
@@ -54,16 +57,33 @@ class NamespaceController:
         namespace = self._client.get("namespaces", None, name)
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             return
-        left = sum(self._clear(resource, name) for resource in namespaced_kinds(self._client))
+        left = {
+            resource: remaining
+            for resource in namespaced_kinds(self._client)
+            if (remaining := self._clear(resource, name))
+        }
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+        if left:
+            self._tell(namespace, left)
         if left or _FINALIZER not in finalizers:
             return
         kept = [finalizer for finalizer in finalizers if finalizer != _FINALIZER]
         current = {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
         self._client.update("namespaces", current, "finalize")
 
-    def _clear(self, resource: str, namespace: str) -> int:
-        """Delete all objects of a kind; returns how many are still there."""
+    def _tell(self, namespace: Obj, left: dict[str, list[Obj]]) -> None:
+        """Say in the namespace's conditions what keeps it."""
+        fresh = {**namespace["status"]}
+        fresh["conditions"] = conditions(left, fresh.get("conditions") or [], now=self._now())
+        if fresh != namespace["status"]:
+            current = {**namespace, "status": fresh}
+            self._client.update("namespaces", current, "status")
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())
+
+    def _clear(self, resource: str, namespace: str) -> list[Obj]:
+        """Delete all objects of a kind; returns those that are still there."""
         for obj in self._client.list(resource, namespace):
             metadata = obj["metadata"]
             if "deletionTimestamp" in metadata:
@@ -73,4 +93,4 @@ class NamespaceController:
             except StatusError as refusal:
                 if refusal.code not in {404, 409}:  # already gone
                     raise
-        return len(self._client.list(resource, namespace))
+        return self._client.list(resource, namespace)

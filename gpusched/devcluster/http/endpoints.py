@@ -115,7 +115,10 @@ class Endpoints:
         body = bodies.as_object(self._core, resource, body)
         if resource.plural == "bindings":
             name = body["metadata"].get("name") or ""
-            self._api.connect(route.namespace, name, "binding", body=body)
+            if not name:
+                raise status.bad_request("Name parameter required.")
+            dry_run = bool(request.query.get("dryRun"))
+            self._api.connect(route.namespace, name, "binding", body=body, dry_run=dry_run)
             return Answer(body=views.encode(status.success()), code=201)
         bodies.as_options(body, resource.kind, group=resource.group)
         if resource.plural == "tokenreviews":

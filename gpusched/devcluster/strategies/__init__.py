@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.meta import STANDARD_FINALIZERS, key_errors
 from gpusched.devcluster.strategies.budgets import budget_errors
 
 if TYPE_CHECKING:
@@ -152,6 +153,28 @@ class NamespaceStrategy(Strategy):
         new["spec"] = {**(new.get("spec") or {}), **(old.get("spec") or {})}
         name = old["metadata"]["name"]
         new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check the finalizers that keep a namespace."""
+        finalizers = (obj.get("spec") or {}).get("finalizers") or ()
+        why = "name is neither a standard finalizer name nor is it fully qualified"
+        errors = [e for name in finalizers for e in key_errors(name, "spec.finalizers")]
+        return errors + [
+            invalid("spec.finalizers", name, why)
+            for name in finalizers
+            if "/" not in name and name not in STANDARD_FINALIZERS
+        ]
+
+    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Let the phase say no more than the deletion mark does."""
+        deleted = bool(old["metadata"].get("deletionTimestamp"))
+        phase = (new.get("status") or {}).get("phase") or ""
+        wanted = "Terminating" if deleted else "Active"
+        if phase == wanted:
+            return []
+        mark = "not empty" if deleted else "empty"
+        why = f"may only be '{wanted}' if `deletionTimestamp` is {mark}"
+        return [invalid("status.Phase", phase, why)]
 
     def mark_deleted(self, obj: Obj) -> None:
         """Show the phase that forbids creates; a namespace knows no grace."""

@@ -15,7 +15,7 @@ from gpusched.devcluster.strategies import (
 from gpusched.devcluster.strategies.apps import DeploymentStrategy, ReplicaSetStrategy
 from gpusched.devcluster.strategies.claims import ClaimStrategy, ClaimTemplateStrategy
 from gpusched.devcluster.strategies.devices import DeviceClassStrategy, ResourceSliceStrategy
-from gpusched.devcluster.strategies.events import EventStrategy
+from gpusched.devcluster.strategies.events import EventStrategy, NewEventStrategy
 from gpusched.devcluster.strategies.jobs import JobStrategy
 from gpusched.devcluster.strategies.limit_ranges import LimitRangeStrategy
 from gpusched.devcluster.strategies.network_policies import NetworkPolicyStrategy
@@ -54,6 +54,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "endpoints": EndpointsStrategy(),
     "deployments": DeploymentStrategy(),
     "events": EventStrategy(),
+    "events.events.k8s.io": NewEventStrategy(),
     "jobs": JobStrategy(),
     "leases": LeaseStrategy(),
     "limitranges": LimitRangeStrategy(),

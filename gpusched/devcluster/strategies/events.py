@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, invalid, required
+from gpusched.devcluster.meta import key_errors
 from gpusched.devcluster.strategies import Strategy
 
 Obj = dict[str, Any]
@@ -13,12 +15,33 @@ Obj = dict[str, Any]
 _NULLS: Final = ("firstTimestamp", "lastTimestamp", "eventTime")
 _EMPTIES: Final = ("reportingComponent", "reportingInstance")
 _MESSAGE_MAX: Final = 1024
+_NAME_MAX: Final = 128
+_SERIES_MIN: Final = 2
+_SHOWN: Final = {"reportingComponent": "reportingController"}
+_SEALED: Final = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+)
+"""Fields that updates in the newer group may not change, in the server's order."""
 
 
 class EventStrategy(Strategy):
     """Events of both groups in their stored form, the core one."""
 
     create_on_update = True
+    knows_all = True
     default_propagation = "None"
 
     def default(self, obj: Obj) -> None:
@@ -31,31 +54,73 @@ class EventStrategy(Strategy):
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check what an event about an object must say; stricter when it has an eventTime."""
-        errors: list[FieldError] = []
-        involved = obj.get("involvedObject") or {}
         namespace = obj["metadata"].get("namespace", "")
-        if (involved.get("namespace") or "default") != namespace:
-            errors.append(
-                invalid(
-                    "involvedObject.namespace",
-                    involved.get("namespace", ""),
-                    "does not match event.namespace",
-                )
-            )
+        about = (obj.get("involvedObject") or {}).get("namespace") or ""
         if obj.get("eventTime") is None:
-            return errors
-        for key, field in (
-            ("reportingComponent", "reportingController"),
-            ("reportingInstance", "reportingInstance"),
-            ("action", "action"),
-            ("reason", "reason"),
-        ):
-            if not obj.get(key):
-                errors.append(required(field))
-        if len(obj.get("message") or "") > _MESSAGE_MAX:
-            errors.append(invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
+            fits = (about or "default") == namespace
+        else:
+            fits = bool(about) or namespace in {"default", "kube-system"}
+        errors: list[FieldError] = []
+        if not fits:
+            why = "does not match event.namespace"
+            errors.append(invalid("involvedObject.namespace", about, why))
+        return errors if obj.get("eventTime") is None else [*errors, *_reporter_errors(obj)]
+
+    def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
+        """Check the later state like a new event."""
+        return self.validate(new)
+
+
+def _reporter_errors(obj: Obj) -> Iterator[FieldError]:
+    reporter = obj.get("reportingComponent") or ""
+    if not reporter:
+        yield required("reportingController")
+    yield from key_errors(reporter, "reportingController")
+    for key in ("reportingInstance", "action", "reason"):
+        value = obj.get(key) or ""
+        if not value:
+            yield required(key)
+        if len(value.encode()) > _NAME_MAX:
+            yield invalid(key, "", f"can have at most {_NAME_MAX} characters")
+    if len((obj.get("message") or "").encode()) > _MESSAGE_MAX:
+        yield invalid("message", "", f"can have at most {_MESSAGE_MAX} characters")
+
+
+class NewEventStrategy(EventStrategy):
+    """Events as events.k8s.io/v1 takes them: nothing of the older group, and nothing changes."""
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check a new event; what only the older group uses must stay unset."""
+        errors = [*super().validate(obj), *_series_errors(obj)]
+        if obj.get("eventTime") is None:
+            errors.append(required("eventTime"))
+        kind = obj.get("type") or ""
+        if kind not in {"Normal", "Warning"}:
+            errors.append(invalid("type", "", f"has invalid value: {kind}"))
+        errors += [
+            invalid(key, "", "needs to be unset")
+            for key in ("firstTimestamp", "lastTimestamp", "count", "source")
+            if obj.get(key)
+        ]
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Allow any later state: only the series and counts change in practice."""
-        return []
+        """Allow a new state of the series only."""
+        errors = EventStrategy.validate(self, new)
+        if new.get("series") != old.get("series"):
+            errors += _series_errors(new)
+        return errors + [
+            invalid(_SHOWN.get(key, key), new.get(key), "field is immutable")
+            for key in _SEALED
+            if new.get(key) != old.get(key)
+        ]
+
+
+def _series_errors(obj: Obj) -> Iterator[FieldError]:
+    series = obj.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < _SERIES_MIN:
+        yield invalid("series.count", "", f"should be at least {_SERIES_MIN}")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")

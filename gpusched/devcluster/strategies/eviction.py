@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from gpusched.devcluster import status
-from gpusched.devcluster.deletion import DeleteOptions, delete, other_version
+from gpusched.devcluster.deletion import DeleteOptions, delete
 from gpusched.devcluster.selectors import label_selector_matches
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.strategies.budgets import with_condition
@@ -48,14 +48,25 @@ def evict(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) ->
             return {**status.success(), "status": "Failure", "message": _TWO_BUDGETS, "code": 500}
         for key, budget in budgets:
             _charge(core, key, budget, pod=pod, dry_run=options.dry_run)
-    if options.version and options.version != pod["metadata"]["resourceVersion"]:
-        raise other_version(core.registry.named("pods"), pod["metadata"], options.version)
-    options = attrs.evolve(options, version="")  # the mark below makes a new one
     resource = core.registry.named("pods")
-    if not options.dry_run and not pod["metadata"].get("deletionTimestamp"):
+    if not options.dry_run:
+        # The mark is a write of its own, so what was asked of uid and version is answered before.
+        _check_preconditions(pod, options)
         stored = _mark_disrupted(core, stored)
+        options = attrs.evolve(options, uid="", version="")
     delete(core, resource, stored, options=options)
     return status.success()
+
+
+def _check_preconditions(pod: Obj, options: DeleteOptions) -> None:
+    meta = pod["metadata"]
+    for what, wanted, have in (
+        ("UID", options.uid, meta["uid"]),
+        ("ResourceVersion", options.version, meta["resourceVersion"]),
+    ):
+        if wanted and wanted != have:
+            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({have})"
+            raise status.conflict("Pod", "", meta["name"], why=why)
 
 
 def _budgets(core: Core, namespace: str, pod: Obj) -> list[tuple[str, Obj]]:
@@ -135,23 +146,24 @@ def _spares_unready(budget: Obj, counts: Obj) -> bool:
 
 def _mark_disrupted(core: Core, stored: Stored) -> Stored:
     pod = stored.obj
-    conditions = [
-        c for c in pod["status"].get("conditions") or () if c["type"] != "DisruptionTarget"
-    ]
-    conditions.append(
-        {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": core.time_text(),
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        }
-    )
-    meta = pod["metadata"]
-    new = {
-        **pod,
-        "metadata": dict(meta),
-        "status": {**pod["status"], "conditions": conditions},
+    meta, conditions = pod["metadata"], list(pod["status"].get("conditions") or ())
+    mark: Obj = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": core.time_text(),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
     }
+    at = next((i for i, c in enumerate(conditions) if c.get("type") == mark["type"]), None)
+    if at is None:
+        conditions.append(mark)
+    else:
+        if conditions[at].get("status") == "True":
+            mark["lastTransitionTime"] = conditions[at].get("lastTransitionTime")
+        conditions[at] = mark
+    if conditions == pod["status"].get("conditions"):
+        return stored
+    status_ = {**pod["status"], "conditions": conditions}
+    new = {**pod, "metadata": dict(meta), "status": status_}
     return core.store.collection("pods").put(f"{meta['namespace']}/{meta['name']}", new)
