@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +15,18 @@ import attrs
 import pytest
 
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+
+KUBECTL = shutil.which("kubectl")
+
+
+def kubectl_minor() -> int:
+    """Return 32 for kubectl 1.32, 0 when there is none on this machine."""
+    if KUBECTL is None:
+        return 0
+    asked = [KUBECTL, "version", "--client", "-o", "json"]
+    told = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+    return int(told["clientVersion"]["gitVersion"].split(".")[1])
+
 
 Obj = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
