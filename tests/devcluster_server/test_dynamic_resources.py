@@ -184,3 +184,24 @@ async def test_devices_in_the_oldest_version(http):
         {"metadata": {"name": "t"}, "spec": {**spec, "devices": new["spec"]["devices"]}},
     )
     assert 'unknown field "spec.devices[0].attributes"' in strict.message
+
+
+async def test_admin_access_is_for_marked_namespaces(http):
+    """Access beside other users needs the label on the namespace, for claims and templates."""
+    asked = claim("c", {"deviceClassName": "gpu", "adminAccess": True})
+    templates = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
+    template = {"metadata": {"name": "t"}, "spec": {"spec": asked["spec"]}}
+    for path, body in ((CLAIMS, asked), (templates, template)):
+        refused = await http.post(path, body)
+        assert refused.body["details"]["causes"] == [
+            {
+                "reason": "FieldValueForbidden",
+                "message": "Forbidden: admin access to devices requires the "
+                "`resource.kubernetes.io/admin-access: true` label on the containing namespace",
+                "field": "spec.devices.requests[0].adminAccess",
+            }
+        ]
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    await http.patch("/api/v1/namespaces/default", label)
+    assert (await http.post(CLAIMS, asked)).code == 201
+    assert (await http.post(templates, template)).code == 201

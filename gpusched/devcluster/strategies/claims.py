@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from gpusched.devcluster import status
 from gpusched.devcluster.field_errors import (
     FieldError,
     duplicate,
@@ -32,6 +33,7 @@ RESERVED_MAX: Final = 256
 """Most users that one claim can be reserved for."""
 _RESULTS_MAX: Final = 32
 _SEALED: Final = "field is immutable"
+_ADMIN: Final = "resource.kubernetes.io/admin-access"
 _BY_STATUS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
@@ -58,6 +60,11 @@ class ClaimStrategy(Strategy):
         """Refuse any change of the spec."""
         return _sealed(new, old)
 
+    def allocate(self, new: Obj, old: Obj | None, core: Core) -> None:
+        """Refuse a new claim that asks for more than its namespace may have."""
+        if old is None:
+            _check_admin(core, new, new["spec"])
+
     def prepare_status(self, new: Obj, old: Obj) -> None:
         """Keep the spec, and what of the metadata has no place in a status write."""
         super().prepare_status(new, old)
@@ -79,6 +86,22 @@ class ClaimStrategy(Strategy):
         elif given is not None:
             errors += _allocation_errors(given, request_names(new["spec"]))
         return errors
+
+
+def _check_admin(core: Core, obj: Obj, spec: Obj) -> None:
+    """Raise StatusError 422 when devices are asked for as an administrator in a plain namespace."""
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    asked = [i for i, r in enumerate(requests) if (r.get("exactly") or {}).get("adminAccess")]
+    if not asked:
+        return
+    home = core.store.collection("namespaces").get(obj["metadata"]["namespace"])
+    labels = (home.obj["metadata"].get("labels") if home else None) or {}
+    if labels.get(_ADMIN) == "true":
+        return
+    why = f"admin access to devices requires the `{_ADMIN}: true` label on the containing namespace"
+    error = forbidden(f"spec.devices.requests[{asked[0]}].adminAccess", why)
+    name = obj["metadata"]["name"]
+    raise status.invalid(obj["kind"], "resource.k8s.io", name, errors=[error])
 
 
 def _sealed(new: Obj, old: Obj) -> list[FieldError]:
@@ -141,6 +164,11 @@ class ClaimTemplateStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         spec["metadata"] = spec.get("metadata") or {}
         default_claim(spec.setdefault("spec", {}))
+
+    def allocate(self, new: Obj, old: Obj | None, core: Core) -> None:
+        """Refuse a new template that asks for more than its namespace may have."""
+        if old is None:
+            _check_admin(core, new, new["spec"]["spec"])
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check a new template."""
