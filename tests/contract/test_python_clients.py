@@ -138,6 +138,7 @@ async def test_async_leader_election(api: Api, aclient: ApiClient):
                 renew_deadline=10,
                 retry_period=2,
                 onstarted_leading=led,
+                onstopped_leading=None,
             )
         )
 
