@@ -159,6 +159,12 @@ GZIP_FROM_BYTES: Final = 128 * 2**10
 """Answers from this size on are packed for clients that take it, as a real server does."""
 HEADER_WAIT_S: Final = 32.0
 """A client that has not sent its request head after so long is cut off, as by a real server."""
+BODY_WAIT_S: Final = 60.0
+"""A request body must be whole after so long: a real server's time for a whole request."""
+YAML_DEPTH_MAX: Final = 500
+"""Nesting of a YAML body; the parser recurses on the machine's stack, which ends without a word."""
+YAML_NODES_MAX: Final = 400_000
+"""Values of a YAML body after its aliases are followed: from there on they are an attack."""
 HEAD_BYTES_MAX: Final = 2**20
 """Request line or one header field: what Go's server reads of a head altogether."""
 LIST_CONTINUE_MAX: Final = 4096

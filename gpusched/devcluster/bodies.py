@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import yaml
 
-from gpusched.devcluster import status
+from gpusched.devcluster import status, yaml_text
 from gpusched.devcluster.http.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema import load_builtin
 from gpusched.devcluster.schema.build import builtin_builder
@@ -25,24 +25,8 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _decode: Final = msgspec.json.Decoder().decode
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: timestamps stay text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def load_yaml(text: str | bytes) -> Any:
-    """Parse one YAML document; timestamps stay text."""
-    return yaml.load(text, _Loader)  # noqa: S506  # a subclass of the safe loader
-
-
-def load_all_yaml(text: str) -> list[Any]:
-    """Parse every document of a YAML text, empty ones left out."""
-    return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
+load_all_yaml: Final = yaml_text.load_all
+"""Parse every document of a trusted YAML text."""
 
 
 def media_type(header: str) -> str:
@@ -57,7 +41,7 @@ def decode(raw: bytes, content_type: str, *, kind: str, custom: bool) -> Any:
         return _decode_json(raw, kind=kind)
     if media == YAML:
         try:
-            return load_yaml(raw)
+            return yaml_text.load(raw)
         except yaml.YAMLError as e:
             raise status.bad_request(f"error converting YAML to JSON: {e}") from None
     if media == PROTOBUF and not custom:
@@ -80,6 +64,8 @@ def _decode_json(raw: bytes, *, kind: str) -> Any:
         return _decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
         why = "unexpected end of JSON input" if "truncated" in str(e) else str(e)
+        if isinstance(e, RecursionError):
+            why = "exceeded max depth"
         shown = raw[:512].decode("utf-8", "replace")
         raise status.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "

@@ -156,4 +156,5 @@ class TableView:
 
 
 def _version_of(obj: Obj) -> Obj:
-    return {"resourceVersion": obj["metadata"]["resourceVersion"]}
+    version = obj["metadata"].get("resourceVersion")  # a dry run has none
+    return {"resourceVersion": version} if version else {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import logging
 from email.utils import formatdate
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gpusched.clock import Clock
 from gpusched.devcluster import status
@@ -19,10 +20,11 @@ from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.views import encode
-from gpusched.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
+from gpusched.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
 
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 _JSON: Final = "application/json"
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
 _CONTROL: Final = "devcluster"
 _FEATURES: Final = "/devcluster/features"
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
@@ -83,6 +85,8 @@ class Server:
             return _failed(status.failure(500, "InternalError", why))
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        if "%" in request.raw_path and _bad_escape(request.raw_path.partition("?")[0]):
+            return web.Response(text="400 Bad Request", status=400)
         first = request.path.strip("/").partition("/")[0]
         if first in _HEALTH:
             return web.Response(text="ok")
@@ -108,7 +112,7 @@ class Server:
 
     async def _control(self, request: web.BaseRequest, user: User) -> web.Response:
         self._access.check_path(user, request.path, request.method)
-        raw = await request.read() if request.can_read_body else b""
+        raw = await _body(request)
         path = request.path.strip("/").partition("/")[2]
         asking.set(request.transport)
         reply = await self.desk.serve(request.method, path, raw)
@@ -118,7 +122,7 @@ class Server:
         return response
 
     async def _answer(self, request: web.BaseRequest, user: User) -> Answer:
-        raw = await request.read() if request.can_read_body else b""
+        raw = await _body(request)
         query: dict[str, str] = dict(request.query)
         return await self._front.serve(
             Request(
@@ -135,10 +139,37 @@ class Server:
         )
 
 
+async def _body(request: web.BaseRequest) -> bytes:
+    """Read the body; a client that stops in the middle of it is cut off after a while."""
+    if not request.can_read_body:
+        return b""
+    expected = request.headers.get("Expect", "")
+    if expected and request.version >= HttpVersion11:
+        if expected.lower() != "100-continue":
+            raise web.HTTPExpectationFailed
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # this was no answer yet
+    assert request.transport is not None
+    loop = asyncio.get_running_loop()
+    alarm = loop.call_later(BODY_WAIT_S, request.transport.abort)
+    try:
+        return await request.read()
+    finally:
+        alarm.cancel()
+
+
+def _bad_escape(path: str) -> bool:
+    """Tell whether a raw path has a percent sign that starts no escape."""
+    return any(not _HEX.issuperset(part[:2]) or len(part) < 2 for part in path.split("%")[1:])
+
+
 async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     assert answer.stream is not None
     response = web.StreamResponse(headers={"Content-Type": _JSON})
-    response.enable_chunked_encoding()
+    if request.version >= HttpVersion11:
+        response.enable_chunked_encoding()
+    else:
+        response.force_close()  # an older client reads until the end
     await response.prepare(request)
     async for chunk in answer.stream:
         await response.write(chunk)
