@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -52,10 +53,15 @@ ACCEPT = ["application/json", "*/*", "", "application/json;as=Table;v=v1;g=meta.
 METHODS = ["GET", "POST", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"]
 
 
+def junk(rng):
+    """A value that fits nowhere, of its own."""
+    return copy.deepcopy(rng.choice(JUNK))
+
+
 def value_of(rng, node, depth=0):
     """A value that a schema node mostly allows."""
     if node is None or depth > 7:
-        return rng.choice(JUNK)
+        return junk(rng)
     if node.enum:
         return rng.choice(node.enum)
     if node.type == "array":
@@ -102,7 +108,7 @@ def mangle(rng, obj):
     parent = obj
     for key in above:
         parent = parent[key]
-    parent[last] = rng.choice(JUNK)
+    parent[last] = junk(rng)
     return obj
 
 
@@ -139,7 +145,7 @@ class Fuzz:
         if method == "PATCH" and rng.random() < 0.3:
             operation = rng.choice(["add", "remove", "replace", "test", "move", "copy", "x"])
             paths = ["/" + "/".join(map(str, p)) for p in places(obj)] or ["/a"]
-            steps = [{"op": operation, "path": rng.choice(paths), "value": rng.choice(JUNK)}]
+            steps = [{"op": operation, "path": rng.choice(paths), "value": junk(rng)}]
             return json.dumps(steps).encode()
         return json.dumps(obj).encode()
 
