@@ -200,7 +200,9 @@ def test_sleep_without_end_runs_on() -> None:
     assert running(args=["serve"]) is None
 
 
-@pytest.mark.parametrize(("jitter", "most"), [("50%", 90), ("30s", 30), ("junk", 0), ("0%", 0)])
+@pytest.mark.parametrize(
+    ("jitter", "most"), [("50%", 90), ("30s", 30), ("junk", 0), ("x%", 0), ("0%", 0)]
+)
 def test_jitter_of_the_run_is_the_pods_own(jitter: str, most: int) -> None:
     """Jitter is spread over its range by the pod's uid, and the same at each look."""
     asked = {"gpusched.io/run-for": "180s", "gpusched.io/run-jitter": jitter}
