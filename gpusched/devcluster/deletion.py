@@ -115,7 +115,9 @@ def _delete_again(
     old = stored.obj
     meta = old["metadata"]
     left, grace = meta.get("deletionGracePeriodSeconds") or 0, options.grace_s
-    if resource.strategy.grace_s(old, grace) is None or grace is None or grace >= left:
+    if resource.strategy.grace_s(old, grace) is None:
+        return _redirect(core, resource, stored, options=options)
+    if grace is None or grace >= left:
         return stored, False
     began = parse_time(meta["deletionTimestamp"]) - left
     new = {
@@ -127,6 +129,28 @@ def _delete_again(
         },
     }
     gone = grace == 0 and not meta.get("finalizers")
+    if options.dry_run:
+        return Stored(new, stored.version), gone
+    collection = core.store.collection(resource.storage)
+    key = resource.key(meta.get("namespace", ""), meta["name"])
+    if gone:
+        return collection.remove(key, new), True
+    return collection.put(key, new), False
+
+
+def _redirect(
+    core: Core, resource: Resource, stored: Stored, *, options: DeleteOptions
+) -> tuple[Stored, bool]:
+    """Change what happens to the dependents of an object that is already on its way out."""
+    meta = stored.obj["metadata"]
+    finalizers = _finalizers(resource, meta.get("finalizers") or (), options.propagation)
+    if finalizers == (meta.get("finalizers") or []):
+        return stored, False
+    changed = {**meta, "finalizers": finalizers}
+    if not finalizers:
+        del changed["finalizers"]
+    new = {**stored.obj, "metadata": changed}
+    gone = not finalizers and not resource.strategy.stays_when_deleted(new)
     if options.dry_run:
         return Stored(new, stored.version), gone
     collection = core.store.collection(resource.storage)

@@ -8,7 +8,7 @@ An owner without either is simply gone, and its dependents follow.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -17,6 +17,9 @@ from gpusched.devcluster.controllers.kinds_watch import AllKinds
 from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
 from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.status import StatusError
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.kinds import Resource
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -117,7 +120,9 @@ class GarbageCollector:
             if kind is None:
                 solid.append(reference)  # nobody can tell whether such an owner is gone
                 continue
-            owner = self._owner(kind.qualified, reference, obj["metadata"].get("namespace"))
+            if kind.namespaced and place.namespace is None:
+                return  # such an owner is in no namespace; real clusters let the object be as well
+            owner = self._owner(kind, reference, place, obj)
             if owner is not None:
                 (waiting if _in_foreground(owner) else solid).append(reference)
         if not solid:
@@ -125,29 +130,63 @@ class GarbageCollector:
         elif len(solid) < len(references):
             self._patch(place, {"metadata": {"ownerReferences": solid}})
 
-    def _owner(self, resource: str, reference: Obj, namespace: str | None) -> Obj | None:
-        known = self._places.get(reference.get("uid", ""))
-        where = known.namespace if known is not None else namespace
-        owner = self._read(Place(resource, where, reference.get("name", "")))
-        if owner is None or owner["metadata"]["uid"] != reference.get("uid"):
-            return None
-        return owner
+    def _owner(self, kind: Resource, reference: Obj, place: Place, obj: Obj) -> Obj | None:
+        """The owner where the dependent is, else cluster-wide; those of other namespaces own nothing."""
+        where = place.namespace if kind.namespaced else None
+        uid = reference.get("uid", "")
+        owner = self._read(Place(kind.qualified, where, reference.get("name", "")))
+        if owner is not None and owner["metadata"]["uid"] == uid:
+            return owner
+        known = self._places.get(uid)
+        if known is not None and where is not None and known.namespace not in {None, where}:
+            version, name = reference.get("apiVersion", ""), reference.get("name", "")
+            who = f"[{version}/{kind.kind}, namespace: {where}, name: {name}, uid: {uid}]"
+            message = f'ownerRef {who} does not exist in namespace "{where}"'
+            self._client.event(
+                obj,
+                "OwnerRefInvalidNamespace",
+                message,
+                "Warning",
+                component="garbage-collector-controller",
+            )
+        return None
 
     def _delete(self, place: Place, obj: Obj, *, foreground: bool) -> None:
         """Delete a dependent; in the foreground when it has dependents that must go before it."""
         metadata = obj["metadata"]
-        nested = foreground and bool(self._dependents.get(metadata["uid"]))
+        finalizers = metadata.get("finalizers") or ()
+        policy = "Background"
+        if foreground and self._dependents.get(metadata["uid"]):
+            self._break_circles(place, obj)
+            policy = "Foreground"
+        elif ORPHAN in finalizers:
+            policy = "Orphan"
+        elif FOREGROUND in finalizers:
+            policy = "Foreground"
         try:
             self._client.delete(
                 place.resource,
                 place.namespace,
                 place.name,
                 uid=metadata["uid"],
-                propagation="Foreground" if nested else "Background",
+                propagation=policy,
             )
         except StatusError as refusal:
             if refusal.code not in {404, 409}:  # gone, or another object by that name
                 raise
+
+    def _break_circles(self, place: Place, obj: Obj) -> None:
+        """Let an object hold up no owner when one of its own dependents waits to go already."""
+        for uid in sorted(self._dependents.get(obj["metadata"]["uid"], set())):
+            where = self._places.get(uid)
+            dependent = None if where is None else self._read(where)
+            if dependent is not None and _in_foreground(dependent):
+                references = [
+                    {**r, "blockOwnerDeletion": False} if r.get("blockOwnerDeletion") else r
+                    for r in obj["metadata"]["ownerReferences"]
+                ]
+                self._patch(place, {"metadata": {"ownerReferences": references}})
+                return
 
     def _release(self, uid: str, place: Place, obj: Obj) -> None:
         """Deal with the dependents of a deleted owner; take its finalizer off when done."""

@@ -26,8 +26,10 @@ _UNMANAGED: Final = (
     'behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an '
     "integer value."
 )
-_GATHER_S: Final = 0.1
-"""Changes of pods within so long are counted together: a count reads a whole namespace."""
+_CROWD: Final = 500
+_GATHER_S_PER_POD: Final = 5e-6
+"""In namespaces with more pods than a crowd, changes are counted together within a while that
+grows with the pods: a count reads the whole namespace."""
 
 
 def status(
@@ -147,9 +149,10 @@ class DisruptionController:
             pods.pop(metadata["uid"], None)
         else:
             pods[metadata["uid"]] = item.object
+        gather_s = _GATHER_S_PER_POD * len(pods) if len(pods) > _CROWD else 0.0
         for name, selector in self._selectors.get(metadata["namespace"], {}).items():
             if any(_selects(selector, pod) for pod in (item.object, item.previous)):
-                self._queue.by((metadata["namespace"], name), _GATHER_S)
+                self._queue.by((metadata["namespace"], name), gather_s)
 
     def sync(self, key: tuple[str, str]) -> None:
         """Write one budget's status when it changed."""
