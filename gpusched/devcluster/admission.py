@@ -27,6 +27,7 @@ def admit_create(core: Core, resource: Resource, obj: Obj) -> None:
         limit_ranges.complete_pod(obj, limit_ranges.limited(core, resource, obj))
         _resolve_priority(core, resource, obj)
         add_default_tolerations(obj["spec"])
+        _check_runtime_class(core, resource, obj)
     elif resource.storage == "nodes":
         _taint_new_node(obj)
     elif resource.storage == _CLASSES:
@@ -96,6 +97,28 @@ def _resolve_priority(core: Core, resource: Resource, obj: Obj) -> None:
         spec["priorityClassName"] = chosen.obj["metadata"]["name"]
     spec["priority"] = value
     spec["preemptionPolicy"] = policy
+
+
+def _check_runtime_class(core: Core, resource: Resource, obj: Obj) -> None:
+    """Take a pod's overhead from its runtime class, which must exist; raises 403."""
+    spec, meta = obj["spec"], obj["metadata"]
+    name = spec.get("runtimeClassName")
+    found = core.store.collection("runtimeclasses.node.k8s.io").get(name) if name else None
+    why = ""
+    if name and found is None:
+        why = f'pod rejected: RuntimeClass "{name}" not found'
+    fixed = ((found.obj.get("overhead") or {}).get("podFixed") if found else None) or {}
+    if spec.get("overhead") and not fixed:
+        why = why or (
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        )
+    elif fixed and spec.get("overhead") not in (None, fixed):
+        why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    if why:
+        pod = meta.get("name") or meta.get("generateName", "")
+        raise status.forbidden(resource.plural, "", pod, why=why)
+    if fixed:
+        spec["overhead"] = dict(fixed)
 
 
 def _check_default_class(core: Core, resource: Resource, obj: Obj) -> None:

@@ -223,6 +223,7 @@ class Api:
         """Post a Binding or an Eviction to a pod; return the Status that answers it."""
         what = "Binding" if subresource == "binding" else "Eviction"
         body = bodies.as_options(body, what)
+        bodies.check_kind(body, what)
         meta = body.get("metadata") or {}
         if (meta.get("namespace") or namespace) != namespace:
             raise status.bad_request(

@@ -184,3 +184,16 @@ def unknown_patch(*, custom: bool) -> status.StatusError:
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
         )
     return status.failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+
+def check_kind(body: Obj, kind: str) -> None:
+    """Refuse a Binding or an Eviction that says it is something else."""
+    sent, version = body.get("kind") or kind, body.get("apiVersion") or "v1"
+    if sent == kind:
+        return
+    short = version.rpartition("/")[2]
+    package = "core" if kind == "Binding" else "policy"
+    raise status.bad_request(
+        f'{sent} in version "{short}" cannot be handled as a {kind}: '
+        f"converting ({version}.{sent}) to ({package}.{kind}): unknown conversion"
+    )

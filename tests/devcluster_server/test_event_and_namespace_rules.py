@@ -94,3 +94,22 @@ async def test_taints_of_nodes(http: Any) -> None:
         f'Node "n" is invalid: metadata.taints[1]: Duplicate value: {shown}: '
         "taints must be unique by key and effect pair"
     )
+
+
+async def test_address_ranges_of_nodes(http: Any) -> None:
+    """One range and the list of ranges are two views of one value, which must be a range."""
+    body = {"metadata": {"name": "n"}, "spec": {"podCIDR": "10.1.0.0/24"}}
+    made = (await http.post("/api/v1/nodes", body)).body["spec"]
+    assert made["podCIDRs"] == ["10.1.0.0/24"]
+    reply = await http.post("/api/v1/nodes", {"metadata": {"name": "m"}, "spec": {"podCIDR": "x"}})
+    assert reply.body["details"]["causes"][0]["field"] == "spec.podCIDRs[0]"
+
+
+async def test_a_pod_is_no_binding(http: Any) -> None:
+    """A body of another kind is refused by its kind."""
+    await http.create_pod("p")
+    reply = await http.post(f"{CORE}/pods/p/binding", {"kind": "Pod", "metadata": {"name": "p"}})
+    assert reply.message == (
+        'Pod in version "v1" cannot be handled as a Binding: '
+        "converting (v1.Pod) to (core.Binding): unknown conversion"
+    )

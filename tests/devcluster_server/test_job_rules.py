@@ -195,3 +195,16 @@ async def test_a_terminating_pod_waits_for_its_kubelet(http: Any) -> None:
     assert shorter.body["metadata"]["deletionGracePeriodSeconds"] == 1
     await http.delete(f"{pods}/p?gracePeriodSeconds=0")
     assert (await http.get(f"{pods}/p")).code == 404
+
+
+async def test_long_names_of_jobs(http: Any) -> None:
+    """A name too long for a label is told of the template; one too long for hosts of itself."""
+    body = job()
+    body["metadata"]["name"] = "j" * 64
+    reply = await http.post(JOBS, body)
+    assert {c["field"] for c in reply.body["details"]["causes"]} == {"spec.template.labels"}
+    body = job(completionMode="Indexed", completions=11)
+    body["metadata"]["name"] = "j" * 61
+    reply = await http.post(JOBS, body)
+    last = f"will not able to create pod with invalid DNS label: {'j' * 61}-10"
+    assert last in reply.message

@@ -309,3 +309,28 @@ async def test_one_address_is_also_a_list(http: Any) -> None:
         "PATCH", f"{PODS}/p/status", {"status": {"podIP": "10.0.0.1"}}, media=media
     )
     assert reply.body["status"]["podIPs"] == [{"ip": "10.0.0.1"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "gvisor"}, 'RuntimeClass "gvisor" not found'),
+        (
+            {"overhead": {"cpu": "1"}},
+            "Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        ),
+    ],
+)
+async def test_overhead_comes_from_a_runtime_class(http: Any, spec: Obj, why: str) -> None:
+    """A class that does not exist, and overhead without one, are refused."""
+    reply = await http.post(PODS, pod(**spec))
+    assert (reply.code, reply.message) == (403, f'pods "p" is forbidden: pod rejected: {why}')
+
+
+async def test_a_wrong_element_of_a_list_is_named_by_its_list(http: Any) -> None:
+    """A text where a structure should stand is told with the structure that holds the list."""
+    reply = await http.post(PODS, pod(schedulingGates=["a"]))
+    assert reply.message.endswith(
+        "json: cannot unmarshal string into Go struct field PodSpec.spec.schedulingGates "
+        "of type v1.PodSchedulingGate"
+    )

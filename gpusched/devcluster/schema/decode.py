@@ -40,9 +40,8 @@ def _walk(value: Json, node: Node, *, path: str, struct: str) -> str | None:
     if isinstance(value, dict) and not node.preserve_unknown:
         return _walk_object(value, node, path=path, struct=struct)
     if isinstance(value, list) and node.items is not None:
-        inner = node.items.go_struct or struct
         for element in value:
-            if error := _walk(element, node.items, path=path, struct=inner):
+            if error := _walk(element, node.items, path=path, struct=struct):
                 return error
     return _unreadable(value, node)
 

@@ -20,6 +20,7 @@ from gpusched.devcluster.meta import (
     annotation_errors,
     key_errors,
     label_errors,
+    label_name_problems,
     subdomain_problems,
 )
 from gpusched.devcluster.selectors import label_selector_matches
@@ -54,7 +55,7 @@ _NON_NEGATIVE: Final = "must be greater than or equal to 0"
 
 def job_errors(obj: Obj) -> list[FieldError]:
     """Check a new job."""
-    return [*_generated_errors(obj), *job_spec_errors(obj["spec"])]
+    return [*_generated_errors(obj), *job_spec_errors(obj["spec"]), *_host_errors(obj)]
 
 
 def job_spec_errors(spec: Obj) -> list[FieldError]:
@@ -95,6 +96,17 @@ def _generated_errors(obj: Obj) -> Iterator[FieldError]:
     malformed = [*selector_errors(selector, "spec.selector")]
     if not malformed and not label_selector_matches(selector, expected):
         yield invalid("spec.selector", selector, "`selector` not auto-generated")
+
+
+def _host_errors(obj: Obj) -> Iterator[FieldError]:
+    """Pods of indexed jobs have host names made of the job's name and their index."""
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= 0:
+        return
+    last = f"{name}-{spec['completions'] - 1}"
+    if label_name_problems(last):
+        why = f"will not able to create pod with invalid DNS label: {last}"
+        yield invalid("metadata.name", name, why)
 
 
 def _count_errors(spec: Obj) -> Iterator[FieldError]:

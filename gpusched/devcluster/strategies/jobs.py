@@ -44,6 +44,7 @@ class JobStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         template = spec.setdefault("template", {})
         meta = template.setdefault("metadata", {})
+        labelled = bool(meta.get("labels"))
         if not spec.get("manualSelector"):
             uid, name = obj["metadata"]["uid"], obj["metadata"].get("name", "")
             labels = meta.setdefault("labels", {})
@@ -54,8 +55,8 @@ class JobStrategy(Strategy):
             chosen = selector.setdefault("matchLabels", {})
             chosen.setdefault("batch.kubernetes.io/controller-uid", uid)
             spec.setdefault("manualSelector", False)
-        if not obj["metadata"].get("labels") and meta.get("labels"):
-            obj["metadata"]["labels"] = dict(meta["labels"])
+        if labelled:
+            _copy_labels(obj)
 
     def default(self, obj: Obj) -> None:
         """Fill in what a Job means when it says nothing."""
@@ -76,6 +77,10 @@ class JobStrategy(Strategy):
             for pattern in rule.get("onPodConditions") or ():
                 pattern["status"] = pattern.get("status") or "True"
         default_template_spec(spec.setdefault("template", {}).setdefault("spec", {}))
+
+    def allocate(self, new: Obj, old: Obj | None, core: Core) -> None:
+        """Give a job without labels those of its template, as reading it from the store does."""
+        _copy_labels(new)
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check a new job."""
@@ -103,6 +108,12 @@ class JobStrategy(Strategy):
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check a change of the status."""
         return status_errors(new, old)
+
+
+def _copy_labels(obj: Obj) -> None:
+    labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 def _immutable(field: str, value: Any) -> FieldError:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster.field_errors import (
@@ -36,7 +38,7 @@ class NodeStrategy(Strategy):
 
     def default(self, obj: Obj) -> None:
         """Fill in what a zero-valued node prints; allocatable stands for capacity when absent."""
-        obj.setdefault("spec", {})
+        _default_ranges(obj.setdefault("spec", {}))
         status = obj.setdefault("status", {})
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
@@ -52,7 +54,11 @@ class NodeStrategy(Strategy):
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check taints and the sign of quantities."""
-        return [*_taint_errors(obj["spec"].get("taints")), *_node_quantity_errors(obj)]
+        return [
+            *_taint_errors(obj["spec"].get("taints")),
+            *_node_quantity_errors(obj),
+            *_range_errors(obj["spec"].get("podCIDRs") or ()),
+        ]
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check a change; taints are told twice, once as a node and once as an update."""
@@ -94,6 +100,32 @@ _NODE_INFO = (
     "operatingSystem",
     "architecture",
 )
+
+
+def _default_ranges(spec: Obj) -> None:
+    """One address range and the list of ranges say the same; the single one counts."""
+    one, many = spec.get("podCIDR"), spec.get("podCIDRs")
+    if one and (not many or many[0] != one):
+        spec["podCIDRs"] = [one]
+    elif many and not one:
+        spec["podCIDR"] = many[0]
+
+
+def _range_errors(ranges: Sequence[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for i, text in enumerate(ranges):
+        try:
+            ip_network(text, strict=False)
+            fits = "/" in text
+        except ValueError:
+            fits = False
+        if not fits:
+            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            errors.append(invalid(f"spec.podCIDRs[{i}]", text, why))
+    if len(ranges) > 1 and len({":" in text for text in ranges}) < len(ranges):
+        why = "may specify no more than one CIDR for each IP family"
+        errors.append(invalid("spec.podCIDRs", list(ranges), why))
+    return errors
 
 
 def _taint_errors(taints: Any) -> list[FieldError]:
