@@ -370,3 +370,30 @@ def test_typed_cells(kind, value, cell):
     columns = custom_columns([{"name": "V", "type": kind, "jsonPath": ".v"}])
     obj = {"apiVersion": "x/v1", "kind": "T", "metadata": {"name": "t"}, "v": value}
     assert table(columns, [obj], now=NOW, metadata={})["rows"][0]["cells"] == ["t", cell]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".list[-1:].n", [3]),
+        (".list[:2].n", [1, 2]),
+        (".list[0,2].n", [1, 3]),
+        (".list[?(@.n>1)].n", [2, 3]),
+        (".map['a','b']", [1, 2]),
+        ("..n", [1, 2, 3]),
+    ],
+)
+def test_slices_unions_and_comparisons(path, found):
+    """What printer columns use beside plain fields."""
+    document = {"list": [{"n": 1}, {"n": 2}, {"n": 3}], "map": {"a": 1, "b": 2}}
+    assert compiled(path)(document) == found
+
+
+def test_a_column_that_cannot_be_read_ends_the_columns():
+    """A real server shows the columns before it."""
+    raw = [
+        {"name": "A", "type": "string", "jsonPath": ".a"},
+        {"name": "B", "type": "string", "jsonPath": ".b[?(@ in x)]"},
+        {"name": "C", "type": "string", "jsonPath": ".c"},
+    ]
+    assert [c.name for c in custom_columns(raw)] == ["Name", "A"]

@@ -16,7 +16,7 @@ from gpusched.devcluster.schema.build import shipped
 from gpusched.devcluster.schema.types import Doc, Json
 from gpusched.devcluster.tables.ages import human, seconds_of
 from gpusched.devcluster.tables.columns import EVENTS, NAME, SIMPLE, Column, Columns, field
-from gpusched.devcluster.tables.json_path import compiled
+from gpusched.devcluster.tables.json_path import JsonPathError, compiled
 from gpusched.devcluster.tables.stored_kinds import STORED
 from gpusched.devcluster.tables.workloads import JOBS, NODES, PODS, row_conditions
 
@@ -68,10 +68,15 @@ def _described(columns: Columns, kind: str) -> Columns:
 def custom_columns(printer_columns: Iterable[Doc] | None) -> Columns:
     """Columns of a custom kind from ``additionalPrinterColumns``; its age when there are none.
 
-    Raises:
-        JsonPathError: a path is outside the supported part of JSONPath.
+    A path that cannot be read ends the columns, as on a real server.
     """
-    return (*_described((NAME,), ""), *(_custom(raw) for raw in printer_columns or _AGE_ONLY))
+    columns = [*_described((NAME,), "")]
+    for raw in printer_columns or _AGE_ONLY:
+        try:
+            columns.append(_custom(raw))
+        except JsonPathError:
+            break
+    return tuple(columns)
 
 
 def _custom(raw: Doc) -> Column:

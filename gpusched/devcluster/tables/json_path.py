@@ -1,7 +1,7 @@
 """The part of Kubernetes' JSONPath that printer columns and selectable fields use.
 
-Fields, quoted fields, indices, wildcards and filters that compare one field with a literal, as
-in ``.status.conditions[?(@.type=="Ready")].status``.
+Fields, quoted fields, indices, slices, unions, wildcards, recursive descent and filters that
+compare one field with a literal, as in ``.status.conditions[?(@.type=="Ready")].status``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,10 +19,13 @@ Step = Callable[[Any], Iterable[Any]]
 
 _TOKEN = re.compile(
     r"""
-    \.(?P<field>(?:\\.|[^.\[\]\\*\s])+) | \.(?P<star>\*)
+    \.(?=\.)(?P<descend>) | \.(?P<field>(?:\\.|[^.\[\]\\*\s])+) | \.(?P<star>\*)
     | \[(?:'(?P<single>(?:\\.|[^'])*)'|"(?P<double>(?:\\.|[^"])*)")\]
     | \[(?P<index>-?\d+)\] | \[(?P<wild>\*)\]
-    | \[\?\(\s*@(?P<left>[^=!<>\s]+)\s*(?:(?P<operator>==|!=)\s*(?P<right>[^)]+?)\s*)?\)\]
+    | \[(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\]
+    | \[(?P<indices>-?\d+(?:\s*,\s*-?\d+)+)\]
+    | \[(?P<keys>'[^']*'(?:\s*,\s*'[^']*')+)\]
+    | \[\?\(\s*@(?P<left>[^=!<>\s]+)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>[^)]+?)\s*)?\)\]
     """,
     re.VERBOSE,
 )
@@ -61,11 +64,21 @@ def compiled(path: str) -> Callable[[Any], list[Any]]:
     return find
 
 
-def _step(match: re.Match[str], path: str) -> Step:
+def _step(match: re.Match[str], path: str) -> Step:  # one a kind of step
     if match["star"] or match["wild"]:
         return _children
     if match["index"] is not None:
         return functools.partial(_at, index=int(match["index"]))
+    if match["slice"] is not None:
+        return _slice(match["slice"], path)
+    if match["indices"]:
+        wanted = [int(i) for i in match["indices"].split(",")]
+        return lambda value: [found for i in wanted for found in _at(value, i)]
+    if match["keys"]:
+        keys = re.findall(r"'([^']*)'", match["keys"])
+        return lambda value: [found for key in keys for found in _key(value, key)]
+    if match["descend"] is not None:
+        return _descend
     if match["left"]:
         return _filter(match, path)
     name = match["field"] or match["single"] or match["double"] or ""
@@ -88,6 +101,36 @@ def _children(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else []
 
 
+def _slice(text: str, path: str) -> Step:
+    start, end, step = (int(part) if part else None for part in [*text.split(":"), ""][:3])
+    if step is not None and step < 1:
+        raise JsonPathError(f"the step of a slice must be positive in the JSONPath {path!r}")
+    return lambda value: value[start:end:step] if isinstance(value, list) else []
+
+
+def _descend(value: Any) -> list[Any]:
+    """A value and everything below it, outer ones first."""
+    return [value, *(found for child in _children(value) for found in _descend(child))]
+
+
+def _ordered(a: Any, b: Any, operator: str) -> bool:
+    """Whether numbers or texts stand in an order; values of unlike types do not."""
+    if isinstance(a, str) != isinstance(b, str):
+        return False
+    try:
+        return bool(_ORDERS[operator](a, b))
+    except TypeError:
+        return False
+
+
+_ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
 def _filter(match: re.Match[str], path: str) -> Step:
     left = compiled(match["left"])
     operator, literal = match["operator"], _literal(match["right"], path)
@@ -96,7 +139,11 @@ def _filter(match: re.Match[str], path: str) -> Step:
         found = left(element)
         if operator is None:
             return bool(found)
-        return bool(found) and (found[0] == literal) == (operator == "==")
+        if not found:
+            return False
+        if operator in _ORDERS:
+            return _ordered(found[0], literal, operator)
+        return bool(found[0] == literal) == (operator == "==")
 
     return lambda value: [e for e in _children(value) if keep(e)]
 
