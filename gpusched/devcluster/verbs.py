@@ -268,7 +268,7 @@ def _prepare(resource: Resource, new: Obj, old: Obj, *, subresource: str) -> Non
     if subresource == "finalize":
         strategy.prepare_finalize(new, old)
         return
-    if "spec" in old:
+    if "spec" in old and resource.custom is None:
         new.setdefault("spec", {})
     strategy.prepare_update(new, old)
     if new.get("spec") is not old.get("spec") or "spec" not in new:

@@ -349,7 +349,7 @@ def test_json_paths(path, found):
     assert compiled(path)(doc) == found
 
 
-@pytest.mark.parametrize("path", [".a[", ".a[1:2]", ".a..b", ".a[?(@.b==x)]"])
+@pytest.mark.parametrize("path", [".a[", ".a[1:2:-1]", ".a[?(@.b==x)]"])
 def test_unsupported_json_paths(path):
     """A path outside the supported part is refused, not read as nothing."""
     with pytest.raises(JsonPathError):

@@ -247,3 +247,42 @@ async def test_old_errors_are_forgiven_only_where_nothing_changed(http):
     bad = await http.patch(f"{THINGS}/a", {"spec": {"s": "also too long"}})
     assert bad.code == 422
     assert "spec.s: Too long: may not be more than 3 bytes" in bad.message
+
+
+async def test_nulls_that_are_not_allowed_vanish(http):
+    """A null gets the default or goes; where it is allowed it stays."""
+    n = {"type": "integer"}
+    spec = {"n": n, "d": {**n, "default": 3}, "free": {**n, "nullable": True, "default": 1}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": spec}},
+    }
+    await served(http, definition(schema=schema))
+    made = await http.post(THINGS, thing(spec={"n": None, "d": None, "free": None}))
+    assert made.body["spec"] == {"d": 3, "free": None}
+    cleared = await http.patch(f"{THINGS}/a", [{"op": "add", "path": "/spec", "value": None}],
+                               "json-patch+json")  # fmt: skip
+    assert "spec" not in cleared.body
+
+
+async def test_paths_that_a_custom_kind_does_not_have(http):
+    """Subresources it lacks are not found by name, places it does not live are no paths."""
+    await served(http, definition())
+    await http.post(THINGS, thing())
+    for sub in ("status", "scale", "nope"):
+        reply = await http.get(f"{THINGS}/a/{sub}")
+        assert (reply.code, reply.message) == (404, 'things.example.com "a" not found')
+    nowhere = "/apis/example.com/v1/things"
+    assert (await http.post(nowhere, thing())).body == "404 page not found\n"
+    assert (await http.get(f"{nowhere}/a")).body == "404 page not found\n"
+    assert (await http.get(nowhere)).code == 200
+    assert (await http.get("/api/v1/namespaces/default/nodes")).code == 404
+
+
+async def test_owners_of_custom_objects_are_checked_once(http):
+    """What is wrong with an owner is told as for every kind, and not by the schema again."""
+    await served(http, definition())
+    owner = {"kind": "X", "name": "x", "uid": "u"}
+    reply = await http.post(THINGS, thing(metadata={"ownerReferences": [owner]}))
+    causes = [c["field"] for c in reply.body["details"]["causes"]]
+    assert causes == ["metadata.ownerReferences.apiVersion"]

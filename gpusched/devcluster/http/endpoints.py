@@ -51,6 +51,8 @@ class Endpoints:
             raise self._no_subresource(resource, route)
         if route.deep:
             raise status.unknown_resource()
+        if resource.custom is not None and _misplaced(resource, route, request.method):
+            return _plain_missing()
         return self._resource(request, resource, route)
 
     # -- paths that are no resource ----------------------------------------------------------
@@ -98,6 +100,8 @@ class Endpoints:
         return _plain_missing()
 
     def _no_subresource(self, resource: Resource, route: Route) -> status.StatusError:
+        if resource.custom is not None:
+            return status.not_found(resource.plural, resource.group, route.name)
         if resource.offers(route.subresource):
             return status.not_implemented(f"{resource.plural}/{route.subresource}")
         return status.unknown_resource()
@@ -136,9 +140,9 @@ class Endpoints:
     # -- resources ---------------------------------------------------------------------------
 
     def _resource(self, request: Request, resource: Resource, route: Route) -> Answer:
-        if resource.namespaced and route.name and not route.namespace:
-            raise status.unknown_resource()
         method = request.method
+        if _misplaced(resource, route, method) and (route.name or route.namespace):
+            raise status.unknown_resource()
         if not route.name:
             if method == "GET":
                 return self._list(request, resource, route)
@@ -362,6 +366,13 @@ def _as_list(request: Request, route: Route) -> tuple[Request, Route]:
         terms = filter(None, (query.get("fieldSelector"), f"metadata.name={route.name}"))
         query["fieldSelector"] = ",".join(terms)
     return attrs.evolve(request, query=query), attrs.evolve(route, name="")
+
+
+def _misplaced(resource: Resource, route: Route, method: str) -> bool:
+    """Whether a path names a namespace for what has none, or none for what needs one."""
+    if bool(route.namespace) == resource.namespaced:
+        return False
+    return not (resource.namespaced and method == "GET" and not route.name)
 
 
 def _plain_missing() -> Answer:

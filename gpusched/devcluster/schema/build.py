@@ -203,7 +203,7 @@ def _junctors(node: Node, raw: Doc) -> None:
 
 def _embed(node: Node, *, root: bool) -> None:
     """Give an object the three fields that every resource has."""
-    meta = builtin_builder("", "v1").named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    meta = _metadata()
     node.embedded = not root
     own = node.props.get("metadata")
     if own is not None and own.props:
@@ -211,6 +211,16 @@ def _embed(node: Node, *, root: bool) -> None:
     node.props["apiVersion"] = node.props.get("apiVersion", Node(type="string"))
     node.props["kind"] = node.props.get("kind", Node(type="string"))
     node.props["metadata"] = meta
+
+
+@functools.cache
+def _metadata() -> Node:
+    """Metadata of custom objects: what is required inside is checked where all kinds are."""
+    meta = builtin_builder("", "v1").named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    owners = meta.props["ownerReferences"]
+    assert owners.items is not None
+    free = attrs.evolve(owners, items=attrs.evolve(owners.items, required=()))
+    return attrs.evolve(meta, props={**meta.props, "ownerReferences": free})
 
 
 def _narrowed(meta: Node, own: Node) -> dict[str, Node]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gpusched.devcluster.quantities import QuantityError, canonical
-from gpusched.devcluster.schema.types import Doc, Json, Node, join
+from gpusched.devcluster.schema.types import ANY, Doc, Json, Node, join
 from gpusched.devcluster.tables.printed_times import printed_time
 
 
@@ -126,8 +126,8 @@ def _scalar(value: Json, node: Node) -> Json:
 
 
 def with_defaults(value: Json, node: Node) -> Json:
-    """Fill absent fields from the schema's defaults, deeply; present nulls count as absent
-    where null is not allowed.
+    """Fill absent fields from the schema's defaults, deeply; a null where none is allowed counts
+    as absent, so that it gets the default or goes.
     """
     if isinstance(value, list):
         return value if node.items is None else [with_defaults(v, node.items) for v in value]
@@ -138,7 +138,7 @@ def with_defaults(value: Json, node: Node) -> Json:
         child = node.child(key)
         if child is None:
             filled[key] = inner
-        elif inner is None and child.has_default and not child.nullable:
+        elif inner is None and not child.nullable and child is not ANY:
             continue
         else:
             filled[key] = with_defaults(inner, child)
