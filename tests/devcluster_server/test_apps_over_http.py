@@ -132,13 +132,13 @@ async def test_selector_is_sealed_and_annotations_count(http: Any) -> None:
         'Deployment.apps "web" is invalid: spec.selector: Invalid value: {"matchLabels":'
         '{"app":"web"},"matchExpressions":[{"key":"app","operator":"Exists"}]}: field is immutable'
     )
-    generations = []
-    for patch in (
+    patches = (
         {"metadata": {"labels": {"a": "b"}}},
         {"metadata": {"annotations": {"a": "b"}}},
         {"spec": {"replicas": 2}},
-    ):
-        generations.append((await http.patch(WEB, patch)).body["metadata"]["generation"])
+    )
+    written = [await http.patch(WEB, patch) for patch in patches]
+    generations = [reply.body["metadata"]["generation"] for reply in written]
     assert generations == [1, 2, 3]
 
 
