@@ -27,7 +27,11 @@ def limited(core: Core, resource: Resource, obj: Obj) -> list[Obj]:
     if resource.storage not in _LIMITED:
         return []
     ranges = core.store.collection("limitranges").scan(obj["metadata"]["namespace"])
-    return [limit for _, stored in ranges for limit in stored.obj["spec"].get("limits") or ()]
+    return [
+        limit
+        for _, stored in ranges
+        for limit in (stored.obj.get("spec") or {}).get("limits") or ()
+    ]
 
 
 def complete_pod(obj: Obj, limits: list[Obj]) -> None:
@@ -72,7 +76,7 @@ def check(resource: Resource, obj: Obj, limits: list[Obj]) -> None:
     """Raise StatusError 403 with all that is outside the limits."""
     faults = list(_pod_faults(obj, limits) if resource.storage == "pods" else ())
     if resource.storage == "persistentvolumeclaims":
-        asked = (obj["spec"].get("resources") or {}).get("requests") or {}
+        asked = ((obj.get("spec") or {}).get("resources") or {}).get("requests") or {}
         for limit in limits:
             if limit["type"] == "PersistentVolumeClaim":
                 faults += _bounds(limit, asked, {}, with_limits=False)
@@ -84,7 +88,7 @@ def check(resource: Resource, obj: Obj, limits: list[Obj]) -> None:
 
 
 def _pod_faults(obj: Obj, limits: list[Obj]) -> Iterator[str]:
-    spec = obj["spec"]
+    spec = obj.get("spec") or {}
     parts = {
         part: [container.get("resources") or {} for container in spec.get(part) or ()]
         for part in ("containers", "initContainers")

@@ -10,8 +10,8 @@ from gpusched.devcluster.status import StatusError
 
 from .request_fuzz import Fuzz
 
-RECORDED = ("target.", "failed to create typed patch object")
-"""Beginnings of what a real server calls its own fault: bindings (B6) and apply's typing."""
+RECORDED = ("target.", "failed to create typed patch object", "declared merge key")
+"""Beginnings of what a real server calls its own fault: bindings (B6) apply typing, merge keys."""
 
 
 def outcome(fuzz, request):
