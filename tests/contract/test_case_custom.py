@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 
-from .api import TABLE, Api, Reply, condition, names
+from .api import TABLE, Api, Reply, condition, names, until
 
 case = pytest.mark.case
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -220,3 +220,36 @@ async def test_custom_objects_know_no_strategic_merge(kind: Kind):
     reply = await kind.api.patch(f"{kind.path}/a", {}, "strategic-merge-patch+json")
     assert reply.code == 415
     assert "application/apply-patch+yaml" in reply.message
+
+
+@pytest.mark.unrecorded
+async def test_old_faults_are_ratcheted(kind: Kind):
+    """A value that a new schema refuses may stay while other fields change."""
+    await kind.create("a", size=1, color="red")
+    definition = (await kind.api.get(kind.crd)).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["color"]["enum"] = ["blue"]
+    assert (await kind.api.put(kind.crd, definition)).code == 200
+    await until(
+        lambda: kind.api.post(f"{kind.path}?dryRun=All", kind.widget("b", size=1, color="red")),
+        lambda reply: reply.code == 422,
+    )
+    kept = await kind.api.patch(f"{kind.path}/a", {"spec": {"size": 2}})
+    assert kept.code == 200, kept.body
+    assert (await kind.api.patch(f"{kind.path}/a", {"spec": {"color": "green"}})).code == 422
+
+
+@pytest.mark.unrecorded
+async def test_messages_may_be_computed(kind: Kind):
+    """A messageExpression names values."""
+    definition = (await kind.api.get(kind.crd)).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["x-kubernetes-validations"] = [
+        {"rule": "self.size < 5", "messageExpression": "'got ' + string(self.size)"}
+    ]
+    assert (await kind.api.put(kind.crd, definition)).code == 200
+    reply = await until(
+        lambda: kind.api.post(f"{kind.path}?dryRun=All", kind.widget("b", size=7)),
+        lambda reply: reply.code == 422,
+    )
+    assert reply.message.endswith("got 7")

@@ -220,3 +220,43 @@ async def test_many_writers_lose_nothing(api: Api):
     async with asyncio.timeout(15):
         await asyncio.gather(*(raise_by_one() for _ in range(20)))
     assert (await api.get(path)).body["data"]["n"] == "20"
+
+
+async def test_answers_are_not_to_be_cached(api: Api):
+    """Objects and errors alike."""
+    for path in (api.pods, f"{api.pods}/none"):
+        assert (await api.get(path)).headers["Cache-Control"] == "no-cache, private"
+
+
+async def test_budgets_are_replaced_with_their_version(api: Api):
+    """A PUT without one is 422."""
+    path = api.path("poddisruptionbudgets", group=POLICY)
+    selector = {"matchLabels": {"app": "x"}}
+    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}}
+    await api.post(path, budget)
+    reply = await api.put(f"{path}/b", budget)
+    assert reply.code == 422
+    assert "must be specified for an update" in reply.message
+
+
+async def test_put_creates_events(api: Api):
+    """As it creates leases."""
+    involved = {"kind": "Pod", "namespace": api.ns, "name": "p"}
+    body = {"metadata": {"name": "e"}, "involvedObject": involved, "reason": "R", "type": "Normal"}
+    assert (await api.put(api.path("events", "e"), body)).code == 201
+
+
+async def test_unready_pods_may_always_go(api: Api, node: str):
+    """AlwaysAllow lets a running pod that is not ready go, whatever the budget."""
+    await api.create_pod("a", labels={"app": "x"})
+    await api.bind("a", node)
+    await api.set_phase("a", "Running")
+    spec = {
+        "minAvailable": 1,
+        "selector": {"matchLabels": {"app": "x"}},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    path = api.path("poddisruptionbudgets", group=POLICY)
+    await api.post(path, {"metadata": {"name": "b"}, "spec": spec})
+    await api.until(f"{path}/b", lambda reply: "conditions" in reply.body["status"])
+    assert (await api.evict("a")).code == 201

@@ -25,6 +25,7 @@ from gpusched.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 _JSON: Final = "application/json"
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
+_NO_CACHE: Final = "no-cache, private"
 _CONTROL: Final = "devcluster"
 _FEATURES: Final = "/devcluster/features"
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
@@ -56,6 +57,7 @@ class Server:
         response = await self._outcome(request)
         if not response.prepared:
             response.headers["Date"] = self._date()
+            response.headers["Cache-Control"] = _NO_CACHE
         return response
 
     def _date(self) -> str:
@@ -165,7 +167,7 @@ def _bad_escape(path: str) -> bool:
 
 async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     assert answer.stream is not None
-    response = web.StreamResponse(headers={"Content-Type": _JSON})
+    response = web.StreamResponse(headers={"Cache-Control": _NO_CACHE, "Content-Type": _JSON})
     if request.version >= HttpVersion11:
         response.enable_chunked_encoding()
     else:
