@@ -45,6 +45,8 @@ def read_plain(value: Doc, node: Node) -> Doc:
             elements = _elements(inner, child)
             if elements or key in node.required:
                 kept[key] = elements
+        elif isinstance(inner, dict):  # the record of fields, a type of its own
+            kept[key] = read_plain(inner, child)
         elif inner is not None:
             kept[key] = _scalar(inner, child)
     return kept
