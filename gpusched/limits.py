@@ -128,6 +128,10 @@ CONFIG_BYTES_MAX: Final = 2**20
 # -- embedded cluster -----------------------------------------------------------------------
 HISTORY_PER_KIND_MAX: Final = 20_000
 """Changes of one kind that watches and past lists can still see: etcd's five minutes at 60/s."""
+HISTORY_BYTES_MAX: Final = 64 * 2**20
+"""JSON of the changes of one kind that are kept, whatever their number; decoded it is thrice that."""
+HISTORY_SLACK: Final = 1.125
+"""How far a history may grow beyond its limits before it is cut back to them."""
 JSON_PATCH_OPERATIONS_MAX: Final = 10_000
 """Operations of one JSON patch: the API server's own bound."""
 FIELD_SHAPES_MAX: Final = 4096

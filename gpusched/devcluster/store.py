@@ -17,7 +17,7 @@ import attrs
 import msgspec
 from sortedcontainers import SortedDict
 
-from gpusched.limits import HISTORY_PER_KIND_MAX
+from gpusched.limits import HISTORY_BYTES_MAX, HISTORY_PER_KIND_MAX, HISTORY_SLACK
 
 Obj = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -43,19 +43,24 @@ class Stored:
             raw = self._raw = _encode(self.obj)
         return raw
 
+    def supersede(self) -> None:
+        """Drop the bytes, which few will ask for again; who does has them encoded anew."""
+        self._raw = None
+
 
 @attrs.define(slots=True, eq=False)
 class Change:
     """One write: the object under its new version, and what was stored before.
 
-    For DELETED ``after`` is the last state stamped with the version of the deletion.
+    For DELETED ``after`` is the last state stamped with the version of the deletion. ``size`` is
+    the length of its JSON in bytes.
     """
 
     type: ChangeType
     key: str
     after: Stored
     before: Stored | None
-    _line: bytes | None = None
+    size: int
 
     @property
     def version(self) -> int:
@@ -64,11 +69,8 @@ class Change:
 
     @property
     def line(self) -> bytes:
-        """The watch event as every unfiltered watcher sees it, encoded once for all of them."""
-        line = self._line
-        if line is None:
-            line = self._line = event_line(self.type, self.after.raw)
-        return line
+        """The watch event as every unfiltered watcher sees it, around bytes that all share."""
+        return event_line(self.type, self.after.raw)
 
     @property
     def left(self) -> Obj:
@@ -103,6 +105,7 @@ class Collection:
         self._items: SortedDict = SortedDict()
         self._log: list[Change] = []
         self._trimmed = 0
+        self._log_bytes = 0
         self.trimmed_version = 0
         self._listeners: list[Callable[[], None]] = []
         self._pins: list[Pin] = []
@@ -231,7 +234,7 @@ class Collection:
         before: Stored | None = self._items.get(key)
         after = self._stamp(obj)
         self._items[key] = after
-        self._append(Change("ADDED" if before is None else "MODIFIED", key, after, before))
+        self._append("ADDED" if before is None else "MODIFIED", key, after, before=before)
         return after
 
     def remove(self, key: str, last: Obj | None = None) -> Stored:
@@ -240,7 +243,7 @@ class Collection:
         final = dict(before.obj if last is None else last)
         final["metadata"] = dict(final["metadata"])
         after = self._stamp(final)
-        self._append(Change("DELETED", key, after, before))
+        self._append("DELETED", key, after, before=before)
         return after
 
     def _stamp(self, obj: Obj) -> Stored:
@@ -248,10 +251,16 @@ class Collection:
         obj["metadata"]["resourceVersion"] = str(version)
         return Stored(obj, version)
 
-    def _append(self, change: Change) -> None:
-        log = self._log
-        log.append(change)
-        if len(log) > 2 * HISTORY_PER_KIND_MAX:
+    def _append(self, type_: ChangeType, key: str, after: Stored, *, before: Stored | None) -> None:
+        change = Change(type_, key, after, before, len(after.raw))
+        if before is not None:
+            before.supersede()
+        self._log.append(change)
+        self._log_bytes += change.size
+        if (
+            len(self._log) > HISTORY_SLACK * HISTORY_PER_KIND_MAX
+            or self._log_bytes > HISTORY_SLACK * HISTORY_BYTES_MAX
+        ):
             self._trim()
         for observe in self._store.observers:
             observe(self.name, change)
@@ -259,10 +268,17 @@ class Collection:
             wake()
 
     def _trim(self) -> None:
+        """Forget the oldest changes beyond what is kept; the newest and pinned ones stay."""
         first_kept = min((pin.position for pin in self._pins), default=self.end)
-        count = min(HISTORY_PER_KIND_MAX, first_kept - self._trimmed)
-        if count <= 0:
+        most = min(first_kept - self._trimmed, len(self._log) - 1)
+        count = max(0, min(most, len(self._log) - HISTORY_PER_KIND_MAX))
+        size = sum(change.size for change in self._log[:count])
+        while count < most and self._log_bytes - size > HISTORY_BYTES_MAX:
+            size += self._log[count].size
+            count += 1
+        if count == 0:
             return
+        self._log_bytes -= size
         self.trimmed_version = self._log[count - 1].version
         del self._log[:count]
         self._trimmed += count

@@ -77,7 +77,7 @@ def test_a_change_is_encoded_once():
     pods = Store().collection("pods")
     pods.put("ns/a", obj("a"))
     (change,) = pods.since(0, 1)
-    assert change.line is change.line
+    assert change.after.raw is change.after.raw
     assert change.line.endswith(b"}\n")
 
 
@@ -92,3 +92,18 @@ def test_listeners_hear_every_change_until_they_stop(count):
     stop()
     pods.put("ns/a", obj("a"))
     assert len(heard) == count
+
+
+def test_the_history_of_large_objects_is_bounded_by_their_bytes(monkeypatch):
+    """A reader that is left behind finds its place gone; the newest change always stays."""
+    monkeypatch.setattr(module, "HISTORY_BYTES_MAX", 10_000)
+    large = Store().collection("configmaps")
+    for number in range(50):
+        large.put("n/a", {"metadata": {}, "data": {"x": "y" * 2_000, "n": number}})
+    assert large.since(0, 100) is None
+    kept = large.since(large.end - 4, 100)
+    assert kept is not None
+    assert [change.after.obj["data"]["n"] for change in kept] == [46, 47, 48, 49]
+    assert large.since(large.end - 6, 100) is None
+    large.put("n/a", {"metadata": {}, "data": {"x": "y" * 50_000}})
+    assert len(large.since(large.end - 1, 100) or ()) == 1

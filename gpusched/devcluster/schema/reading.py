@@ -37,7 +37,7 @@ def read_plain(value: Doc, node: Node) -> Doc:
         kind = type(inner)
         if kind is str and child.type == "string" and child.format != "byte":
             kept[key] = inner
-        elif kind is dict:
+        elif isinstance(inner, dict):  # the record of fields is a dict of its own type
             clean = read_plain(inner, child)
             if clean or child.additional is None or key in node.required:
                 kept[key] = clean
@@ -45,8 +45,6 @@ def read_plain(value: Doc, node: Node) -> Doc:
             elements = _elements(inner, child)
             if elements or key in node.required:
                 kept[key] = elements
-        elif isinstance(inner, dict):  # the record of fields, a type of its own
-            kept[key] = read_plain(inner, child)
         elif inner is not None:
             kept[key] = _scalar(inner, child)
     return kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import attrs
@@ -66,11 +67,21 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+def _shared(value: Any) -> Any:
+    """The same tree with one string object for equal ones: thousands of statuses are alike."""
+    kind = type(value)
+    if kind is str:
+        return sys.intern(value)
+    if kind is dict:
+        return {_shared(key): _shared(item) for key, item in value.items()}
+    return [_shared(item) for item in value] if kind is list else value
+
+
 @functools.lru_cache(maxsize=4096)
 def _parsed(text: str) -> Any:
     """Thousands of pods render the same text within one second, so the parse is kept."""
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, see above
+        return _shared(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader, see above
     except yaml.YAMLError as fault:
         raise TemplateError(f"the rendered template is not YAML: {fault}") from fault
 
