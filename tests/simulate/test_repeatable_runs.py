@@ -53,10 +53,7 @@ def test_two_hours_are_the_same_bytes_in_three_processes_and_others_with_another
 
 def test_real_time_at_a_speed_comes_to_the_same_outcome(tmp_path):
     """The same gangs complete, with pods of the same names on the same nodes."""
-    gang_hours = _program().gang_hours
-
-    async def scenario(world: World) -> Any:
-        return await gang_hours(world, run_for="2m")
+    scenario = _program().one_after_another
 
     async def really() -> Any:
         clock = FastClock(SPEED)
