@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 import pytest
 import yaml
-from aiohttp import web
 
 from gpusched import errors
 from gpusched.app import App, AppOptions
@@ -178,15 +177,11 @@ class World:
 
     async def unplug(self) -> None:
         """The API server is gone: nothing listens, every connection is closed."""
-        runner = self.cluster._runner
-        for site in list(runner.sites):
-            await site.stop()
-        await runner.server.shutdown(0.01)
+        await self.cluster._host.drop(deaf=True)
 
     async def plug(self) -> None:
         """It is back, with all that it knew."""
-        site = web.TCPSite(self.cluster._runner, "127.0.0.1", self.port)
-        await site.start()
+        await self.cluster._host.listen()
 
     @property
     def client(self) -> Any:
