@@ -14,7 +14,7 @@ from gpusched.devcluster import bodies, status, verbs
 from gpusched.devcluster.deletion import DeleteOptions, delete
 from gpusched.devcluster.field_errors import FieldError
 from gpusched.devcluster.meta import copy_tree
-from gpusched.devcluster.patch_requests import Undecodable, patched, refused
+from gpusched.devcluster.patch_requests import Undecodable, failed_to, patched, refused, told_place
 from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
 from gpusched.devcluster.scale import paths_of, scale_of, scale_schema, scaled
 from gpusched.devcluster.schema import Schema, load_builtin
@@ -299,15 +299,25 @@ class Api:
         options: Options,
         subresource: str,
     ) -> tuple[Stored, bool]:
-        body = self._applied(resource, namespace, name, body=patch, options=options)
+        config = self._applied(resource, namespace, name, body=patch)
         found = self._find(resource, namespace, name)
         if found is None and subresource:
             raise status.not_found(resource.plural, resource.group, name)
         live = None if found is None else self._client_form(resource, found.obj)
-        new = self._merge_applied(resource, live, body, options=options, subresource=subresource)
+        place = told_place(resource, patch)
+        try:
+            new = self._merge_applied(
+                resource, live, config, options=options, subresource=subresource
+            )
+        except TypedObjectError as e:
+            raise failed_to(f"create typed patch object ({place})", str(e)) from None
         if found is not None and new is live:
             return found, False
-        obj = self._stored_form(resource, self._decoded(resource, new, options))
+        try:
+            new = self._decoded(resource, new, options)
+        except Undecodable as e:
+            raise failed_to(f"convert new typed object ({place}) to object", e.why) from None
+        obj = self._stored_form(resource, new)
         checked = self._checked(resource, options)
         if found is None:
             made = verbs.create(self.core, resource, namespace=namespace, obj=obj, options=checked)
@@ -317,18 +327,19 @@ class Api:
         )
         return written, False
 
-    def _applied(
-        self, resource: Resource, namespace: str, name: str, *, body: Any, options: Options
-    ) -> Obj:
-        """Check an applied configuration and complete its name and namespace."""
-        config = bodies.as_object(self.core, resource, body)
-        if config["metadata"].get("managedFields"):
+    def _applied(self, resource: Resource, namespace: str, name: str, *, body: Any) -> Obj:
+        """Check what an applied configuration is of, and complete its name and namespace."""
+        config = bodies.as_applied(resource, body)
+        metadata = config.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            return config  # its type is told with all others
+        if metadata.get("managedFields") is not None:
             raise status.bad_request("metadata.managedFields must be nil")
-        self._check_place(config, namespace, name)
-        config["metadata"]["name"] = name
+        config["metadata"] = {**metadata, "name": metadata.get("name", name)}
         if resource.namespaced:
-            config["metadata"]["namespace"] = namespace
-        return self._checked_fields(resource, config, options)
+            config["metadata"].setdefault("namespace", namespace)
+        self._check_place(config, namespace, name)
+        return config
 
     def _merge_applied(
         self,
@@ -359,13 +370,6 @@ class Api:
         except ApplyConflict as e:
             details = {"causes": e.causes}
             raise status.failure(409, "Conflict", str(e), details=details) from None
-        except TypedObjectError as e:
-            meta = config["metadata"]
-            place = f"{meta.get('namespace', '')}/{meta['name']}"
-            what = f"{resource.group}/{resource.version}, Kind={resource.kind}"
-            why = f"failed to create typed patch object ({place}; {what}): {e}"
-            # Real servers have no reason for it and answer as for a fault of their own.
-            raise status.failure(500, "", why) from None
 
     def _find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         key = resource.key(namespace, name)

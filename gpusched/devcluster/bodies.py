@@ -118,6 +118,28 @@ def as_object(core: Core, resource: Resource, body: Any, *, subject: str = "") -
     return {"kind": kind, "apiVersion": version, "metadata": meta or {}, **rest}
 
 
+def as_applied(resource: Resource, body: Any) -> Obj:
+    """Return a copy of an applied configuration of the resource's kind; raises StatusError 400.
+
+    Unlike other bodies it has to say what it is.
+    """
+    if body is not None and not isinstance(body, dict):
+        raise status.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {json_kind(body)} into Go value of type map[string]interface {{}}"
+        )
+    config: Obj = dict(body or {})
+    kind, version = config.get("kind"), config.get("apiVersion")
+    kind, version = (
+        kind if isinstance(kind, str) else "",
+        version if isinstance(version, str) else "",
+    )
+    if (version, kind) != (resource.api_version, resource.kind):
+        group, _, short = version.rpartition("/")
+        raise status.bad_request(f"invalid object type: {group}/{short}, Kind={kind}")
+    return config
+
+
 def json_kind(value: Any) -> str:
     """Name a JSON value's type as decoders do in their complaints."""
     if isinstance(value, bool):

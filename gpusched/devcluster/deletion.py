@@ -9,7 +9,7 @@ import attrs
 
 from gpusched.devcluster import status
 from gpusched.devcluster.core import parse_time, rfc3339
-from gpusched.devcluster.field_errors import FieldError, invalid, not_supported
+from gpusched.devcluster.field_errors import FieldError, invalid, not_supported, quote
 from gpusched.devcluster.store import Stored
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 _IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
+_PRIORITIES: Final = "priorityclasses.scheduling.k8s.io"
+_SYSTEM_PRIORITIES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _BY_FINALIZER: Final = {"orphan": "Orphan", "foregroundDeletion": "Foreground"}
 
@@ -43,9 +45,9 @@ class DeleteOptions:
             try:
                 grace = int(query["gracePeriodSeconds"])
             except ValueError:
-                raise status.bad_request(
-                    f"invalid gracePeriodSeconds: {query['gracePeriodSeconds']}"
-                ) from None
+                said = quote(query["gracePeriodSeconds"])
+                why = f"strconv.ParseInt: parsing {said}: invalid syntax"
+                raise status.bad_request(why) from None
         policy = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
         orphan = body.get("orphanDependents")
         if orphan is None and query.get("orphanDependents"):
@@ -86,6 +88,9 @@ def delete(
     if resource.storage == "namespaces" and meta["name"] in _IMMORTAL:
         why = "this namespace may not be deleted"
         raise status.forbidden(resource.plural, "", meta["name"], why=why)
+    if resource.storage == _PRIORITIES and meta["name"] in _SYSTEM_PRIORITIES:
+        why = "this is a system priority class and cannot be deleted"
+        raise status.forbidden(resource.plural, resource.group, meta["name"], why=why)
     _check_preconditions(resource, meta, options)
     if meta.get("deletionTimestamp"):
         return _delete_again(core, resource, stored, options=options)

@@ -7,7 +7,7 @@ answer names no kind, and its field is the patch.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,8 +15,12 @@ from gpusched.devcluster import status
 from gpusched.devcluster.bodies import json_kind
 from gpusched.devcluster.field_errors import invalid
 from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
+from gpusched.devcluster.patching.typed import go_text
 from gpusched.devcluster.schema import Schema
 from gpusched.limits import JSON_PATCH_OPERATIONS_MAX
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.kinds import Resource
 
 Obj = dict[str, Any]
 
@@ -68,7 +72,7 @@ def patched(old: Obj, patch: Any, *, patch_type: str, schema: Schema, validation
 def refused(changed: Any, patch: Any, *, patch_type: str, why: str) -> status.StatusError:
     """422 of a patch whose outcome cannot be decoded; ``why`` is the decoder's sentence."""
     if patch_type == "strategic":
-        shown, why = _go_text(patch), _converted(why)
+        shown, why = go_text(patch), _converted(why)
     else:
         shown = msgspec.json.encode(changed, order="sorted").decode()
     error = invalid("patch", shown, why)
@@ -141,14 +145,14 @@ def _converted(why: str) -> str:
     return f"cannot restore struct from: {'slice' if kind == 'array' else have}"
 
 
-def _go_text(value: Any) -> str:
-    """A value as Go prints it: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{k}:{_go_text(value[k])}' for k in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(_go_text(v) for v in value)}]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+def told_place(resource: Resource, config: Any) -> str:
+    """How apply names an object: by what the configuration itself says."""
+    meta = config.get("metadata") or {}
+    meta = meta if isinstance(meta, dict) else {}
+    what = f"{resource.group}/{resource.version}, Kind={resource.kind}"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {what}"
+
+
+def failed_to(step: str, why: str) -> status.StatusError:
+    """500 of an apply that cannot be typed; real servers have no reason for it."""
+    return status.failure(500, "", f"failed to {step}: {why}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from gpusched.devcluster import admission, status, unsupported
-from gpusched.devcluster.field_errors import FieldError, invalid
+from gpusched.devcluster.field_errors import FieldError, invalid, quote
 from gpusched.devcluster.meta import (
     MetadataRules,
     changed_metadata_errors,
@@ -243,6 +243,9 @@ def _check_identity(resource: Resource, stored: Stored, *, new: Obj, origin: Ori
     if not asked and origin == "put" and resource.strategy.needs_version:
         error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise status.invalid(resource.plural, resource.group, name, errors=[error])
+    if asked and not (asked.isascii() and asked.isdigit()):
+        why = f"strconv.ParseUint: parsing {quote(asked)}: invalid syntax"
+        raise status.failure(500, "", why)
     if asked and asked != "0" and asked != old_meta["resourceVersion"]:
         raise status.conflict(resource.plural, resource.group, name, why=status.MODIFIED)
     uid = meta.get("uid") or ""

@@ -266,7 +266,7 @@ def test_atomic_values_are_owned_whole():
             deployment({"image": "i"}),
             (
                 ".spec.template.spec.containers: element 0: associative list with keys has an "
-                'element that omits key field "name" (and doesn\'t have default value)'
+                'element that omits all key fields ["name"] (and doesn\'t have default values for any key fields)'
             ),
         ),
     ],

@@ -108,7 +108,7 @@ async def test_applied_fields_that_no_schema_knows(things):
     assert reply.code == 500
     assert "reason" not in reply.body
     assert reply.message == (
-        "failed to create typed patch object (default/cm; /v1, Kind=ConfigMap): "
+        "failed to create typed patch object (/cm; /v1, Kind=ConfigMap): "
         ".extra: field not declared in schema"
     )
 

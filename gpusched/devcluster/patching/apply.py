@@ -32,9 +32,9 @@ from gpusched.devcluster.patching.managed_fields import (
     with_managers,
     without_managers,
 )
+from gpusched.devcluster.patching.typed import check_typed
 from gpusched.devcluster.schema import Schema
 from gpusched.devcluster.schema.types import ANY, Doc, Json, Node
-from gpusched.devcluster.schema.values import unknown_fields
 from gpusched.errors import GpuschedError
 
 __all__ = ["ApplyConflict", "TypedObjectError", "apply"]
@@ -83,11 +83,10 @@ def apply(
 
     Raises:
         ApplyConflict: others own fields that would change.
-        TypedObjectError: the applied object names unknown fields or has unclear lists.
+        TypedObjectError: the applied object has values of other types, unknown fields or unclear
+            lists.
     """
-    unknown = unknown_fields(config, schema.node)
-    if unknown:
-        raise TypedObjectError(f".{unknown[0]}: field not declared in schema")
+    check_typed(config, schema.node)
     config = _without(config, reset)
     applied = frozenset(p for p in fields_of(config, schema.node) if tracked(p))
     me = ManagerId(manager, "Apply", subresource=subresource)

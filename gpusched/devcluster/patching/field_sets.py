@@ -1,7 +1,7 @@
 """Sets of fields: who owns what of an object, and what changed between two states of it.
 
 A path is a tuple of elements spelled as in ``fieldsV1``: ``f:name`` a key, ``k:{...}`` an
-element of a keyed list, ``v:...`` an element of a set. A set of paths names leaves and, where
+element of a keyed list, ``v:...`` an element of a set, ``i:...`` one by its index. A set of paths names leaves and, where
 ownership of the container itself matters, containers too.
 """
 
@@ -37,6 +37,8 @@ def _told(element: str) -> str:
         return f".{text}"
     if kind == "v:":
         return f"[={text}]"
+    if kind == "i:":
+        return f"[{text}]"
     keys = msgspec.json.decode(text)
     return f"[{','.join(f'{k}={_json(v)}' for k, v in keys.items())}]"
 
@@ -66,10 +68,10 @@ def element_path(element: Json, node: Node, index: int) -> str:
         elif child is not None and child.has_default:
             keys[key] = child.default
     if not keys:
-        names = ", ".join(f'"{key}"' for key in node.map_keys)
+        names = " ".join(f'"{key}"' for key in node.map_keys)
         raise TypedObjectError(
-            f"element {index}: associative list with keys has an element that omits key field "
-            f"{names} (and doesn't have default value)"
+            f"element {index}: associative list with keys has an element that omits all key fields "
+            f"[{names}] (and doesn't have default values for any key fields)"
         )
     return f"k:{_json(keys)}"
 
