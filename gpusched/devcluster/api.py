@@ -329,6 +329,7 @@ class Api:
 
     def _applied(self, resource: Resource, namespace: str, name: str, *, body: Any) -> Obj:
         """Check what an applied configuration is of, and complete its name and namespace."""
+        self.schema(resource)  # 501 of a kind that is only read comes before anything else
         config = bodies.as_applied(resource, body)
         metadata = config.get("metadata") or {}
         if not isinstance(metadata, dict):

@@ -7,10 +7,11 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from gpusched.devcluster import bodies, status, unsupported, views
+from gpusched.devcluster import bodies, status, views
 from gpusched.devcluster.api import PATCH_TYPES, Api
 from gpusched.devcluster.deletion import DeleteOptions
-from gpusched.devcluster.http import discovery, openapi, scales
+from gpusched.devcluster.http import other_paths, scales
+from gpusched.devcluster.http.media import in_media, negotiated
 from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.http.write_options import write_option_errors
@@ -37,67 +38,24 @@ class Endpoints:
         """Answer a request; raises StatusError for every failure a client caused."""
         route = parse(request.path)
         if route is None:
-            return self._other(request)
+            return other_paths.answer(self._core, request, address=self.address)
         if route.watch:
             request, route = _as_list(request, route)
         watch = request.query.get("watch", "0").lower() in {"1", "true"}
         request.access.check(request.user, route, verb_of(request.method, route, watch=watch))
         resource = self._core.registry.find(route.group, route.version, route.plural)
         if resource is None:
-            return self._unserved(route)
+            return other_paths.unserved(self._core.registry, route)
+        media = negotiated(request.accept, custom=resource.custom is not None)
         if resource.verbs == ("create",):
-            return self._review(request, resource, route)
+            return in_media(self._review(request, resource, route), media)
         if route.subresource and not resource.has(route.subresource):
             raise self._no_subresource(resource, route)
         if route.deep:
             raise status.unknown_resource()
         if resource.custom is not None and _misplaced(resource, route, request.method):
-            return _plain_missing()
-        return self._resource(request, resource, route)
-
-    # -- paths that are no resource ----------------------------------------------------------
-
-    def _other(self, request: Request) -> Answer:
-        request.access.check_path(request.user, request.path, request.method)
-        registry = self._core.registry
-        parts = request.path.strip("/").split("/")
-        body: Obj | None = None
-        match parts:
-            case ["version"]:
-                body = discovery.VERSION
-            case ["api" | "apis"] if discovery.wants_aggregated(request.accept):
-                body = discovery.aggregated(registry, core=parts[0] == "api")
-                return Answer(body=views.encode(body), content_type=discovery.AGGREGATED)
-            case ["devcluster", "features"]:
-                body = unsupported.features(registry)
-            case ["openapi", "v2"]:
-                frame, media_type = openapi.version_2(registry, request.accept)
-                return Answer(body=frame, content_type=media_type)
-            case ["openapi", "v3"]:
-                return Answer(body=openapi.index(registry), content_type=openapi.INDEX_TYPE)
-            case ["openapi", "v3", *rest]:
-                found = openapi.document(registry, "/".join(rest))
-                return _plain_missing() if found is None else Answer(body=found)
-            case ["api"]:
-                body = discovery.api_versions(self.address)
-            case ["apis"]:
-                body = discovery.group_list(registry)
-            case ["apis", group]:
-                body = discovery.one_group(registry, group)
-            case ["api", version] if registry.has_version("", version):
-                body = discovery.resource_list(registry, "", version)
-            case ["apis", group, version] if registry.has_version(group, version):
-                body = discovery.resource_list(registry, group, version)
-        return _plain_missing() if body is None else Answer(body=views.encode(body))
-
-    def _unserved(self, route: Route) -> Answer:
-        registry = self._core.registry
-        known = registry.unsupported.get((route.group, route.version, route.plural))
-        if known:
-            raise status.not_implemented(f"resource {known}")
-        if registry.has_version(route.group, route.version) and "." not in route.group:
-            raise status.unknown_resource()
-        return _plain_missing()
+            return other_paths.missing()
+        return in_media(self._resource(request, resource, route), media)
 
     def _no_subresource(self, resource: Resource, route: Route) -> status.StatusError:
         if resource.custom is not None:
@@ -373,7 +331,3 @@ def _misplaced(resource: Resource, route: Route, method: str) -> bool:
     if bool(route.namespace) == resource.namespaced:
         return False
     return not (resource.namespaced and method == "GET" and not route.name)
-
-
-def _plain_missing() -> Answer:
-    return Answer(body=b"404 page not found\n", code=404, content_type="text/plain; charset=utf-8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import random
+import uuid
 from email.utils import formatdate
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from gpusched.devcluster.control.desk import Desk
 from gpusched.devcluster.control.front import Front, LostConnection
 from gpusched.devcluster.control.host import asking
 from gpusched.devcluster.http.access import Access
+from gpusched.devcluster.http.health import health
 from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.status import StatusError
@@ -51,6 +54,7 @@ class Server:
         self._access = access
         self._clock = clock
         self._dated = (0, "")
+        self._audits = random.Random("audits")  # noqa: S311  # names of answers, no secrets
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one request; never raises but for a lost connection."""
@@ -58,7 +62,11 @@ class Server:
         if not response.prepared:
             response.headers["Date"] = self._date()
             response.headers["Cache-Control"] = _NO_CACHE
+            response.headers["Audit-Id"] = request.headers.get("Audit-Id") or self._audit_id()
         return response
+
+    def _audit_id(self) -> str:
+        return str(uuid.UUID(int=self._audits.getrandbits(128), version=4))
 
     def _date(self) -> str:
         second = int(self._clock.now())
@@ -91,7 +99,13 @@ class Server:
             return web.Response(text="400 Bad Request", status=400)
         first = request.path.strip("/").partition("/")[0]
         if first in _HEALTH:
-            return web.Response(text="ok")
+            code, text = health(
+                request.path.strip("/").split("/"),
+                verbose="verbose" in request.query,
+                excluded=request.query.getall("exclude", []),
+            )
+            headers = {"X-Content-Type-Options": "nosniff"}
+            return web.Response(text=text, status=code, headers=headers)
         user = self._access.user(
             request.headers.get("Authorization", ""), browser="Origin" in request.headers
         )
