@@ -210,16 +210,15 @@ def _watches(url: str) -> Iterator[None]:
 async def _running(api: Api) -> int:
     """Wait until the stages have every pod running; how many do when that takes too long."""
     end = time.monotonic() + _SETTLE_S
-    query = {"fieldSelector": "status.phase=Running", "limit": "1"}
-    while True:
-        answer = await api.request("GET", _PATH, query=query, timeout_s=_TIMEOUT_S)
-        if b'"continue"' in answer.body or time.monotonic() > end:
-            query = {"fieldSelector": "status.phase=Running"}
-            answer = await api.request("GET", _PATH, query=query, timeout_s=_TIMEOUT_S)
-            running = len(json.loads(answer.body)["items"])
-            if running == PODS or time.monotonic() > end:
-                return running
+    waiting = {"fieldSelector": "status.phase=Pending", "limit": "1"}
+    while time.monotonic() < end:
+        answer = await api.request("GET", _PATH, query=waiting, timeout_s=_TIMEOUT_S)
+        if not json.loads(answer.body)["items"]:
+            break
         await asyncio.sleep(2.0)
+    query = {"fieldSelector": "status.phase=Running"}
+    answer = await api.request("GET", _PATH, query=query, timeout_s=_TIMEOUT_S)
+    return len(json.loads(answer.body)["items"])
 
 
 def _memory_mib(pid: int) -> float:

@@ -118,7 +118,7 @@ class Server:
             return await _stream(request, answer)
         if answer.cut is not None:
             return await _cut_short(request, answer, answer.cut)
-        response = web.Response(
+        response = _Reply(
             body=answer.body, status=answer.code, headers={"Content-Type": answer.content_type}
         )
         _pack(request, response, answer)
@@ -153,6 +153,19 @@ class Server:
                 access=self._access,
             )
         )
+
+
+class _Reply(web.Response):
+    """Forgets its body once it is sent.
+
+    A connection that is kept open holds on to its last answer: long lists would pile up, one for
+    each connection of a client.
+    """
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Send what is left, and let go of it."""
+        await super().write_eof(data)
+        self.body = None
 
 
 async def _body(request: web.BaseRequest) -> bytes:
