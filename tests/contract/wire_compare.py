@@ -3,6 +3,9 @@
 Stricter than a count of recorded fields found: a field that the real server did not send is a
 difference, texts are compared, lists are compared in order, and a token (``<uid:3>``) has one
 value, which for uids and names no other token has.
+
+A server writes by itself too: service accounts, statuses, leases. So the version of a list, of a
+Table or of a bookmark is the recorded one or a later one, while those of objects are compared.
 """
 
 from __future__ import annotations
@@ -71,6 +74,12 @@ class Tokens:
         self.values[token] = value
         return True
 
+    def version_agrees(self, token: str, value: str) -> bool:
+        """Compare the version of a collection: writes of others may stand behind the last of ours."""
+        if token not in self.values:
+            return value.isdecimal() and self.bind(token, value)
+        return value.isdecimal() and int(value) >= int(self.values[token])
+
     def text_agrees(self, want: str, got: str) -> bool:
         """Compare a text that may hold tokens and times."""
         want, got = _cut_dump(want), _cut_dump(got)
@@ -112,6 +121,13 @@ def differences(
     if isinstance(want, dict) and isinstance(got, dict):
         if want.get("kind") == got.get("kind") == "Table":
             want, got = _ageless(want), _ageless(got)
+        version = _collection_version(want)
+        if version is not None:
+            want, got, found = _without_version(want, got)
+            yield from _fields(want, got, tokens, extra=extra, at=at)
+            if found is not None and not tokens.version_agrees(version, found):
+                yield f"{at}: recorded {tokens.fill(version)} or later, served {found!r}"
+            return
         yield from _fields(want, got, tokens, extra=extra, at=at)
     elif isinstance(want, list) and isinstance(got, list):
         if len(want) != len(got):
@@ -137,6 +153,35 @@ def _fields(want: Any, got: Any, tokens: Tokens, *, extra: bool, at: str) -> Ite
         for key in got:
             if key not in want and key not in UNRECORDED_KEYS:
                 yield f"{at}.{key}: served {got[key]!r}, not recorded"
+
+
+def _collection_version(want: Any) -> str | None:
+    """Return the token that stands for the version of a list, a Table or a bookmark."""
+    if want.get("type") == "BOOKMARK":
+        want = want["object"]
+    elif not str(want.get("kind", "")).endswith(("List", "Table")):
+        return None
+    version = want.get("metadata", {}).get("resourceVersion")
+    return version if isinstance(version, str) and TOKEN.fullmatch(version) else None
+
+
+def _without_version(want: Any, got: Any) -> tuple[Any, Any, str | None]:
+    """Take the version out of both sides, to be compared when those of the objects are known.
+
+    One that was not served stays recorded, so that it shows as a difference.
+    """
+    inner = "object" if want.get("type") == "BOOKMARK" else None
+    sides = [side.get(inner, {}) if inner else side for side in (want, got)]
+    found = sides[1].get("metadata", {}).get("resourceVersion")
+    if not isinstance(found, str):
+        return want, got, None
+    cut = [
+        {**side, "metadata": {k: v for k, v in side["metadata"].items() if k != "resourceVersion"}}
+        for side in sides
+    ]
+    if inner:
+        cut = [{**whole, inner: part} for whole, part in zip((want, got), cut, strict=True)]
+    return cut[0], cut[1], found
 
 
 def _ageless(table: Any) -> Any:

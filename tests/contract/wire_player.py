@@ -1,7 +1,8 @@
 """Plays recorded exchanges against a server, in their order, and reports each disagreement.
 
-A ``wait`` of a recording becomes a limit: the answer that follows it is asked for again until
-it agrees or the limit has passed. Everything else is sent once.
+A ``wait`` of a recording becomes a limit: the server is left alone until its own writes have
+ceased, and a read that follows is sent again until it agrees or the limit has passed. Everything
+else is sent once.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ PREPARED: Final[Mapping[str, Prepare]] = {
 }
 """How both sides of an answer are made comparable, by ``topic#number``."""
 
-_WAIT_MIN_S: Final = 5.0  # a busy machine may need longer than the recorded wait
+_WAIT_MIN_S: Final = 20.0  # a busy machine may need longer than the recorded wait
 _POLL_S: Final = 0.03
 _QUIET_S: Final = 0.1
+_QUIET_POLLS: Final = 5
+_QUIET_PATH: Final = "/api/v1/namespaces?limit=1"
 
 
 @attrs.frozen
@@ -120,10 +123,11 @@ class Player:
         """Play one topic from its first entry to its last."""
         tokens = Tokens()
         limit = 0.0
+        await self._until_quiet(_WAIT_MIN_S)
         for number, step in steps(topic):
             if "wait" in step:
                 limit = max(step["wait"], _WAIT_MIN_S)
-                await asyncio.sleep(_QUIET_S)
+                await self._until_quiet(limit)
                 continue
             name = f"{topic}#{number}" if number is not None else f"{topic} set-up"
             prepare = PREPARED.get(name, _as_they_are)
@@ -135,6 +139,19 @@ class Player:
                 found = _check(step, await self._send(step["request"], tokens), tokens, prepare)
             limit = 0.0
             self._note(name, step, found)
+
+    async def _until_quiet(self, limit_s: float) -> None:
+        """Wait until the version of the whole server stands still for some polls in a row.
+
+        One that others write to all the time is waited for no longer than the limit.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + limit_s
+        seen: list[str] = []
+        while clock() < end and (len(seen) < _QUIET_POLLS or len({*seen[-_QUIET_POLLS:]}) > 1):
+            answer = await self._send({"method": "GET", "path": _QUIET_PATH}, Tokens())
+            seen.append(answer.body["metadata"]["resourceVersion"])
+            await asyncio.sleep(_POLL_S)
 
     def _note(self, name: str, step: Obj, found: list[str]) -> None:
         if not step.get("setup"):
@@ -185,9 +202,9 @@ class Player:
             found: list[str] = []
             for inner in step.get("during", ()):
                 found += _check(inner, await self._send(inner["request"], tokens), tokens)
-            await _counted(events, len(recorded["events"]), step["seconds"])
+            await _counted(events, len(recorded["events"]), max(step["seconds"], _WAIT_MIN_S))
             if "timeoutSeconds" in step["request"]["path"]:
-                async with asyncio.timeout(step["seconds"]):
+                async with asyncio.timeout(max(step["seconds"], _WAIT_MIN_S)):
                     await reading  # its end is the promise
             else:
                 await asyncio.sleep(_QUIET_S)  # an event too many would come now
