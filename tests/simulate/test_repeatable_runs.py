@@ -19,12 +19,12 @@ from gpusched.devcluster.app import ClusterOptions, start
 from gpusched.devcluster.fast_clock import FastClock
 from gpusched.simulate import SimulationOptions, World, simulate
 
-PROGRAM = Path(__file__).with_name("gang_hours.py")
+PROGRAM = Path(__file__).with_name("gang_lives.py")
 SPEED = 60.0
 
 
 def _program() -> Any:
-    spec = importlib.util.spec_from_file_location("gang_hours", PROGRAM)
+    spec = importlib.util.spec_from_file_location("gang_lives", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -41,7 +41,7 @@ def _begin(seed: int, hash_seed: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_hours_are_the_same_bytes_in_three_processes_and_others_with_another_seed():
+def test_half_an_hour_is_the_same_bytes_in_three_processes_and_others_with_another_seed():
     """Daemon, cluster, jobs and stages: no hash seed, port or load enters the history."""
     running = [_begin(7, "0"), _begin(7, "1"), _begin(7, "4711"), _begin(8, "0")]
     first, second, third, other = (json.loads(each.communicate()[0]) for each in running)

@@ -1,6 +1,6 @@
 """Gangs that come and end, for virtual and for real time; as a program it prints the history.
 
-``python gang_hours.py SEED`` simulates and prints the digest and the outcome as JSON.
+``python gang_lives.py SEED`` simulates and prints the digest and the outcome as JSON.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def complete(world: World) -> list[str]:
     return [job["metadata"]["name"] for job in done]
 
 
-async def gang_hours(world: World) -> Obj:
+async def gang_lives(world: World) -> Obj:
     """Each gang is placed before the next one comes; the last waits for GPUs of the first."""
     for number in range(NODES):
         node(world, f"node-{number}")
     for name, count in GANGS.items():
-        gang(world, name, count, run_for="20m")
+        gang(world, name, count, run_for="5m")
         await world.until(lambda n=name, c=count: bound(world, n) == c, within_s=7200)
     await world.until(lambda: len(complete(world)) == len(GANGS), within_s=7200)
     return seen(world)
@@ -113,13 +113,14 @@ def seen(world: World) -> Obj:
     }
 
 
-async def two_hours(world: World) -> Obj:
-    outcome = await gang_hours(world)
-    await world.clock.sleep(7200 - world.clock.monotonic())
+async def half_an_hour(world: World) -> Obj:
+    """Lives of gangs, then a quiet cluster: leases, heartbeats, things that are forgotten."""
+    outcome = await gang_lives(world)
+    await world.clock.sleep(1800 - world.clock.monotonic())
     return outcome
 
 
 if __name__ == "__main__":
-    made = simulate(two_hours, options=SimulationOptions(seed=int(sys.argv[1])))
+    made = simulate(half_an_hour, options=SimulationOptions(seed=int(sys.argv[1])))
     text = json.dumps({"digest": made.digest, "writes": made.writes, **made.value})
     sys.stdout.write(text)
