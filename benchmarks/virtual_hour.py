@@ -1,8 +1,9 @@
 """One virtual hour of a busy cluster in one process, without a scheduler: a trivial binder places.
 
-1,000 nodes send heartbeats. 625 Jobs of 8 pods each keep 5,000 pods alive: pods are created,
-bound, started by stages, run 40 to 50 minutes and succeed; a Job that is complete is deleted with its
-pods and comes again under a new name.
+1,000 nodes send a heartbeat every ten minutes. 625 Jobs of 8 pods each keep 5,000 pods alive: pods
+are created, bound, started by stages, run 18 to 22 minutes and succeed; a Job that is complete is
+deleted with its pods and comes again under a new name. So the hour holds about 17,000 pods created
+and 12,000 finished, and 136,000 writes: Jobs and their status, pods, events, garbage collection.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ async def _come_again(client: LocalClient, numbers: count[int]) -> None:
 def _job(number: int) -> Obj:
     template = gang_pod(0)
     metadata = template["metadata"]
-    metadata["annotations"]["gpusched.io/run-for"] = f"{40 + number % 11}m"
+    metadata["annotations"]["gpusched.io/run-for"] = f"{18 + number % 5}m"
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

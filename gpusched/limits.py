@@ -136,6 +136,8 @@ JSON_PATCH_OPERATIONS_MAX: Final = 10_000
 """Operations of one JSON patch: the API server's own bound."""
 FIELD_SHAPES_MAX: Final = 4096
 """Sets of fields kept for managedFields: objects of one shape share one."""
+STAGE_READINGS_MAX: Final = 4096
+"""Answers kept of one stage expression, by the fields it read; beyond, it starts over."""
 WATCH_BATCH_MAX: Final = 512
 """Changes written to one watcher in one go, so that a busy kind does not starve the loop."""
 BODY_BYTES_MAX: Final = 3 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.devcluster.stages import funcs, load, match, render
+from gpusched.devcluster.stages import funcs, load, match, render, yaml_texts
 from gpusched.devcluster.stages.expressions import Subject
 
 NOW = 1136214245.0  # 2006-01-02T15:04:05Z, the time of the examples
@@ -26,7 +26,7 @@ MEDIA = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    return yaml.load(path.read_bytes(), Loader=render._Loader)
+    return yaml.load(path.read_bytes(), Loader=yaml_texts.Loader)
 
 
 def printed(name: str, arguments: tuple[Any, ...]) -> str:

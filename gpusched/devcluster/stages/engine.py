@@ -79,6 +79,7 @@ class StageEngine:
         self._all_nodes = all_nodes
         self._started = rfc3339(clock.now())
         self._stages: dict[str, list[Stage]] = {}
+        self._matchers: dict[str, match.Matcher] = {}
         self._resources: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
         self._queue: WorkQueue[str] = WorkQueue(clock)
@@ -111,6 +112,7 @@ class StageEngine:
         known = resource in self._stages
         stages = [*self._stages.get(resource, ()), stage]
         self._stages[resource] = sorted(stages, key=lambda one: one.name)
+        self._matchers.pop(resource, None)
         if self._group is None:
             return
         if known or resource == "nodes":
@@ -124,6 +126,7 @@ class StageEngine:
         if resource is None:
             return
         self._stages[resource] = [s for s in self._stages[resource] if s.name != name]
+        self._matchers.pop(resource, None)
         for uid, job in list(self._jobs.items()):
             if job.stage.name == name:
                 self._drop(uid)
@@ -199,7 +202,10 @@ class StageEngine:
         pending = self._jobs.get(uid)
         if pending is not None and version <= pending.version:
             return
-        choice = match.choose(self._stages[resource], self._subject(obj), self._rng)
+        matcher = self._matchers.get(resource)
+        if matcher is None:
+            matcher = self._matchers[resource] = match.Matcher(self._stages[resource])
+        choice = match.choose(matcher, self._subject(obj), self._rng)
         if choice is None:
             return
         self._jobs[uid] = _Job(choice.stage, obj, version)

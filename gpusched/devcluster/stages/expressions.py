@@ -11,6 +11,7 @@ import purejq
 
 from gpusched.devcluster.cel.library import library as cel
 from gpusched.devcluster.stages.model import Expression
+from gpusched.devcluster.stages.readings import Readings, View, plain, pure, settled
 
 _NO_DATA: Final = (purejq.JqError, ArithmeticError, ValueError, TypeError, RecursionError)
 """How jq programs end on objects they do not fit; the package lets some of Python's own through."""
@@ -29,25 +30,31 @@ def compile_cel(text: str) -> cel.Program:
     return cel.compile(text)
 
 
-def plain(value: Any) -> Any:
-    """The object as KWOK hands it to jq: keys with null dropped, every number a float."""
-    kind = type(value)  # exact types: this runs over every object of every event
-    if kind is dict:
-        return {
-            key: item if type(item) is str else plain(item)
-            for key, item in value.items()
-            if item is not None
-        }
-    if kind is list:
-        return [plain(item) for item in value]
-    return float(value) if kind is int else value
+@functools.cache
+def _outputs(text: str) -> Readings[list[Any]]:
+    """The outputs of a jq program over objects, remembered by what it reads of them."""
+    program = compile_jq(text)
+
+    def run(obj: dict[str, Any]) -> list[Any]:
+        found: list[Any] = settled(_evaluated(program, obj))
+        return found
+
+    return Readings(run)
+
+
+def _evaluated(program: purejq.Program, obj: dict[str, Any]) -> list[Any]:
+    try:
+        found: list[Any] = program.all(obj)  # type: ignore[no-untyped-call]
+    except _NO_DATA:
+        return []
+    return [item for item in found if item is not None]
 
 
 class Subject:
     """One object with the forms that expressions need, each made at most once.
 
     Args:
-        obj: the decoded object, never changed here.
+        obj: the decoded object, never changed here; or a view of one, which notes what is read.
         now: seconds since the Unix epoch, for CEL's ``Now()``.
         rand: gives a number in [0, 1), for CEL's ``Rand()``.
     """
@@ -58,7 +65,6 @@ class Subject:
         self.obj = obj
         self.now = now
         self._rand = rand
-        self._plain: Any = None
         self._found: dict[str, list[Any]] = {}  # stages of one kind ask the same again and again
         self._context: cel.Context | None = None
 
@@ -70,13 +76,11 @@ class Subject:
         return found
 
     def _evaluate(self, text: str) -> list[Any]:
-        if self._plain is None:
-            self._plain = plain(self.obj)
-        try:
-            found: list[Any] = compile_jq(text).all(self._plain)  # type: ignore[no-untyped-call]
-        except _NO_DATA:
-            return []
-        return [item for item in found if item is not None]
+        if isinstance(self.obj, View):
+            return _evaluated(compile_jq(text), self.obj)
+        if pure(text):
+            return _outputs(text).of(self.obj)
+        return _evaluated(compile_jq(text), plain(self.obj))
 
     def cel(self, text: str) -> tuple[Any, bool]:
         """Value and True, or None and False when CEL fails on this object."""

@@ -19,6 +19,7 @@ from gpusched.devcluster.stages.model import (
     Stage,
     Test,
 )
+from gpusched.devcluster.stages.readings import Readings, pure
 
 _UNITS: Final = {
     "ns": 1e-9,
@@ -75,8 +76,9 @@ def passes(test: Test, subject: Subject) -> bool:
         Unfit: CEL fails on this object.
     """
     if isinstance(test, EqualTest):
-        texts = (subject.obj.get("metadata") or {}).get(test.field) or {}
-        return bool(texts.get(test.key) == test.value)
+        metadata = subject.obj.get("metadata")
+        texts = None if metadata is None else metadata.get(test.field)
+        return texts is not None and bool(texts.get(test.key) == test.value)
     if isinstance(test, CelTest):
         value, sound = subject.cel(test.expression)
         if not sound or not isinstance(value, bool):
@@ -113,6 +115,31 @@ def candidates(stages: Sequence[Stage], subject: Subject) -> list[Stage]:
         return [stage for stage in stages if all(passes(test, subject) for test in stage.tests)]
     except Unfit:
         return []
+
+
+class Matcher:
+    """``candidates`` of a fixed set of Stages, remembered by what their selectors read.
+
+    Args:
+        stages: those of one kind, by name.
+    """
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = stages
+        tests = [test for stage in stages for test in stage.tests]
+        # CEL may ask for the time or draw, and sees other numbers than jq.
+        self._readings = None
+        if all(isinstance(t, EqualTest) or (isinstance(t, JqTest) and pure(t.key)) for t in tests):
+            self._readings = Readings(self._found)
+
+    def _found(self, obj: dict[str, Any]) -> list[Stage]:
+        return candidates(self._stages, Subject(obj, now=0.0))
+
+    def candidates(self, subject: Subject) -> list[Stage]:
+        """The Stages whose selector matches."""
+        if self._readings is None:
+            return candidates(self._stages, subject)
+        return self._readings.of(subject.obj)
 
 
 def weight(stage: Stage, subject: Subject) -> int | None:
@@ -188,9 +215,12 @@ def delay_range(stage: Stage, subject: Subject) -> tuple[float, float] | None:
     return (jitter, jitter) if jitter <= base else (base, jitter)
 
 
-def choose(stages: Sequence[Stage], subject: Subject, rng: random.Random) -> Choice | None:
+def choose(
+    stages: Sequence[Stage] | Matcher, subject: Subject, rng: random.Random
+) -> Choice | None:
     """The Stage the object enters next with its delay, None when none matches."""
-    stage = pick(candidates(stages, subject), subject, rng)
+    matcher = stages if isinstance(stages, Matcher) else Matcher(stages)
+    stage = pick(matcher.candidates(subject), subject, rng)
     if stage is None:
         return None
     bounds = delay_range(stage, subject)

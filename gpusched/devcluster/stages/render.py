@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from typing import Any
 
 import attrs
-import yaml
 
 from gpusched.devcluster.stages import gotmpl
 from gpusched.devcluster.stages.gotmpl_parse import TemplateError
@@ -20,6 +17,7 @@ from gpusched.devcluster.stages.model import (
     PatchType,
     Step,
 )
+from gpusched.devcluster.stages.yaml_texts import parsed
 
 
 @attrs.frozen
@@ -57,35 +55,6 @@ class Event:
 Effect = Patch | Apply | Delete | Event
 
 
-class _Loader(yaml.CSafeLoader):
-    """Timestamps stay texts: JSON has no other form for them."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _shared(value: Any) -> Any:
-    """The same tree with one string object for equal ones: thousands of statuses are alike."""
-    kind = type(value)
-    if kind is str:
-        return sys.intern(value)
-    if kind is dict:
-        return {_shared(key): _shared(item) for key, item in value.items()}
-    return [_shared(item) for item in value] if kind is list else value
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(text: str) -> Any:
-    """Thousands of pods render the same text within one second, so the parse is kept."""
-    try:
-        return _shared(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader, see above
-    except yaml.YAMLError as fault:
-        raise TemplateError(f"the rendered template is not YAML: {fault}") from fault
-
-
 def effect(step: Step, obj: dict[str, Any], functions: gotmpl.Functions) -> Effect | None:
     """What a step asks for; None when it would change nothing by its own account.
 
@@ -100,7 +69,7 @@ def effect(step: Step, obj: dict[str, Any], functions: gotmpl.Functions) -> Effe
         return _finalizers(step, obj)
     if isinstance(step, DeleteStep):
         return Delete()
-    body = _parsed(gotmpl.render(step.template, obj, functions).strip())
+    body = parsed(gotmpl.render(step.template, obj, functions).strip())
     if isinstance(step, ApplyStep):
         if not isinstance(body, dict):
             raise TemplateError("the rendered template is no object to apply")
