@@ -242,7 +242,7 @@ class Api:
     def _decoded(self, resource: Resource, obj: Obj, options: Options) -> Obj:
         """Drop or refuse unknown fields, and bring values into their canonical form."""
         schema = self.schema(resource)
-        clean = schema.plain(obj)
+        clean = None if options.repeated else schema.plain(obj)
         if clean is None:
             clean = schema.prune(self._checked_fields(resource, obj, options))
         clean["metadata"] = dict(clean.get("metadata") or {})
@@ -252,12 +252,12 @@ class Api:
 
     def _checked_fields(self, resource: Resource, obj: Obj, options: Options) -> Obj:
         """Refuse values of the wrong type, and unknown fields where that was asked."""
-        schema = self.schema(resource)
-        kind, version = resource.kind, resource.version
-        head = f'{kind} in version "{version}" cannot be handled as a {kind}: '
+        schema, kind = self.schema(resource), resource.kind
+        head = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: '
         if (why := schema.decode_error(obj)) is not None:
             raise Undecodable(head, why)
-        if options.validation != "Ignore" and (unknown := schema.strict_errors(obj)):
+        unknown = [] if options.validation == "Ignore" else schema.strict_errors(obj)
+        if unknown := [*options.repeated, *unknown]:
             if options.validation == "Strict":
                 raise Undecodable(head, f"strict decoding error: {', '.join(unknown)}")
             options.warnings.extend(unknown)

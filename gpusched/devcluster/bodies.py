@@ -22,6 +22,8 @@ Obj = dict[str, Any]
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_SHOWN_BYTES: Final = 30
+"""How much of a body that nobody understands is shown."""
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -43,7 +45,8 @@ def decode(raw: bytes, content_type: str, *, kind: str, custom: bool) -> Any:
         try:
             return yaml_text.load(raw)
         except yaml.YAMLError as e:
-            raise status.bad_request(f"error converting YAML to JSON: {e}") from None
+            why = f"error converting YAML to JSON: {yaml_text.told(e)}"
+            raise _unrecognized(kind, why, raw) from None
     if media == PROTOBUF and not custom:
         return _decode_protobuf(raw)
     known = f"{JSON}, {YAML}" if custom else f"{JSON}, {YAML}, {PROTOBUF}"
@@ -59,18 +62,65 @@ def unsupported_media(known: str) -> status.StatusError:
     )
 
 
-def _decode_json(raw: bytes, *, kind: str) -> Any:
+def decode_patch(raw: bytes, patch_type: str) -> Any:
+    """Decode a JSON body that is a patch and no object; raises StatusError 400."""
+    try:
+        return _json(raw)
+    except NoJson as e:
+        head = "" if patch_type == "strategic" else "error decoding patch: "
+        raise status.bad_request(f"{head}{e}") from None
+
+
+def decode_applied(raw: bytes) -> Any:
+    """Decode the YAML of a server-side apply; raises StatusError 400."""
+    try:
+        return yaml_text.load(raw)
+    except yaml.YAMLError as e:
+        why = f"error decoding YAML: error converting YAML to JSON: {yaml_text.told(e)}"
+        raise status.bad_request(why) from None
+
+
+class NoJson(ValueError):
+    """A text is no JSON; ``str()`` says why in the words of the server's decoder."""
+
+
+def _json(raw: bytes) -> Any:
     try:
         return _decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
+    except RecursionError:
+        raise NoJson("exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
         why = "unexpected end of JSON input" if "truncated" in str(e) else str(e)
-        if isinstance(e, RecursionError):
-            why = "exceeded max depth"
-        shown = raw[:512].decode("utf-8", "replace")
-        raise status.bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): "
-            f"couldn't get version/kind; json parse error: {why} ({shown})"
+        raise NoJson(why) from None
+
+
+def _unrecognized(kind: str, why: str, raw: bytes) -> status.StatusError:
+    shown = raw.hex() if raw else "<empty>"
+    if raw[:1] == b"{":
+        shown = raw.decode("utf-8", "replace")
+    if len(raw) > _SHOWN_BYTES:
+        cut = raw[:_SHOWN_BYTES]
+        shown = f"{cut.decode('utf-8', 'replace') if raw[:1] == b'{' else cut.hex()} ..."
+    return status.bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+    )
+
+
+def _decode_json(raw: bytes, *, kind: str) -> Any:
+    try:
+        body = _json(raw)
+    except NoJson as e:
+        raise _unrecognized(
+            kind, f"couldn't get version/kind; json parse error: {e}", raw
         ) from None
+    if body is not None and not isinstance(body, dict):
+        why = (
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(body)} "
+            "into Go value of type struct { "
+            'APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+        raise _unrecognized(kind, why, raw)
+    return {} if body is None else body
 
 
 def _decode_protobuf(raw: bytes) -> Obj:

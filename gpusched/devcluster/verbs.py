@@ -56,6 +56,7 @@ class Options:
         force: whether an apply takes fields over from other managers.
         check: the schema's own verdict on the finished object, given the old one.
         schema: of the kind, by which managedFields are kept; None to leave them alone.
+        repeated: what strict decoding says of fields that the body names twice.
     """
 
     dry_run: bool = False
@@ -66,6 +67,7 @@ class Options:
     warnings: list[str] = attrs.field(factory=list)
     check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
     schema: Schema | None = None
+    repeated: list[str] = attrs.field(factory=list)
 
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:

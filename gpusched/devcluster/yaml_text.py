@@ -38,6 +38,14 @@ def load(text: str | bytes) -> Any:
         raise yaml.YAMLError(str(e)) from None
 
 
+def told(fault: yaml.YAMLError) -> str:
+    """What is wrong with a text, as the server's parser words it."""
+    if not isinstance(fault, yaml.MarkedYAMLError) or fault.problem_mark is None:
+        return str(fault)
+    line = fault.problem_mark.line + isinstance(fault, yaml.scanner.ScannerError)
+    return f"yaml: line {line}: {fault.problem}" if line else f"yaml: {fault.problem}"
+
+
 def load_all(text: str) -> list[Any]:
     """Parse every document of a trusted text, empty ones left out."""
     return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]

@@ -18,6 +18,7 @@ from gpusched.devcluster.http.write_options import write_option_errors
 from gpusched.devcluster.kinds import Resource
 from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
 from gpusched.devcluster.rbac import reviews, tokens
+from gpusched.devcluster.repeated_fields import repeated_fields
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
 from gpusched.devcluster.watching import Watcher
@@ -195,7 +196,7 @@ class Endpoints:
 
     def _create(self, request: Request, resource: Resource, route: Route) -> Answer:
         options = self._options(request)
-        body = self._body(request, resource)
+        body = self._body(request, resource, options)
         stored = self._api.create(resource, route.namespace, body, options=options)
         return self._shaped(request, resource, stored, code=201, warnings=options.warnings)
 
@@ -205,7 +206,7 @@ class Endpoints:
             resource,
             route.namespace,
             route.name,
-            body=self._body(request, resource),
+            body=self._body(request, resource, options),
             options=options,
             subresource=route.subresource,
         )
@@ -219,12 +220,11 @@ class Endpoints:
         if patch_type is None or (custom and patch_type == "strategic"):
             raise bodies.unknown_patch(custom=custom)
         options = self._options(request, apply=patch_type == "apply")
-        content = bodies.YAML if patch_type == "apply" else bodies.JSON
         stored, created = self._api.patch(
             resource,
             route.namespace,
             route.name,
-            patch=bodies.decode(request.body, content, kind=resource.kind, custom=custom),
+            patch=_patch_body(request, patch_type, options),
             patch_type=patch_type,
             options=options,
             subresource=route.subresource,
@@ -265,13 +265,12 @@ class Endpoints:
 
     # -- bodies and shapes -------------------------------------------------------------------
 
-    def _body(self, request: Request, resource: Resource) -> Any:
-        return bodies.decode(
-            request.body,
-            request.content_type,
-            kind=resource.kind,
-            custom=resource.custom is not None,
-        )
+    def _body(self, request: Request, resource: Resource, options: Options) -> Any:
+        custom = resource.custom is not None
+        body = bodies.decode(request.body, request.content_type, kind=resource.kind, custom=custom)
+        if bodies.media_type(request.content_type) in {"", bodies.JSON}:
+            _note_repeated(request, body, options)
+        return body
 
     def _options(self, request: Request, *, apply: bool = False) -> Options:
         query = request.query
@@ -331,3 +330,17 @@ def _misplaced(resource: Resource, route: Route, method: str) -> bool:
     if bool(route.namespace) == resource.namespaced:
         return False
     return not (resource.namespaced and method == "GET" and not route.name)
+
+
+def _patch_body(request: Request, patch_type: str, options: Options) -> Any:
+    if patch_type == "apply":
+        return bodies.decode_applied(request.body)
+    body = bodies.decode_patch(request.body, patch_type)
+    if patch_type != "json":
+        _note_repeated(request, body, options)
+    return body
+
+
+def _note_repeated(request: Request, body: Any, options: Options) -> None:
+    if options.validation != "Ignore":
+        options.repeated.extend(repeated_fields(request.body, body))

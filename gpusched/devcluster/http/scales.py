@@ -33,12 +33,15 @@ def answer(
             raise status.not_implemented("server-side apply of scales")
     elif request.method != "PUT":
         raise status.method_not_allowed()
-    content = bodies.JSON if patch_type else request.content_type
+    if patch_type:
+        body = bodies.decode_patch(request.body, patch_type)
+    else:
+        body = bodies.decode(request.body, request.content_type, kind="Scale", custom=custom)
     scale = api.write_scale(
         resource,
         route.namespace,
         route.name,
-        body=bodies.decode(request.body, content, kind="Scale", custom=custom),
+        body=body,
         patch_type=patch_type,
         options=options,
     )
