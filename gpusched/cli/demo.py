@@ -128,7 +128,7 @@ async def _live(console: Console, play: Play) -> None:
         while True:
             width, height = console.size
             live.update(screen(play.witness.scene(), width=width, height=height), refresh=True)
-            await asyncio.sleep(_FRAME_S)
+            await asyncio.sleep(_FRAME_S)  # noqa: TID251 - a terminal lives in real time
 
 
 async def _lines(console: Console, play: Play) -> None:
@@ -138,7 +138,7 @@ async def _lines(console: Console, play: Play) -> None:
     try:
         while True:
             before, told = _tell(play, before, told)
-            await asyncio.sleep(_FRAME_S)
+            await asyncio.sleep(_FRAME_S)  # noqa: TID251 - a terminal lives in real time
     finally:
         _tell(play, before, told)
 

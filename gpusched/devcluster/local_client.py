@@ -198,7 +198,7 @@ class LocalClient:
                     previous = None if change.before is None else change.before.obj
                     yield WatchItem(change.type, change.after.obj, previous)
                 if changes:
-                    await asyncio.sleep(0)  # a long backlog must not hold up the server
+                    await asyncio.sleep(0)  # noqa: TID251 - a long backlog must not hold up the server
                     continue
                 wake.clear()
                 await wake.wait()

@@ -94,7 +94,7 @@ class Host:
         for handler in self._server.connections:
             if handler.transport is not None and handler.transport is not kept:
                 handler.transport.abort()
-        await asyncio.sleep(0)  # the handlers of what was cut are cancelled now
+        await asyncio.sleep(0)  # noqa: TID251 - handlers of what was cut are cancelled now
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

@@ -119,6 +119,6 @@ class Restarts:
         return found
 
     async def _return(self, seconds: float) -> None:
-        # Not of the cluster's clock: a paused one could never be asked to go on.
-        await asyncio.sleep(seconds)
+        # Real time: a paused clock of the cluster could never be asked to go on.
+        await asyncio.sleep(seconds)  # noqa: TID251
         await self._machinery.listen()
