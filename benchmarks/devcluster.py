@@ -52,6 +52,7 @@ def measure() -> list[Figure]:
             target=f"< {START_MAX_S:g}",
             met=seconds < START_MAX_S,
         ),
+        *asyncio.run(_written()),
         *asyncio.run(_filled()),
     ]
 
@@ -63,11 +64,11 @@ def _start_seconds() -> float:
 
 
 @contextmanager
-def _server() -> Iterator[tuple[int, str, str]]:
+def _server(*flags: str) -> Iterator[tuple[int, str, str]]:
     """A running ``gpusched devcluster``: process id, URL, kubeconfig."""
     with tempfile.TemporaryDirectory(prefix="gpusched-bench-") as folder:
         kubeconfig = str(Path(folder) / "kubeconfig")
-        command = [_COMMAND, "devcluster", "--kubeconfig", kubeconfig]
+        command = [_COMMAND, "devcluster", "--kubeconfig", kubeconfig, *flags]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as process:
@@ -81,16 +82,42 @@ def _server() -> Iterator[tuple[int, str, str]]:
                 process.terminate()
 
 
-async def _filled() -> list[Figure]:
-    with _server() as (pid, url, kubeconfig):
+async def _written() -> list[Figure]:
+    """Writes alone: nodes and pods stay as the client writes them."""
+    with _server("--no-stages") as (_, _, kubeconfig), _quiet_client():
         api = await Api.connect(kubeconfig, clock=SystemClock())
-        # The client is one process of garbage too: what it collects is not the server's time.
-        gc.disable()
         try:
-            return await _measured(api, pid, url)
+            await _set_up(api)
+            raw = await _rate(api, [_Call("/readyz", None)] * (PODS // 4))
+            created = await _rate(api, _creations())
+            uids = await _uids(api)
+            bound = await _rate(api, [_binding(*e, number=n) for n, e in enumerate(uids)])
         finally:
-            gc.enable()
             await api.close()
+    return [
+        _writes("pods created over HTTP", created, raw),
+        _writes("pods bound over HTTP", bound, raw),
+    ]
+
+
+async def _filled() -> list[Figure]:
+    """A living cluster: stages drive the pods while they are bound, and others watch."""
+    with _server() as (pid, url, kubeconfig), _quiet_client():
+        api = await Api.connect(kubeconfig, clock=SystemClock())
+        try:
+            return await _lived(api, pid, url)
+        finally:
+            await api.close()
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """The client is one process of garbage too: what it collects is not the server's time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @attrs.frozen
@@ -120,22 +147,33 @@ async def _rate(api: Api, calls: list[_Call]) -> float:
     return len(calls) / (time.monotonic() - began)
 
 
-async def _measured(api: Api, pid: int, url: str) -> list[Figure]:
+async def _set_up(api: Api) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     await _rate(api, [_Call("/api/v1/namespaces", _json(namespace))])
     await _rate(api, [_Call("/api/v1/nodes", _json(_fake(index))) for index in range(NODES)])
-    raw = await _rate(api, [_Call("/readyz", None)] * (PODS // 4))
-    bodies = [_json(gang_pod(index)) for index in range(PODS)]
-    created = await _rate(api, [_Call(_PATH, body) for body in bodies])
+
+
+def _creations() -> list[_Call]:
+    return [_Call(_PATH, _json(gang_pod(index))) for index in range(PODS)]
+
+
+async def _lived(api: Api, pid: int, url: str) -> list[Figure]:
+    await _set_up(api)
+    await _rate(api, _creations())
     uids = await _uids(api)
     with _watches(url):
-        bound = await _rate(api, [_binding(*each, number=n) for n, each in enumerate(uids)])
+        began = time.monotonic()
+        await _rate(api, [_binding(*each, number=n) for n, each in enumerate(uids)])
         running = await _running(api)
+        lasted = time.monotonic() - began
         memory = _memory_mib(pid)
     listed = min([await _timed(lambda: _Call(_PATH, None).make(api)) for _ in range(3)])
     return [
-        _writes("pods created over HTTP", created, raw),
-        _writes(f"pods bound over HTTP, stages and {WATCHES} watches beside", bound, raw),
+        Figure(
+            name=f"from the first of {PODS:,} bindings to all running, {WATCHES} watches",
+            measured=lasted,
+            unit="s",
+        ),
         Figure(
             name=f"memory of {NODES:,} nodes and {running:,} running pods, {WATCHES} watches",
             measured=memory,

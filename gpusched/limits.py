@@ -138,6 +138,8 @@ FIELD_SHAPES_MAX: Final = 4096
 """Sets of fields kept for managedFields: objects of one shape share one."""
 STAGE_READINGS_MAX: Final = 4096
 """Answers kept of one stage expression, by the fields it read; beyond, it starts over."""
+POD_SPECS_KNOWN_MAX: Final = 4096
+"""Specs of pods remembered to be without a fault, each by 16 bytes."""
 WATCH_BATCH_MAX: Final = 512
 """Changes written to one watcher in one go, so that a busy kind does not starve the loop."""
 BODY_BYTES_MAX: Final = 3 * 2**20

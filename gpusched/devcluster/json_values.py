@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def fingerprint(value: Any) -> bytes:
+    """Return 16 bytes that are the same for values with the same text, keys in the same order."""
+    return hashlib.blake2b(_encode(value), digest_size=16).digest()
 
 
 def equal(a: Any, b: Any) -> bool:

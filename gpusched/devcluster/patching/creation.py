@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gpusched.devcluster.json_values import fingerprint
 from gpusched.devcluster.patching.field_sets import (
     FieldSet,
     Path,
@@ -67,7 +68,8 @@ SERVER_FILLED: Final[Mapping[str, tuple[Path, ...]]] = {
 """By storage name: what admission and strategies add to a new object; nobody owns it."""
 
 _STATUS: Final[Path] = ("f:status",)
-_Shape = tuple[str | int, ...]
+_Shape = tuple[str | int | bytes, ...]
+_Marks = list[str | int | bytes]
 _SHAPES: Final[dict[tuple[int, _Shape], tuple[Node, FieldSet]]] = {}
 
 
@@ -84,18 +86,21 @@ def created_fields(obj: Doc, schema: Schema, skip: Sequence[Path] = ()) -> Field
     Raises:
         TypedObjectError: elements of a keyed list cannot be told apart.
     """
-    marks: list[str | int] = [".".join(path) for path in skip]
-    _mark(obj, schema.node, marks)
-    key = (id(schema.node), tuple(marks))
-    found = _SHAPES.get(key)
-    # The node is held by the entry, so that its identity is not given to another one.
-    if found is not None:
-        return found[1]
-    fields = _fields(obj, schema, skip)
-    if len(_SHAPES) >= FIELD_SHAPES_MAX:
-        _SHAPES.clear()
-    _SHAPES[key] = (schema.node, fields)
-    return fields
+    around: _Marks = [".".join(path) for path in skip]
+    _mark({key: value for key, value in obj.items() if key != "spec"}, schema.node, around)
+    # The spec is most of an object and the same in many: its bytes are had quicker than its shape.
+    same = (id(schema.node), (*around, fingerprint(obj.get("spec"))))
+    found = _SHAPES.get(same)
+    if found is None:
+        inside: _Marks = []
+        _mark({"spec": obj.get("spec")}, schema.node, inside)
+        shape = (id(schema.node), (*around, *inside))
+        # The node is held by the entry, so that its identity is not given to another one.
+        found = _SHAPES.get(shape) or (schema.node, _fields(obj, schema, skip))
+        if len(_SHAPES) >= FIELD_SHAPES_MAX:
+            _SHAPES.clear()
+        _SHAPES[shape] = _SHAPES[same] = found
+    return found[1]
 
 
 def _fields(obj: Doc, schema: Schema, skip: Sequence[Path]) -> FieldSet:
@@ -128,7 +133,7 @@ def owned_container(path: Path, schema: Schema) -> bool:
     return tracked(path) and not (schema.builtin and path in _ALWAYS_THERE)
 
 
-def _mark(value: Json, node: Node, marks: list[str | int]) -> None:
+def _mark(value: Json, node: Node, marks: _Marks) -> None:
     """Append what the fields of a value depend on."""
     props, rest = node.props, node.additional
     for key, inner in value.items():
@@ -146,7 +151,7 @@ def _mark(value: Json, node: Node, marks: list[str | int]) -> None:
                 _mark_list(inner, child, marks)
 
 
-def _mark_list(values: list[Json], node: Node, marks: list[str | int]) -> None:
+def _mark_list(values: list[Json], node: Node, marks: _Marks) -> None:
     items = node.items or _UNKNOWN
     marks.append(2)
     for index, element in enumerate(values):

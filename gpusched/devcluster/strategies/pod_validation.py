@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, not_supported, required
+from gpusched.devcluster.json_values import fingerprint
 from gpusched.devcluster.meta import key_errors, label_errors, name_errors
 from gpusched.devcluster.strategies.claims import pod_claim_errors
 from gpusched.devcluster.strategies.container_validation import (
@@ -28,6 +29,7 @@ from gpusched.devcluster.strategies.scheduling_validation import (
 )
 from gpusched.devcluster.strategies.security_validation import pod_security_errors
 from gpusched.devcluster.strategies.volume_validation import volume_errors
+from gpusched.limits import POD_SPECS_KNOWN_MAX
 
 Obj = dict[str, Any]
 
@@ -37,9 +39,27 @@ _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 
 
-def pod_errors(obj: Obj) -> list[FieldError]:
-    """Check a pod on creation."""
-    spec = obj.get("spec") or {}
+class SpecCheck:
+    """Checks pods and remembers specs without a fault: the pods of a gang share theirs."""
+
+    def __init__(self) -> None:
+        self._good: set[bytes] = set()
+
+    def errors(self, obj: Obj) -> list[FieldError]:
+        """Check a pod on creation."""
+        spec = obj.get("spec") or {}
+        known = fingerprint(spec)
+        if known in self._good:
+            return []
+        errors = _new_spec_errors(spec)
+        if not errors:
+            if len(self._good) >= POD_SPECS_KNOWN_MAX:
+                self._good.clear()
+            self._good.add(known)
+        return errors
+
+
+def _new_spec_errors(spec: Obj) -> list[FieldError]:
     errors = [*spec_errors(spec, "spec"), *image_errors(spec)]
     if spec.get("ephemeralContainers"):
         errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))

@@ -15,7 +15,7 @@ from gpusched.devcluster.strategies.pod_defaults import (
 )
 from gpusched.devcluster.strategies.pod_status import default_status
 from gpusched.devcluster.strategies.pod_updates import status_errors, update_errors
-from gpusched.devcluster.strategies.pod_validation import pod_errors
+from gpusched.devcluster.strategies.pod_validation import SpecCheck
 
 if TYPE_CHECKING:
     from gpusched.devcluster.core import Core
@@ -31,6 +31,9 @@ class PodStrategy(Strategy):
     has_status = True
     knows_all = True
     checks_metadata_again = True
+
+    def __init__(self) -> None:
+        self._check = SpecCheck()
 
     def prepare_create(self, obj: Obj, core: Core) -> None:
         """Start pending, with the condition that shows closed gates."""
@@ -57,7 +60,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check a new pod."""
-        return pod_errors(obj)
+        return self._check.errors(obj)
 
     def prepare_update(self, new: Obj, old: Obj) -> None:
         """Keep status; fields that admission filled stay filled when a client omits them."""
