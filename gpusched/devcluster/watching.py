@@ -7,7 +7,8 @@ own back-pressure; when the log has moved past them they are told 410 and the st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster import status
@@ -80,7 +81,7 @@ class Watcher:
             for timer in timers:
                 timer.cancel()
 
-    def _start(self) -> tuple[list[bytes], int | None]:
+    def _start(self) -> tuple[Iterable[bytes], int | None]:
         """Return the first chunks and the log position to go on from; None ends the watch."""
         options, store = self._options, self._core.store
         version = options.version
@@ -88,10 +89,10 @@ class Watcher:
         if initial is None:
             initial = not version
         if initial:
-            chunks = [self._initial()]
+            end = []
             if options.initial_events and options.bookmarks:
-                chunks.append(self._bookmark(initial_end=True))
-            return [c for c in chunks if c], self._collection.end
+                end.append(self._bookmark(initial_end=True))
+            return chain(self._initial(), end), self._collection.end
         if not version or version > store.version:
             return [], self._collection.end
         floor = store.watch_floor(self._collection)
@@ -99,14 +100,18 @@ class Watcher:
             return [_expired_line(version, floor)], None
         return [], self._collection.position_after(version)
 
-    def _initial(self) -> bytes:
+    def _initial(self) -> Iterator[bytes]:
+        """Return the present objects as events; they are picked now, and encoded as they go out."""
         match = self._options.match
-        lines = [
-            self._frame("ADDED", stored)
+        found = [
+            stored
             for _, stored in self._collection.scan(self._namespace)
             if match is None or match(stored.obj)
         ]
-        return b"".join(lines)
+        return (
+            b"".join(self._frame("ADDED", stored) for stored in found[at : at + WATCH_BATCH_MAX])
+            for at in range(0, len(found), WATCH_BATCH_MAX)
+        )
 
     def _line(self, change: Change) -> bytes:
         if self._prefix and not change.key.startswith(self._prefix):
