@@ -65,7 +65,7 @@ class Api:
 
 async def event(stream: aiohttp.ClientResponse) -> Obj:
     """The next event of a watch."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return json.loads(await stream.content.readline())
 
 

@@ -101,7 +101,7 @@ async def test_controllers_work_after_a_restored_state(api, cluster):
     path = "/api/v1/namespaces/n/configmaps"
     await api.send("POST", path, {"metadata": {"name": "a"}})
     await api.send("DELETE", "/api/v1/namespaces/n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await api.send("GET", "/api/v1/namespaces/n"))[0] != 404:
             await api.control("POST", "clock/step", {"seconds": 1})
     assert (await api.send("GET", f"{path}/a"))[0] == 404
@@ -113,7 +113,7 @@ async def test_down_for_a_while(api):
     assert json.dumps(answer)
     with pytest.raises(aiohttp.ClientConnectorError):
         await api.names()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             try:
                 await api.names()

@@ -113,14 +113,14 @@ class Http:
 
     async def until(self, path: str, code: int) -> None:
         """Wait until a GET answers with a code; fails by timeout when it never does."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await self.get(path)).code != code:  # noqa: ASYNC110  # only HTTP can tell
                 await asyncio.sleep(0.01)
 
     async def watch(self, path: str, count: int) -> list[Obj]:
         """The first so many events of a watch; fails by timeout when they do not come."""
         events: list[Obj] = []
-        async with asyncio.timeout(5), self.session.get(self.cluster.url + path) as response:
+        async with asyncio.timeout(30), self.session.get(self.cluster.url + path) as response:
             assert response.status == 200
             while len(events) < count:
                 line = await response.content.readline()

@@ -45,8 +45,8 @@ def test_it_says_when_it_is_ready_and_ends_on_a_signal(running, number):
     written = yaml.safe_load(config.read_text())
     assert written["clusters"][0]["cluster"]["server"] == url
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
-    with urllib.request.urlopen(f"{url}/api/v1/nodes/n1", timeout=5) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/nodes/n1", timeout=30) as answer:
         assert answer.status == 200
     process.send_signal(number)
     assert process.stdout.read() == ""
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0

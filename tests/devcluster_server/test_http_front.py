@@ -16,7 +16,7 @@ async def exchange(cluster, *parts, until=b"\r\n\r\n"):
     host, port = cluster.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             for part in parts:
                 writer.write(part)
             if until is None:
@@ -139,7 +139,7 @@ async def test_opened_and_closed_connections_leave_nothing(cluster, http):
             )
         writer.close()
         await writer.wait_closed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(asyncio.all_tasks()) > before or len(cluster._host._server._silent) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await http.get("/version")).code == 200

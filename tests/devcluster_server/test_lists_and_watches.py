@@ -88,12 +88,11 @@ async def test_a_watch_starts_with_what_is_there(http):
 
 async def test_leaving_a_selector_shows_the_state_before(http):
     """A bound pod leaves spec.nodeName= as DELETED: old state, new version."""
+    empty = (await http.get(PODS)).body["metadata"]["resourceVersion"]
     await http.create_pod("p")
-    path = f"{PODS}?watch=1&fieldSelector=spec.nodeName%3D"
-    watching = asyncio.create_task(http.watch(path, 2))
-    await asyncio.sleep(0.05)
     await http.bind("p", "n1")
-    _, left = await watching
+    path = f"{PODS}?watch=1&fieldSelector=spec.nodeName%3D&resourceVersion={empty}"
+    _, left = await http.watch(path, 2)
     assert left["type"] == "DELETED"
     assert "nodeName" not in left["object"]["spec"]
     now = (await http.get(f"{PODS}/p")).body

@@ -85,7 +85,7 @@ async def test_unions_follow_the_labels():
     extra = role("queues-view", {"apiGroups": ["x.io"], "resources": ["y"], "verbs": ["get"]})
     extra["metadata"]["labels"] = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     cluster.client.create(ROLES, extra)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for _ in cluster.client.watch(ROLES):
             unions = [cluster.client.get(ROLES, None, n) for n in ("view", "edit", "admin")]
             if all(extra["rules"][0] in (union["rules"] or ()) for union in unions):

@@ -163,7 +163,7 @@ async def test_a_deleted_namespace_takes_them_along():
         ):
             client.create(kind, {"metadata": {"name": "x"}, **body}, "n")
         client.delete("namespaces", None, "n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while client.get("namespaces", None, "n") is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert client.get("services", "n", "x") is None
