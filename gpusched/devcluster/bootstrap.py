@@ -39,7 +39,7 @@ _PRIORITIES: Final = (
         "Used for system critical pods that must not be moved from their current node.",
     ),
 )
-_API_SERVICE: Final[Obj] = {
+API_SERVICE: Final[Obj] = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {
@@ -70,7 +70,7 @@ def fill(core: Core) -> None:
         _create(core, "clusterroles.rbac.authorization.k8s.io", role)
     for binding in default_roles.cluster_role_bindings():
         _create(core, "clusterrolebindings.rbac.authorization.k8s.io", binding)
-    _create(core, "services", copy_tree(_API_SERVICE))
+    _create(core, "services", copy_tree(API_SERVICE))
     api_services.sync(core)
 
 

@@ -47,9 +47,14 @@ class LocalClient:
     Failures raise ``StatusError`` with ``code`` and ``reason`` as an HTTP client would see them.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, manager: str = USER) -> None:
         self._api = api
         self._core = api.core
+        self._manager = manager
+
+    def acting_as(self, manager: str) -> LocalClient:
+        """Return a client whose writes are recorded under another field manager's name."""
+        return LocalClient(self._api, manager)
 
     def kind_of(self, api_version: str, kind: str) -> Resource | None:
         """Return the served resource of a kind, None when there is none."""
@@ -91,7 +96,7 @@ class LocalClient:
         """Create and return the stored object; metadata.namespace stands in for ``namespace``."""
         kind = self._core.registry.named(resource)
         place = namespace or (obj.get("metadata") or {}).get("namespace") or ""
-        options = Options(dry_run=dry_run, validation="Ignore", manager=USER)
+        options = Options(dry_run=dry_run, validation="Ignore", manager=self._manager)
         return self._api.create(kind, place, copy_tree(obj), options=options).obj
 
     def update(self, resource: str, obj: Obj, subresource: str | None = None) -> Obj:
@@ -103,7 +108,7 @@ class LocalClient:
             meta.get("namespace", ""),
             meta["name"],
             body=copy_tree(obj),
-            options=Options(validation="Ignore", manager=USER),
+            options=Options(validation="Ignore", manager=self._manager),
             subresource=subresource or "",
         )
         return stored.obj
@@ -122,7 +127,7 @@ class LocalClient:
         """Patch and return the stored object; a patch that changes nothing writes nothing."""
         options = Options(
             validation="Ignore",
-            manager=field_manager or USER,
+            manager=field_manager or self._manager,
             operation="Apply" if patch_type == "apply" else "Update",
             force=patch_type == "apply",
         )

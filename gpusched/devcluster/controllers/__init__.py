@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gpusched.clock import Clock
+from gpusched.devcluster.controllers.api_service import ApiServiceKeeper
 from gpusched.devcluster.controllers.claims import ClaimController
 from gpusched.devcluster.controllers.cluster_roles import AggregationController
 from gpusched.devcluster.controllers.deployments import DeploymentController
@@ -43,22 +44,25 @@ def start_all(
         rng: draws of the stage engine.
         stages: whether the Stage objects of the cluster drive fake nodes and pods.
     """
+    manager = client.acting_as("kube-controller-manager")
     running = {
-        "jobs": JobController(client, clock).run(),
-        "claims": ClaimController(client, clock).run(),
-        "replica sets": ReplicaSetController(client, clock).run(),
-        "deployments": DeploymentController(client, clock).run(),
-        "garbage": GarbageCollector(client, clock).run(),
-        "namespaces": NamespaceController(client, clock).run(),
-        "nodes": NodeController(client, clock).run(),
-        "disruption": DisruptionController(client, clock).run(),
-        "evictions": TaintEvictions(client, clock).run(),
-        "quota": QuotaController(client, clock).run(),
-        "service accounts": ServiceAccountController(client, clock).run(),
-        "role unions": AggregationController(client, clock).run(),
+        "jobs": JobController(manager, clock).run(),
+        "claims": ClaimController(manager, clock).run(),
+        "replica sets": ReplicaSetController(manager, clock).run(),
+        "deployments": DeploymentController(manager, clock).run(),
+        "garbage": GarbageCollector(manager, clock).run(),
+        "namespaces": NamespaceController(manager, clock).run(),
+        "nodes": NodeController(manager, clock).run(),
+        "disruption": DisruptionController(manager, clock).run(),
+        "evictions": TaintEvictions(manager, clock).run(),
+        "quota": QuotaController(manager, clock).run(),
+        "service accounts": ServiceAccountController(manager, clock).run(),
+        "service kubernetes": ApiServiceKeeper(client.acting_as("kube-apiserver"), clock).run(),
+        "role unions": AggregationController(manager, clock).run(),
     }
     if stages:
-        engine = StageEngine(client, (), clock=clock, rng=rng)
-        running["node pools"] = NodePoolController(client, clock).run()
-        running["stages"] = StageObjects(client, engine, clock).run()
+        kwok = client.acting_as("kwok")
+        engine = StageEngine(kwok, (), clock=clock, rng=rng)
+        running["node pools"] = NodePoolController(kwok, clock).run()
+        running["stages"] = StageObjects(kwok, engine, clock).run()
     return [group.create_task(work, name=f"devcluster {name}") for name, work in running.items()]

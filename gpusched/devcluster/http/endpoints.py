@@ -266,6 +266,7 @@ class Endpoints:
     # -- bodies and shapes -------------------------------------------------------------------
 
     def _body(self, request: Request, resource: Resource, options: Options) -> Any:
+        self._api.schema(resource)  # 501 of a kind that is only read, whatever the body is
         custom = resource.custom is not None
         body = bodies.decode(request.body, request.content_type, kind=resource.kind, custom=custom)
         if bodies.media_type(request.content_type) in {"", bodies.JSON}:
