@@ -9,14 +9,17 @@ run is over. Daemons speak real HTTP to the embedded cluster, over connections i
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
+from gpusched import limits
 from gpusched.app import App, AppOptions
 from gpusched.clock import Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
@@ -29,6 +32,8 @@ from gpusched.simulate.wires import Network
 T = TypeVar("T")
 _TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run
 _POLL_S: Final = 1.0
+_COLLECT_OLDER: Final = (20, 50)
+"""Looks at the young before one at the middle-aged, and of those before one at everything."""
 
 
 @attrs.frozen(kw_only=True)
@@ -124,7 +129,22 @@ def simulate(
         with tempfile.TemporaryDirectory(prefix="gpusched-simulate-") as folder:
             return await _run(scenario, clock, Path(folder), options=options)
 
-    return run_virtual(main, epoch=options.epoch, limit_s=options.limit_s, network=Network())
+    with _collecting_rarely():
+        return run_virtual(main, epoch=options.epoch, limit_s=options.limit_s, network=Network())
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Look for garbage seldom: a cluster is trees that die by themselves, and long histories.
+
+    By default a fifth of a long run goes into walking what is still there.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *_COLLECT_OLDER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 async def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from gpusched.devcluster.draws import Draws, KeyedRandom
@@ -75,3 +76,16 @@ def test_one_more_pod_shifts_no_other_pods_name_uid_or_times():
         name: shape(pod) for name, pod in without.items()
     }
     assert {pod["status"]["phase"] for pod in without.values()} <= {"Running", "Succeeded"}
+
+
+def test_a_run_leaves_the_garbage_collector_as_it_was():
+    """A run looks for garbage less often than the process it runs in, which does not notice."""
+    before = gc.get_threshold()
+
+    async def look(_: World) -> tuple[int, int, int]:
+        return gc.get_threshold()
+
+    within = simulate(look, options=SimulationOptions(daemons=0)).value
+
+    assert within[0] > before[0]
+    assert gc.get_threshold() == before

@@ -132,16 +132,16 @@ def _located(value: list[Json], node: Node, path: Path) -> dict[str, Json]:
         raise TypedObjectError(f"{told(path)}: {fault}") from None
 
 
-def _everything(value: Json, node: Node, path: Path) -> Iterator[Path]:
-    """All paths of a value, its own and those of its containers included."""
-    yield path
+def _everything(value: Json, node: Node, path: Path, found: set[Path]) -> None:
+    """Add all paths of a value, its own and those of its containers included."""
+    found.add(path)
     if granular_map(value, node):
         for key, inner in value.items():
-            yield from _everything(inner, child_of(node, key), (*path, f"f:{key}"))
+            _everything(inner, child_of(node, key), (*path, f"f:{key}"), found)
     elif granular_list(value, node):
         for index, inner in enumerate(value):
             key = element_path(inner, node, index)
-            yield from _everything(inner, node.items or ANY, (*path, key))
+            _everything(inner, node.items or ANY, (*path, key), found)
 
 
 @attrs.define
@@ -173,6 +173,8 @@ def _compare(old: Json, new: Json, node: Node, *, path: Path, found: Difference)
         return
     if granular_map(old, node) and granular_map(new, node):
         for key in {**old, **new}:
+            if key in old and key in new and old[key] is new[key]:
+                continue
             below = (*path, f"f:{key}")
             _compare_entry(old, new, key, node=child_of(node, key), path=below, found=found)
     elif granular_list(old, node) and granular_list(new, node):
@@ -184,16 +186,18 @@ def _compare(old: Json, new: Json, node: Node, *, path: Path, found: Difference)
     else:
         found.modified.add(path)
         if isinstance(old, (dict, list)):
-            found.removed.update(p for p in _everything(old, node, path) if p != path)
+            inside = set[Path]()
+            _everything(old, node, path, inside)
+            found.removed |= inside - {path}
 
 
 def _compare_entry(
     old: Doc, new: Doc, key: str, *, node: Node, path: Path, found: Difference
 ) -> None:
     if key not in old:
-        found.added.update(_everything(new[key], node, path))
+        _everything(new[key], node, path, found.added)
     elif key not in new:
-        found.removed.update(_everything(old[key], node, path))
+        _everything(old[key], node, path, found.removed)
     else:
         _compare(old[key], new[key], node, path=path, found=found)
 
@@ -215,20 +219,21 @@ def to_fields_v1(fields: FieldSet) -> Fields:
 
 
 def _nested(fields: Iterable[Path]) -> Doc:
+    """Maps within maps; one that is in the set itself and has content begins with a dot."""
     root: Doc = {}
-    for path in sorted(fields):
+    owned: set[int] = set()
+    for path in sorted(fields):  # containers come before what is in them
         place = root
         for element in path:
-            place = place.setdefault(element, {})
-        place["."] = {}
-    return _trimmed(root)
-
-
-def _trimmed(place: Doc) -> Doc:
-    """Drop the dot of containers without content: a leaf is just an empty map."""
-    if set(place) == {"."}:
-        return {}
-    return {key: _trimmed(inner) if key != "." else {} for key, inner in place.items()}
+            inner = place.get(element)
+            if inner is None:
+                inner = {}
+                if not place and id(place) in owned:
+                    place["."] = {}
+                place[element] = inner
+            place = inner
+        owned.add(id(place))
+    return root
 
 
 def from_fields_v1(stored: Json) -> FieldSet:

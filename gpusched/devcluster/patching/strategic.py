@@ -18,6 +18,7 @@ _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_PREFIX = "$deleteFromPrimitiveList/"
 _ORDER_PREFIX = "$setElementOrder/"
+_DIRECTIVES = ("$patch", "$retainKeys", "$setEl", "$deleteF")
 
 
 def strategic(doc: Doc, patch: Doc, node: Node | None) -> Doc:
@@ -34,18 +35,20 @@ def strategic(doc: Doc, patch: Doc, node: Node | None) -> Doc:
     if directive not in (None, "merge"):
         raise PatchError("malformed", f"unknown patch directive {_text(directive)} for a map")
     merged = _retained(doc, patch)
+    directed = any(key.startswith("$") for key in patch)
     for key, value in patch.items():
-        if key in (_PATCH, _RETAIN) or key.startswith(_ORDER_PREFIX):
+        if directed and (key in (_PATCH, _RETAIN) or key.startswith(_ORDER_PREFIX)):
             continue
-        if key.startswith(_DELETE_PREFIX):
+        if directed and key.startswith(_DELETE_PREFIX):
             _delete_primitives(merged, key.removeprefix(_DELETE_PREFIX), value)
         elif value is None:
             merged.pop(key, None)
         else:
             child = node.child(key) if node is not None else None
-            order = _order_of(patch, key)
+            order = _order_of(patch, key) if directed else None
             merged[key] = _merge_value(merged, key, value, child=child, order=order)
-    _reorder_untouched(merged, patch, node)
+    if directed:
+        _reorder_untouched(merged, patch, node)
     return merged
 
 
@@ -100,7 +103,7 @@ def _without_directives(value: Json) -> Json:
         return {
             k: _without_directives(v)
             for k, v in value.items()
-            if v is not None and not k.startswith(("$patch", "$retainKeys", "$setEl", "$deleteF"))
+            if v is not None and not (k.startswith("$") and k.startswith(_DIRECTIVES))
         }
     if isinstance(value, list):
         kept = [v for v in value if not (isinstance(v, dict) and v.get(_PATCH))]
@@ -114,13 +117,15 @@ Key = Callable[[Json], Hashable]
 def _identity(merge_key: str) -> Key:
     def key(element: Json) -> Hashable:
         if not isinstance(element, dict):
-            return _text(element)
+            return (_text(element),)
         if merge_key not in element:
             raise PatchError(
                 "malformed",
                 f"map: {_text(element)} does not contain declared merge key: {merge_key}",
             )
-        return _text(element[merge_key])
+        value = element[merge_key]
+        # Nearly all keys are texts; the form of others is no text, so they never meet.
+        return value if type(value) is str else (_text(value),)
 
     return key
 
