@@ -82,3 +82,11 @@ async def test_versions_are_only_read(http):
     assert (reply.code, reply.body["reason"]) == (405, "MethodNotAllowed")
     other = await http.get("/version")
     assert len({reply.headers["Audit-Id"], other.headers["Audit-Id"]}) == 2
+
+
+async def test_reading_one_object_of_the_future(http):
+    """A version that is not there yet is a timeout for one object as it is for a list."""
+    reply = await http.get("/api/v1/namespaces/default?resourceVersion=99999999")
+    assert (reply.code, reply.body["reason"]) == (504, "Timeout")
+    assert reply.message.startswith("Timeout: Too large resource version: 99999999, current: ")
+    assert (await http.get("/api/v1/namespaces/default?resourceVersion=0")).code == 200

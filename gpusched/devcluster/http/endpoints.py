@@ -16,7 +16,7 @@ from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.http.routes import Route, parse, verb_of
 from gpusched.devcluster.http.write_options import write_option_errors
 from gpusched.devcluster.kinds import Resource
-from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from
+from gpusched.devcluster.listing import ListOptions, Page, list_page, options_from, too_large
 from gpusched.devcluster.rbac import reviews, tokens
 from gpusched.devcluster.repeated_fields import repeated_fields
 from gpusched.devcluster.store import Stored
@@ -115,8 +115,7 @@ class Endpoints:
         if route.subresource:
             return self._subresource(request, resource, route)
         if method == "GET":
-            stored = self._api.get(resource, route.namespace, route.name)
-            return self._shaped(request, resource, stored)
+            return self._get(request, resource, route)
         if method == "PUT":
             return self._replace(request, resource, route)
         if method == "PATCH":
@@ -151,8 +150,7 @@ class Endpoints:
             self._api.get(resource, route.namespace, route.name)
             return Answer(body=b"", content_type="text/plain")
         if method == "GET" and sub == "status":
-            stored = self._api.get(resource, route.namespace, route.name)
-            return self._shaped(request, resource, stored)
+            return self._get(request, resource, route)
         if method == "PUT":
             return self._replace(request, resource, route)
         if method == "PATCH" and sub != "finalize":
@@ -167,6 +165,13 @@ class Endpoints:
         account = self._api.get(resource, route.namespace, route.name).obj
         made = request.access.tokens.issue(account, bodies.as_options(body, kind))
         return Answer(body=views.encode(made), code=201)
+
+    def _get(self, request: Request, resource: Resource, route: Route) -> Answer:
+        asked, current = request.query.get("resourceVersion", ""), self._core.store.version
+        if asked.isascii() and asked.isdigit() and int(asked[:20]) > current:
+            raise too_large(int(asked[:20]), current)
+        stored = self._api.get(resource, route.namespace, route.name)
+        return self._shaped(request, resource, stored)
 
     def _list(self, request: Request, resource: Resource, route: Route) -> Answer:
         options = options_from(resource, request.query)
