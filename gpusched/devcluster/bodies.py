@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import yaml
 
-from gpusched.devcluster import status, yaml_text
+from gpusched.devcluster import json_faults, status, yaml_text
 from gpusched.devcluster.http.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema import load_builtin
 from gpusched.devcluster.schema.build import builtin_builder
@@ -90,8 +90,7 @@ def _json(raw: bytes) -> Any:
     except RecursionError:
         raise NoJson("exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        why = "unexpected end of JSON input" if "truncated" in str(e) else str(e)
-        raise NoJson(why) from None
+        raise NoJson(json_faults.told(raw, str(e))) from None
 
 
 def _unrecognized(kind: str, why: str, raw: bytes) -> status.StatusError:

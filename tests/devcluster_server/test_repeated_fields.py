@@ -97,3 +97,25 @@ async def test_patches_that_are_no_json(http):
         "error decoding YAML: error converting YAML to JSON: "
         "yaml: line 1: did not find expected node content"
     )
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"{bad", "invalid character 'b' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b'{"a":}', "invalid character '}' looking for beginning of value"),
+        (b'{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        (b'{"a":[1 2]}', "invalid character '2' after array element"),
+        (b'{"a":1}x', "invalid character 'x' after top-level value"),
+        (b"not json", "invalid character 'o' in literal null (expecting 'u')"),
+        (b'{"a":tru}', "invalid character '}' in literal true (expecting 'e')"),
+        (b"{'a':1}", "invalid character '\\'' looking for beginning of object key string"),
+        (b'{"t":"x", "a":<}', "invalid character '<' looking for beginning of value"),
+    ],
+)
+async def test_where_a_text_stops_being_json(http, raw, why):
+    """What is wrong with a body is told by the character and what was expected there."""
+    reply = await http.patch(f"{MAPS}/c", raw)
+    assert (reply.code, reply.message) == (400, f"error decoding patch: {why}")
