@@ -126,3 +126,14 @@ async def test_metadata_that_patches_cannot_change(things):
     assert "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable" in (
         reply.message
     )
+
+
+async def test_what_is_missing_is_told_before_the_patch_is_read(http):
+    """A patch of nothing is 404, whatever the patch says; only an apply may create."""
+    reply = await http.send(
+        "PATCH",
+        "/api/v1/namespaces/default/configmaps/none",
+        b"{broken",
+        media="application/merge-patch+json",
+    )
+    assert (reply.code, reply.message) == (404, 'configmaps "none" not found')

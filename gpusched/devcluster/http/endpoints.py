@@ -225,6 +225,8 @@ class Endpoints:
         if patch_type is None or (custom and patch_type == "strategic"):
             raise bodies.unknown_patch(custom=custom)
         options = self._options(request, apply=patch_type == "apply")
+        if patch_type != "apply":  # what is to be patched is looked up before the patch is read
+            self._api.get(resource, route.namespace, route.name)
         stored, created = self._api.patch(
             resource,
             route.namespace,
