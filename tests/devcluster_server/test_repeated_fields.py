@@ -85,6 +85,7 @@ async def test_bodies_that_nobody_understands(http, raw, why, shown):
 
 async def test_patches_that_are_no_json(http):
     """A patch that is no JSON is told as a patch, strategic ones without a head."""
+    await http.post(MAPS, {"metadata": {"name": "c"}})
     reply = await http.patch(f"{MAPS}/c", b"{")
     assert (reply.code, reply.message) == (
         400,
@@ -117,5 +118,6 @@ async def test_patches_that_are_no_json(http):
 )
 async def test_where_a_text_stops_being_json(http, raw, why):
     """What is wrong with a body is told by the character and what was expected there."""
+    await http.post(MAPS, {"metadata": {"name": "c"}})
     reply = await http.patch(f"{MAPS}/c", raw)
     assert (reply.code, reply.message) == (400, f"error decoding patch: {why}")
