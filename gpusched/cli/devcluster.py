@@ -111,7 +111,7 @@ async def _serve(options: ClusterOptions, kubeconfig: Path) -> int:
     try:
         cluster = await start(options)
     except OSError as e:
-        raise GpuschedError(f"cannot listen on port {options.port}: {e.strerror}") from None
+        raise UsageError(f"cannot listen on port {options.port}: {e.strerror}") from None
     try:
         # Objects of the cluster are trees that die by themselves; what was loaded stays.
         gc.freeze()
@@ -134,7 +134,11 @@ async def _serve(options: ClusterOptions, kubeconfig: Path) -> int:
 
 def _write_private(path: Path, cluster: DevCluster) -> None:
     """Write the kubeconfig readable by its owner alone: it carries the admin's token."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(cluster.kubeconfig_text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(cluster.kubeconfig_text)
+    except OSError as e:
+        why = f"cannot write the kubeconfig {path}: {e.strerror}; name another with --kubeconfig"
+        raise UsageError(why) from None

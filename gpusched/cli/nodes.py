@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from gpusched.cli.command import Subparsers
-from gpusched.devcluster.bodies import load_all_yaml
+from gpusched.devcluster.bootstrap import read_documents
 from gpusched.devcluster.node_pools import KIND, nodes_of
 from gpusched.errors import ConfigError, UsageError
 
@@ -47,13 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _pools(file: Path) -> list[dict[str, Any]]:
-    try:
-        documents = load_all_yaml(file.read_text())
-    except OSError as fault:
-        raise ConfigError(f"{file} cannot be read: {fault.strerror}") from None
-    except yaml.YAMLError as fault:
-        raise ConfigError(f"{file} is no YAML: {fault}") from None
-    pools = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
+    pools = [
+        one for one in read_documents(file) if isinstance(one, dict) and one.get("kind") == KIND
+    ]
     if not pools:
         raise ConfigError(f"{file} holds no {KIND}")
     return pools

@@ -156,6 +156,22 @@ def _apply(client: LocalClient, path: Path, obj: Obj) -> None:
         raise ConfigError(f"{path}: {e.message}") from None
 
 
+def read_documents(file: Path) -> list[Any]:
+    """Return every document of a YAML file.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no YAML.
+    """
+    try:
+        return list(load_all_yaml(file.read_text(encoding="utf-8")))
+    except OSError as e:
+        raise ConfigError(f"{file} cannot be read: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is no UTF-8 text, so no YAML") from None
+    except yaml.YAMLError as e:
+        raise ConfigError(f"{file} is no YAML: {' '.join(str(e).split())}") from None
+
+
 def _documents(paths: Iterable[Path]) -> Iterator[tuple[Path, Obj]]:
     for path in paths:
         if not path.exists():
@@ -164,11 +180,7 @@ def _documents(paths: Iterable[Path]) -> Iterator[tuple[Path, Obj]]:
             sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES) if path.is_dir() else [path]
         )
         for file in files:
-            try:
-                docs = load_all_yaml(file.read_text())
-            except yaml.YAMLError as e:
-                raise ConfigError(f"{file} is no YAML: {e}") from None
-            for doc in docs:
+            for doc in read_documents(file):
                 if not isinstance(doc, dict):
                     raise ConfigError(f"{file} holds something that is no object")
                 yield file, doc

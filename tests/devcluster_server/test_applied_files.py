@@ -62,3 +62,15 @@ async def test_a_file_that_cannot_be_applied_is_named(tmp_path, text, sentence):
     with pytest.raises(ConfigError, match=sentence) as refusal:
         await start(options(tmp_path))
     assert "bad.yaml" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [(b"a: \xe6\xff", "is no UTF-8 text"), (b"a: [", "is no YAML"), (b"- \x08", "is no YAML")],
+)
+async def test_files_that_are_something_else(tmp_path, raw, why):
+    """Pictures and torn files end the start with one line that names the file."""
+    (tmp_path / "odd.yaml").write_bytes(raw)
+    with pytest.raises(ConfigError, match=f"odd.yaml {why}") as told:
+        await start(options(tmp_path))
+    assert "\n" not in str(told.value)

@@ -1,6 +1,7 @@
 """The command: one line when ready, a kubeconfig for its owner, a clean end on a signal."""
 
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -50,3 +51,32 @@ def test_it_says_when_it_is_ready_and_ends_on_a_signal(running, number):
     process.send_signal(number)
     assert process.stdout.read() == ""
     assert process.wait(timeout=60) == 0
+
+
+def refused(*arguments):
+    """Run the command, which must end by itself as wrong usage; return what it says."""
+    told = subprocess.run(
+        [sys.executable, "-m", "gpusched.cli.main", "devcluster", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (told.returncode, told.stdout) == (2, "")
+    return told.stderr
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_told(tmp_path):
+    """A path below a file is no place; the sentence names it and the option."""
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "config"
+    assert f"cannot write the kubeconfig {place}" in refused("--kubeconfig", str(place))
+
+
+def test_a_port_that_is_taken_is_told(tmp_path):
+    """Another's port is the user's to change, and no bug."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = refused("--port", port, "--kubeconfig", str(tmp_path / "config"))
+    assert f"cannot listen on port {port}" in said
+    assert "bug" not in said
