@@ -17,6 +17,7 @@ from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
 from gpusched.session.hooks import Hooks, Key
 from gpusched.session.placing import grow, place_minimum
+from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.protocols import Action, Plugin
 from gpusched.session.reasons import Reason, request_text
 from gpusched.session.session import Session
@@ -27,7 +28,10 @@ from gpusched.session.view import NodeRows, View
 __all__ = [
     "ABSTAIN",
     "ALLOW",
+    "PREEMPT",
+    "RECLAIM",
     "Action",
+    "Chunk",
     "Gang",
     "GangKey",
     "Hooks",
@@ -41,6 +45,7 @@ __all__ = [
     "Pod",
     "PodClass",
     "PodGroup",
+    "Proposal",
     "Queue",
     "QueueNode",
     "Reason",

@@ -2,10 +2,15 @@
 
 | hook                                  | combined by                        | when one raises   |
 |---------------------------------------|------------------------------------|-------------------|
-| queue_order, gang_order, pod_order    | keys joined in tier order          | sits out          |
+| queue_order, queue_turn               | keys joined in tier order          | sits out          |
+| gang_order, pod_order                 | keys joined in tier order          | sits out          |
 | node_filter                           | AND; each names its reason         | no node           |
 | node_score                            | sum of clamped ints                | 0                 |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
+| reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
+| victim_filter, reclaim_gate           | AND; the first refusal is told     | nobody is evicted |
+| victim_order                          | keys joined in tier order          | no victim         |
+| fair_share                            | the first provider answers         | nothing is due    |
 
 A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
 """
@@ -25,6 +30,8 @@ from gpusched.cache.queues import QueueNode
 from gpusched.errors import PluginFault
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
+from gpusched.objects.resources import NOTHING, Resources
+from gpusched.session.proposal import Proposal
 from gpusched.session.protocols import Guard
 from gpusched.session.reasons import Reason
 from gpusched.session.verdict import ALLOW, Verdict, error
@@ -37,11 +44,16 @@ SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
 
 QueueOrder = Callable[[QueueNode], Key]
+QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
 PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
 NodeScore = Callable[[PodClass, "NodeRows"], Ints | None]
 Check = Callable[[Gang], Verdict]
+VictimFilter = Callable[[Gang, Gang, str], Verdict]
+VictimOrder = Callable[[Gang, Gang, str], Key]
+ProposalCheck = Callable[[Proposal], Verdict]
+FairShare = Callable[[str], Resources]
 
 
 @attrs.frozen
@@ -70,7 +82,7 @@ class Hooks:
         self.plugin = ""
         self.faults: list[str] = []
         self.filter_faults = 0
-        self.queue_orders: list[QueueOrder] = []
+        self.queue_orders: list[QueueTurn] = []
         self.gang_orders: list[GangOrder] = []
         self.pod_orders: list[PodOrder] = []
         self.filters: list[Filter] = []
@@ -78,11 +90,22 @@ class Hooks:
         self.enqueue_checks: list[Check] = []
         self.quota_checks: list[Check] = []
         self.ready_checks: list[Check] = []
+        self.reserve_checks: list[Check] = []
+        self.reclaim_checks: list[Check] = []
+        self.victim_filters: list[VictimFilter] = []
+        self.victim_orders: list[VictimOrder] = []
+        self.reclaim_gates: list[ProposalCheck] = []
+        self.fair_shares: list[FairShare] = []
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
-        """Smaller keys are served first."""
-        self.queue_orders.append(self._keyed("queue_order", key))
+        """Smaller keys are served first; asked for queues of one parent, inner ones too."""
+        of_queue = self._keyed("queue_order", key)
+        self.queue_orders.append(lambda node, _gang: of_queue(node))
+
+    def queue_turn(self, key: QueueTurn) -> None:
+        """The same, where it matters which gang the queue would be served with next."""
+        self.queue_orders.append(self._keyed("queue_turn", key))
 
     def gang_order(self, key: GangOrder) -> None:
         """Smaller keys are tried first inside their queue."""
@@ -163,15 +186,82 @@ class Hooks:
         """Does the gang have what an attempt to place it needs?"""
         self.ready_checks.append(self._checked("gang_ready", check))
 
-    def _keyed(self, hook: str, key: Callable[[Any], Key]) -> Callable[[Any], Key]:
-        def exclude(fault: PluginFault, _item: Any) -> Key:
+    # -- eviction ----------------------------------------------------------------------------
+    def reserve_check(self, check: Check) -> None:
+        """May the gang's minimum be promised room that is still to be freed?
+
+        The same question as ``quota_check``, but on what its queues will hold once every pod
+        that is leaving has left: ``view.staying`` in place of ``view.allocated``. Asked with
+        the victims evicted in the statement and the claimant not placed yet.
+        """
+        self.reserve_checks.append(self._checked("reserve_check", check))
+
+    def reclaim_check(self, check: Check) -> None:
+        """May the gang take back from other queues at all? Asked once, before victims are sought.
+
+        A refusal costs nothing but a sentence; ALLOW promises nothing yet: each victim is
+        asked for with ``victim_filter`` and the whole with ``reclaim_gate``.
+        """
+        self.reclaim_checks.append(self._checked("reclaim_check", check))
+
+    def victim_filter(self, allows: VictimFilter) -> None:
+        """May any part of a running gang be evicted for the claimant?
+
+        Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
+        or ``reclaim`` (another queue). It is about the pair alone, on the accounts as they
+        are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
+        no other policy can allow the victim again.
+        """
+        self.victim_filters.append(self._judged("victim_filter", allows))
+
+    def victim_order(self, key: VictimOrder) -> None:
+        """Smaller keys are taken first; called as ``key(claimant, victim, action)``."""
+        self.victim_orders.append(self._keyed("victim_order", key))
+
+    def reclaim_gate(self, check: ProposalCheck) -> None:
+        """May exactly these chunks go, in this order, for this claimant? See ``Proposal``.
+
+        Asked by ``reclaim`` for every set of victims that it means to evict, before it moves
+        anything; a refusal names the queue level and the numbers.
+        """
+        self.reclaim_gates.append(self._judged("reclaim_gate", check))
+
+    def fair_share(self, provider: FairShare) -> None:
+        """What each queue is due now, in base units, for ``view.fair_share``; the first provides.
+
+        The answer for a queue does not change during a session.
+        """
+
+        def nothing(fault: PluginFault, _queue: str) -> Resources:
+            self.faults.append(str(fault))
+            return NOTHING
+
+        self.fair_shares.append(self.guard.wrap(self.plugin, "fair_share", provider, nothing))
+
+    def _judged(self, hook: str, check: Callable[..., Verdict]) -> Callable[..., Verdict]:
+        plugin = self.plugin
+
+        def sound(*about: Any) -> Verdict:
+            verdict = check(*about)
+            if not isinstance(verdict, Verdict):
+                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
+            return verdict
+
+        def refuse(fault: PluginFault, *_about: Any) -> Verdict:
+            self.faults.append(str(fault))
+            return error(Reason.BACK_OFF, f"{fault}; nobody is evicted for it")
+
+        return self.guard.wrap(self.plugin, hook, sound, refuse)
+
+    def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
+        def exclude(fault: PluginFault, *_items: Any) -> Key:
             self.faults.append(str(fault))
             raise Excluded(str(fault))
 
         plugin = self.plugin
 
-        def sound(item: Any) -> Key:
-            parts = key(item)
+        def sound(*items: Any) -> Key:
+            parts = key(*items)
             if not all(isinstance(part, (int, str)) for part in parts):
                 raise PluginFault(plugin, hook, f"answered {parts!r}, no tuple of ints and texts")
             return parts
@@ -209,18 +299,18 @@ def _comparable(key: Key) -> list[tuple[int, int, str]]:
     return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key]
 
 
-def comparable(orders: Sequence[Callable[[Any], Key]], item: object) -> Any:
+def comparable(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
     """The joined key of an item, made comparable whatever types plugins return; None: sits out."""
     try:
-        return tuple(part for order in orders for part in _comparable(order(item)))
+        return tuple(part for order in orders for part in _comparable(order(*about)))
     except Excluded:
         return None
 
 
-def first_refusal(checks: Sequence[Check], gang: Gang) -> Verdict:
-    """ALLOW, or the first answer that refuses."""
+def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:
+    """ALLOW, or the first answer that refuses: ``about`` is the gang, or what a check asks for."""
     for check in checks:
-        verdict = check(gang)
+        verdict = check(*about)
         if verdict.refuses:
             return verdict
     return ALLOW

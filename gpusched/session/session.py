@@ -69,8 +69,8 @@ class Session:
         """How each search of the solver ended, and seconds spent, for metrics."""
         self.bench = Workbench(snapshot.nodes)
         self.charged: dict[str, Resources] = {}
-        self.view = View(snapshot, self.charged)
         self.hooks = Hooks(guard)
+        self.view = View(snapshot, self.charged, self.hooks.fair_shares)
         self.admitted: set[GangKey] = set()
         self.asks: dict[GangKey, Ask] = {}
         self.admission: dict[GangKey, Ask] = {}

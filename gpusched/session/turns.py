@@ -1,7 +1,9 @@
-"""Whose turn it is: queues in the order of their keys, and in each its gangs.
+"""Whose turn it is: down the tree of queues by their keys, and in each leaf its gangs.
 
-After every turn only the queue that was served gets a new key. Where policies are silent,
-queues take turns, and gangs go by age.
+Queues are compared with their siblings only: among the children of ``root`` first, then among
+those of the one that won. A queue stands there with the gang that would be served from it.
+After every turn only the queues on the path that was served get new keys. Where policies are
+silent, siblings take turns, and gangs go by age.
 """
 
 from __future__ import annotations
@@ -12,8 +14,68 @@ from typing import Any
 from sortedcontainers import SortedKeyList
 
 from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
 from gpusched.session.hooks import comparable
 from gpusched.session.session import Session
+
+
+class _Branch:
+    """A queue with gangs below it: its own line, or its children in the order of their keys."""
+
+    def __init__(self, name: str, node: QueueNode | None) -> None:
+        self.name = name
+        self.node = node
+        self.line: list[Gang] = []
+        """Newest turn last."""
+        self.below: dict[str, _Branch] = {}
+        self.served = 0
+        self._lent = False
+        self._ordered: SortedKeyList[tuple[Any, _Branch]] = SortedKeyList(key=lambda each: each[0])
+
+    def sort(self, session: Session) -> None:
+        """Put everything below in order."""
+        self.line = _in_order(session, self.line)[::-1]
+        for _, child in sorted(self.below.items()):
+            child.sort(session)
+            self._enter(session, child)
+
+    def _enter(self, session: Session, child: _Branch) -> None:
+        gang = child.peek()
+        key = child.key(session, gang) if gang is not None else None
+        if key is not None:
+            self._ordered.add((key, child))
+
+    def peek(self) -> Gang | None:
+        """The gang that would be served next."""
+        if self.line:
+            return self.line[-1]
+        return self._ordered[0][1].peek() if self._ordered else None
+
+    def take(self) -> Gang:
+        """Serve one. ``put_back`` must follow before anything else is asked."""
+        self.served += 1
+        self._lent = not self.line
+        if self.line:
+            return self.line.pop()
+        best: _Branch = self._ordered[0][1]
+        return best.take()
+
+    def put_back(self, session: Session) -> None:
+        """Give the path that was served its new keys."""
+        if not self._lent:
+            return
+        _, child = self._ordered.pop(0)
+        child.put_back(session)
+        self._enter(session, child)
+
+    def key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
+        """Among its siblings; None when it sits out."""
+        if self.node is None:
+            return (1, self.name)
+        key = comparable(session.hooks.queue_orders, self.node, gang)
+        if key is None:
+            return None
+        return (0, key, self.served, int(self.node.queue.created), self.name)
 
 
 def turns(session: Session, gangs: Iterable[Gang]) -> Iterator[Gang]:
@@ -21,25 +83,30 @@ def turns(session: Session, gangs: Iterable[Gang]) -> Iterator[Gang]:
 
     A gang or queue whose key cannot be computed sits this session out.
     """
-    lines: dict[str, list[Gang]] = {}
+    root = _Branch("", None)
+    leaves: dict[str, _Branch] = {}
     for gang in gangs:
-        lines.setdefault(gang.queue, []).append(gang)
-    ordered: SortedKeyList[tuple[Any, str]] = SortedKeyList(key=lambda entry: entry[0])
-    waiting: dict[str, list[Gang]] = {}
-    for queue in sorted(lines):
-        line = _in_order(session, lines[queue])
-        key = _queue_key(session, queue, 0)
-        if line and key is not None:
-            waiting[queue] = line[::-1]
-            ordered.add((key, queue))
-    served: dict[str, int] = {}
-    while ordered:
-        _, queue = ordered.pop(0)
-        yield waiting[queue].pop()
-        served[queue] = served.get(queue, 0) + 1
-        key = _queue_key(session, queue, served[queue])
-        if waiting[queue] and key is not None:
-            ordered.add((key, queue))
+        leaf = leaves.get(gang.queue)
+        if leaf is None:
+            leaf = leaves[gang.queue] = _leaf(session, root, gang.queue)
+        leaf.line.append(gang)
+    root.sort(session)
+    while root.peek() is not None:
+        yield root.take()
+        root.put_back(session)
+
+
+def _leaf(session: Session, root: _Branch, name: str) -> _Branch:
+    queues = session.snapshot.queues
+    node = queues.get(name)
+    # What is wrong with its place in the tree says nothing about where its turn is.
+    path = node.path if node is not None and not node.trouble else (name,)
+    here = root
+    for each in reversed(path):
+        if each not in here.below:
+            here.below[each] = _Branch(each, queues.get(each))
+        here = here.below[each]
+    return here
 
 
 def _in_order(session: Session, gangs: list[Gang]) -> list[Gang]:
@@ -50,11 +117,3 @@ def _in_order(session: Session, gangs: list[Gang]) -> list[Gang]:
             keyed.append(((key, int(gang.created * 1e6), gang.key), gang))
     keyed.sort(key=lambda each: each[0])
     return [gang for _, gang in keyed]
-
-
-def _queue_key(session: Session, name: str, served: int) -> tuple[Any, ...] | None:
-    node = session.snapshot.queues.get(name)
-    if node is None:
-        return (1, name)
-    key = comparable(session.hooks.queue_orders, node)
-    return None if key is None else (0, key, served, int(node.queue.created), name)

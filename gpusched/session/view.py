@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -64,11 +64,18 @@ class View:
 
     Args:
         charged: requests charged in this session by queue, for the queue and all above it.
+        fair_shares: who says what queues are due; the first answers.
     """
 
-    def __init__(self, snapshot: Snapshot, charged: Mapping[str, Resources]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        charged: Mapping[str, Resources],
+        fair_shares: Sequence[Callable[[str], Resources]] = (),
+    ) -> None:
         self._snapshot = snapshot
         self._charged = charged
+        self._fair_shares = fair_shares
 
     @property
     def now(self) -> float:
@@ -93,6 +100,10 @@ class View:
         """GPUs of any kind held by the queue's subtree."""
         held = self.allocated(queue)
         return sum(held.get(name) for name in GPU_RESOURCES)
+
+    def fair_share(self, queue: str) -> Resources:
+        """What the queue is due now, in base units; nothing where no policy divides."""
+        return self._fair_shares[0](queue) if self._fair_shares else NOTHING
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of that name."""
