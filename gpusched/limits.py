@@ -63,6 +63,8 @@ REQUEST_TIMEOUT_S: Final = 15.0
 GANG_RECOVERY_MAX_S: Final = 120.0
 """A gang bound in part is complete or undone after so long, counted from the API's own times."""
 BIND_TRIES_MAX: Final = 3
+PROMISE_MAX_S: Final = 300.0
+"""Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 API_RATE_MAX: Final = 4_000.0
 """Requests a second; halved on 429 and grown back slowly."""
 POD_EVENTS_MAX: Final = 16

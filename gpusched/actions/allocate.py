@@ -9,9 +9,10 @@ import attrs
 from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.session.hooks import first_refusal
-from gpusched.session.placing import grow, place_minimum
-from gpusched.session.reasons import Reason, not_enough_members
+from gpusched.session.placing import Refusal, grow, place_minimum
+from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.session import Session
+from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
 
 
@@ -56,17 +57,43 @@ def _admitted(session: Session, gang: Gang) -> bool:
 
 
 def _start(session: Session, gang: Gang) -> None:
-    verdict = first_refusal(session.hooks.quota_checks, gang)
-    if verdict.refuses:
-        session.refuse(gang, verdict.reason, verdict.sentence)
-        return
     statement = session.statement()
-    refusal = place_minimum(session, gang, statement)
+    session.lift(statement, gang)
+    refusal = _attempt(session, gang, statement)
     if refusal is None:
         session.keep(gang, statement)
-    else:
-        statement.discard()
+        return
+    statement.discard()
+    if gang.key in session.promises:
+        if session.promise_holds(gang):
+            told = room_is_being_freed(session, gang)
+            session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
+            return
+        session.withdraw(gang)
+    if not _wait_for_leaving(session, gang):
         session.refuse(gang, refusal.reason, refusal.sentence)
+
+
+def _attempt(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
+    verdict = first_refusal(session.hooks.quota_checks, gang)
+    if verdict.refuses:
+        return Refusal(Reason(verdict.reason), verdict.sentence)
+    return place_minimum(session, gang, statement)
+
+
+def _wait_for_leaving(session: Session, gang: Gang) -> bool:
+    """Promise room that is becoming free anyway to a gang that fits as soon as it is."""
+    if not session.bench.parts:
+        return False
+    with session.looking_later():
+        statement = session.statement()
+        if _attempt(session, gang, statement) is not None:
+            statement.discard()
+            return False
+        session.claim(gang, statement, action="allocate", reason="", sentence="")
+    told = room_is_being_freed(session, gang)
+    session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
+    return True
 
 
 def _extend(session: Session, gang: Gang) -> None:
@@ -75,3 +102,12 @@ def _extend(session: Session, gang: Gang) -> None:
     refusal = grow(session, gang)
     if refusal is not None:
         session.refuse(gang, refusal.reason, refusal.sentence)
+
+
+def room_is_being_freed(session: Session, gang: Gang) -> str:
+    """The sentence for a gang whose room is promised and not free yet."""
+    places = session.promises[gang.key]
+    rows = {place.row for place in places}
+    return cut(
+        f"room for {members(len(places))} is being freed on {nodes(len(rows))} and is held for it"
+    )

@@ -1,12 +1,10 @@
 """Nodes as columns: one row a node, sorted by name; one column a resource name.
 
-``NodeColumns`` is what a snapshot holds: read-only. ``Workbench`` is a session's own copy of
-the part that moves, with a log of touched rows by which others refresh only what changed.
+``NodeColumns`` is what a snapshot holds: read-only. A session's own copy of the part that
+moves is ``arrays.workbench.Workbench``.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -15,7 +13,6 @@ import numpy.typing as npt
 from gpusched.limits import COLUMN_MAX
 from gpusched.objects.node import Node
 from gpusched.objects.resources import Resources
-from gpusched.objects.slot import mask_of, slot_ranges
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -31,6 +28,7 @@ class NodeColumns:
         columns: resource name to column.
         allocatable, used: int64, shape (nodes, resources), base units. ``used`` may exceed
             ``allocatable``: free is then zero for that resource.
+        leaving: the part of ``used`` that belongs to pods being deleted, same shape.
         free_slots: bitmask of free GPU slots by row.
         generation: int64, shape (nodes,): counter of the last change of the node object.
         epoch: changes whenever rows mean other nodes than before.
@@ -41,6 +39,7 @@ class NodeColumns:
     columns: dict[str, int]
     allocatable: Ints
     used: Ints
+    leaving: Ints
     free_slots: tuple[int, ...]
     generation: Ints
     epoch: int
@@ -84,48 +83,3 @@ def how_many_fit(free: Ints, amounts: Ints) -> Ints:
         return np.full(free.shape[0], COLUMN_MAX, dtype=np.int64)
     fits: Ints = (free // amounts).min(axis=1)
     return np.maximum(fits, 0)
-
-
-class Workbench:
-    """What a session moves: usage and free slots, with a log of touched rows."""
-
-    def __init__(self, nodes: NodeColumns) -> None:
-        self.nodes = nodes
-        self.used: Ints = nodes.used.copy()
-        self.free_slots: list[int] = list(nodes.free_slots)
-        self._ranges: dict[tuple[int, str], int] = {}
-        self.touched: list[int] = []
-        """Every row in the order it was changed; a position in it is a point in time."""
-
-    def add(self, row: int, ask: Demand, *, slots: int) -> None:
-        """Charge a row with a request and take these slots."""
-        self.used[row, ask.columns] += ask.amounts
-        self.free_slots[row] &= ~slots
-        self.touched.append(row)
-
-    def remove(self, row: int, ask: Demand, *, slots: int) -> None:
-        """The exact reverse of ``add``."""
-        self.used[row, ask.columns] -= ask.amounts
-        self.free_slots[row] |= slots
-        self.touched.append(row)
-
-    def slot_range(self, row: int, gpu: str) -> int:
-        """Bitmask of all slots of one kind of GPU on a row; 0 when they are not numbered."""
-        known = self._ranges.get((row, gpu))
-        if known is None:
-            numbers = slot_ranges(self.nodes.nodes[row].allocatable).get(gpu)
-            known = self._ranges[row, gpu] = mask_of(numbers) if numbers else 0
-        return known
-
-    def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
-        """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
-        if not isinstance(rows, slice) and len(rows) == 1:
-            return self.free_on(rows[0], columns)[np.newaxis]
-        allocatable: Ints = self.nodes.allocatable[rows][:, columns]
-        used: Ints = self.used[rows][:, columns]
-        return allocatable - used
-
-    def free_on(self, row: int, columns: Ints) -> Ints:
-        """The same of one row, shape (columns,)."""
-        free: Ints = self.nodes.allocatable[row].take(columns) - self.used[row].take(columns)
-        return free

@@ -85,7 +85,7 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             self._changed(echo=expected)
-        elif known is None or known.holds != item.holds:
+        elif known is None or (known.holds, known.deleting) != (item.holds, item.deleting):
             self._changed()
 
     def _expected(self, known: Pod, item: Pod) -> bool:
@@ -147,6 +147,7 @@ class Cache:
                     gpus=pod.pod_class.gpus,
                     slots=pod.slots,
                     hold=Hold.CONFIRMED,
+                    leaving=pod.deleting,
                 )
             )
         elif pod.finished:
@@ -313,11 +314,16 @@ class Cache:
             nodes=self.rows.columns(self.ledger),
             gangs=tuple(gangs),
             queues=build_tree(
-                self.queues.items.values(), self.families.held(), self.queues.rejected.values()
+                self.queues.items.values(),
+                self.families.held(),
+                self.queues.rejected.values(),
+                leaving=self.families.leaving(),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
             running=self.families.running(),
+            active=self.families.active(),
+            budgets=tuple(item for _, item in sorted(self.budgets.items.items())),
             now=now,
         )
 

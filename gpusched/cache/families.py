@@ -64,6 +64,9 @@ class Families:
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
         self._held: dict[str, Tally] = {}
+        self._leaving: dict[str, Tally] = {}
+        self._active: dict[GangKey, Gang] = {}
+        self._active_shown: dict[GangKey, Gang] | None = None
         self._running: dict[str, set[GangKey]] = {}
 
     def join(self, pod: Pod, known: Pod | None) -> None:
@@ -102,11 +105,11 @@ class Families:
         if not pods:
             return ()
         if key.kind == "Pod":
-            return (make_gang(origin_of_pod(pods[0], queue=queue), pods, places),)
+            return (make_gang(self._lone(pods[0], queue), pods, places),)
         origin = self._controller_origin(key, pods, queue)
         if origin is None:
             return tuple(
-                make_gang(origin_of_pod(pod, queue=self._job_queue(key, queue)), [pod], places)
+                make_gang(self._lone(pod, self._job_queue(key, queue)), [pod], places)
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
         return (make_gang(origin, pods, places),)
@@ -122,6 +125,14 @@ class Families:
     def _exists(self, key: GangKey) -> bool:
         return key in self._members or ObjectKey(key.namespace, key.name) in self._groups.items
 
+    def _lone(self, pod: Pod, queue: str) -> Origin:
+        return origin_of_pod(pod, queue=queue, by_class=self._by_class(pod))
+
+    def _by_class(self, pod: Pod) -> bool | None:
+        """Whether the pod's priority class says that its pods may be evicted."""
+        named = self._priorities.items.get(ObjectKey("", pod.priority_class))
+        return named.preemptible if named else None
+
     def _job_queue(self, key: GangKey, fallback: str) -> str:
         job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
         return (job.queue if job else "") or fallback
@@ -131,7 +142,7 @@ class Families:
         group = self._groups.items.get(name)
         if group is not None:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
-            return origin_of_group(group, priority=named.value if named else None)
+            return origin_of_group(group, named=named)
         rejected = self._groups.rejected.get(name)
         if rejected is not None:
             why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
@@ -146,14 +157,16 @@ class Families:
             job = self._jobs.items.get(name)
             if job is not None:
                 first = min(pods, key=lambda pod: (pod.created, pod.key))
-                origin = origin_of_job(job, template=first.hints, queue=first.queue or queue)
+                origin = origin_of_job(
+                    job, template=first, queue=queue, by_class=self._by_class(first)
+                )
                 return origin if origin.min_member > 1 else None
             rejected = self._jobs.rejected.get(name)
             why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
             uid = owner.uid if owner else UID("")
             return Origin(key=key, uid=uid, trouble=("InvalidSpec", f"Job {name}: {why}"))
         first = min(pods, key=lambda pod: (pod.created, pod.key))
-        single = origin_of_pod(first, queue=queue)
+        single = self._lone(first, queue)
         return Origin(
             key=key,
             uid=owner.uid if owner else UID(""),
@@ -162,6 +175,7 @@ class Families:
             min_member=max(pod.hints.min_member for pod in pods),
             hints=first.hints,
             topology=single.topology,
+            terms=single.terms,
         )
 
     def touch_namespace(self, namespace: str) -> None:
@@ -171,6 +185,16 @@ class Families:
     def held(self) -> dict[str, Resources]:
         """Requests of members with a place, by queue."""
         return {queue: tally.sum() for queue, tally in self._held.items() if len(tally)}
+
+    def leaving(self) -> dict[str, Resources]:
+        """The part of ``held`` that belongs to members being deleted, by queue."""
+        return {queue: tally.sum() for queue, tally in self._leaving.items() if len(tally)}
+
+    def active(self) -> dict[GangKey, Gang]:
+        """Every gang of which a member has a place. Not to be changed: it is kept until one is."""
+        if self._active_shown is None:
+            self._active_shown = dict(self._active)
+        return self._active_shown
 
     def running(self) -> dict[str, int]:
         """Numbers of gangs that have their minimum, by queue."""
@@ -189,7 +213,10 @@ class Families:
             for gang in self._families.pop(key, ()):
                 if gang.queue in self._held:
                     self._held[gang.queue].drop(gang.key)
+                    self._leaving[gang.queue].drop(gang.key)
                     self._running[gang.queue].discard(gang.key)
+                if self._active.pop(gang.key, None) is not None:
+                    self._active_shown = None
             family = self._family(key)
             self._waiting.discard(key)
             if not family:
@@ -199,10 +226,20 @@ class Families:
                 self._waiting.add(key)
             for gang in family:
                 if gang.held:
-                    if gang.queue not in self._held:
-                        self._held[gang.queue] = Tally()
-                        self._running[gang.queue] = set()
-                    self._held[gang.queue].put(gang.key, gang.held)
-                    if not gang.need:
-                        self._running[gang.queue].add(gang.key)
+                    self._enter(gang)
         return changed
+
+    def _enter(self, gang: Gang) -> None:
+        """Count what a gang holds."""
+        queue = gang.queue
+        if queue not in self._held:
+            self._held[queue] = Tally()
+            self._leaving[queue] = Tally()
+            self._running[queue] = set()
+        self._held[queue].put(gang.key, gang.held)
+        if gang.leaving_held:
+            self._leaving[queue].put(gang.key, gang.leaving_held)
+        if not gang.need:
+            self._running[queue].add(gang.key)
+        self._active[gang.key] = gang
+        self._active_shown = None

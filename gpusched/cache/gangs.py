@@ -9,9 +9,12 @@ import attrs
 
 from gpusched.objects.group import DEFAULT_QUEUE, NO_WISH, PodGroup, SubGroup, TopologyWish
 from gpusched.objects.meta import UID, GangKey
-from gpusched.objects.others import Job
+from gpusched.objects.others import Job, PriorityClass
 from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
 from gpusched.objects.resources import NOTHING, Resources
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""The priority of system-cluster-critical: pods at or above it are never evicted by us."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -32,6 +35,24 @@ class Placed:
     confirmed: bool
 
 
+@attrs.frozen(slots=True, kw_only=True)
+class Terms:
+    """On which terms a gang runs. Durations in nanoseconds, 0 when not said.
+
+    Attributes:
+        preemptible: whether it may be evicted for others.
+        min_runtime_ns: its own; else its queue's, or the nearest above that has one, counts.
+        disruption: ``Group`` or ``Pod``, see ``PodGroup``.
+    """
+
+    preemptible: bool = True
+    expected_duration_ns: int = 0
+    min_runtime_ns: int = 0
+    schedule_timeout_ns: int = 0
+    disruption: str = "Pod"
+    checkpoint_ns: int = 0
+
+
 @attrs.frozen(slots=True, kw_only=True, eq=False)
 class Gang:
     """One unit of decision.
@@ -45,6 +66,9 @@ class Gang:
         placed: members with a place, sorted by pod.
         gated, leaving: members that cannot count: gated, or being deleted.
         held: requests of all members with a place, of those being deleted too.
+        leaving_held: the part of ``held`` that belongs to members being deleted.
+        terms: on which it runs.
+        job: from which it was derived, None for others.
         asked: requests of all pods in ``tasks``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
         trouble: reason and sentence why no attempt makes sense, empty reason for none.
@@ -70,11 +94,14 @@ class Gang:
     failed: int
     credit: int
     held: Resources
+    leaving_held: Resources
     asked: Resources
     created: float
     pod_group: PodGroup | None
     trouble: tuple[str, str]
     remark: str
+    terms: Terms = Terms()
+    job: Job | None = None
 
     @property
     def pending(self) -> int:
@@ -105,6 +132,17 @@ class Gang:
         if self.min_roles:
             missing = max(missing, sum(count for _, count in self.missing_roles))
         return max(0, missing)
+
+    @property
+    def started(self) -> float:
+        """When it last had its minimum, seconds since the epoch; 0.0 while it has not.
+
+        Extras that came later do not count; a lost member that was replaced starts it anew.
+        """
+        if self.need or not self.placed:
+            return 0.0
+        times = sorted(member.pod.scheduled for member in self.placed)
+        return times[min(len(times), max(1, self.min_member - self.credit)) - 1]
 
     @property
     def missing_roles(self) -> tuple[tuple[str, int], ...]:
@@ -157,10 +195,14 @@ class Origin:
     """Succeeded members for which ``min_member`` was lowered already."""
     trouble: tuple[str, str] = ("", "")
     remark: str = ""
+    terms: Terms = Terms()
+    job: Job | None = None
 
 
-def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
-    """A gang as its PodGroup describes it; ``priority`` of the class it names, if any."""
+def origin_of_group(group: PodGroup, *, named: PriorityClass | None) -> Origin:
+    """A gang as its PodGroup describes it; ``named`` is the class it names, if that exists."""
+    priority = named.value if named else None
+    by_class = named.preemptible if named else None
     return Origin(
         key=GangKey("PodGroup", group.namespace, group.name),
         uid=group.uid,
@@ -180,12 +222,39 @@ def origin_of_group(group: PodGroup, *, priority: int | None) -> Origin:
         trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting
         else ("", ""),
+        terms=Terms(
+            preemptible=_preemptible(group.preemptible, by_class, priority or 0),
+            expected_duration_ns=group.expected_duration_ns,
+            min_runtime_ns=group.min_runtime_ns,
+            schedule_timeout_ns=group.schedule_timeout_ns,
+            disruption=group.disruption,
+            checkpoint_ns=group.checkpoint_ns,
+        ),
     )
 
 
-def origin_of_job(job: Job, *, template: GangHints, queue: str) -> Origin:
-    """A gang derived from a Job; where it says nothing, its pods' ``template`` and queue count."""
-    hints = template if job.hints == NO_HINTS else job.hints
+def terms_of(hints: GangHints, *, by_class: bool | None, priority: int) -> Terms:
+    """Terms of a gang that has no PodGroup."""
+    return Terms(
+        preemptible=_preemptible(hints.preemptible, by_class, priority),
+        expected_duration_ns=hints.expected_duration_ns,
+        min_runtime_ns=hints.min_runtime_ns,
+    )
+
+
+def _preemptible(own: bool | None, by_class: bool | None, priority: int) -> bool:
+    """Its own word, else that of its priority class; what the system needs is never evicted."""
+    if priority >= SYSTEM_PRIORITY:
+        return False
+    if own is not None:
+        return own
+    return True if by_class is None else by_class
+
+
+def origin_of_job(job: Job, *, template: Pod, queue: str, by_class: bool | None = None) -> Origin:
+    """A gang derived from a Job; where it says nothing, its pods' ``template`` counts."""
+    hints = template.hints if job.hints == NO_HINTS else job.hints
+    queue = template.queue or queue
     return Origin(
         key=GangKey("Job", job.namespace, job.name),
         uid=job.uid,
@@ -196,10 +265,12 @@ def origin_of_job(job: Job, *, template: GangHints, queue: str) -> Origin:
         topology=_wish(hints),
         counts_succeeded=True,
         succeeded_known=0 if hints.min_member else job.succeeded,
+        terms=terms_of(hints, by_class=by_class, priority=template.priority),
+        job=job,
     )
 
 
-def origin_of_pod(pod: Pod, *, queue: str) -> Origin:
+def origin_of_pod(pod: Pod, *, queue: str, by_class: bool | None = None) -> Origin:
     """A gang of one; it has the age and the wishes of its pod."""
     return Origin(
         key=GangKey("Pod", pod.namespace, pod.name),
@@ -208,6 +279,7 @@ def origin_of_pod(pod: Pod, *, queue: str) -> Origin:
         queue=pod.queue or queue,
         hints=pod.hints,
         topology=_wish(pod.hints),
+        terms=terms_of(pod.hints, by_class=by_class, priority=pod.priority),
     )
 
 
@@ -226,10 +298,13 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
     waiting: list[Pod] = []
     placed: list[Placed] = []
     holding: list[PodClass] = []
+    going: list[PodClass] = []
     gated = leaving = running = succeeded = failed = 0
     for pod in pods:
         if pod.uid in places and not pod.finished:
             holding.append(pod.pod_class)
+            if pod.deleting:
+                going.append(pod.pod_class)
         if pod.phase is PodPhase.SUCCEEDED:
             succeeded += 1
         elif pod.phase is PodPhase.FAILED:
@@ -265,11 +340,14 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         failed=failed,
         credit=max(0, succeeded - origin.succeeded_known) if origin.counts_succeeded else 0,
         held=_sum(holding),
+        leaving_held=_sum(going),
         asked=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
         trouble=origin.trouble,
         remark=origin.remark,
+        terms=origin.terms,
+        job=origin.job,
     )
 
 

@@ -34,6 +34,7 @@ class Holding:
         requests: None when it cannot be read: the node then counts as full.
         gpu, gpus: which kind of GPU and how many.
         slots: bitmask; 0 with ``gpus`` above 0 means that nobody knows which.
+        leaving: whether the pod is being deleted, so that its room will be free.
     """
 
     uid: UID
@@ -43,14 +44,16 @@ class Holding:
     gpus: int
     slots: int
     hold: Hold
+    leaving: bool = False
 
 
 @attrs.frozen(slots=True)
 class NodeUse:
-    """Sums over one node: amounts by resource, and the slots that are free."""
+    """Sums over one node: amounts by resource, the slots that are free, and what will be free."""
 
     amounts: dict[str, int]
     free_slots: int
+    leaving: dict[str, int] = attrs.Factory(dict)
 
 
 class Ledger:
@@ -106,12 +109,15 @@ class Ledger:
         taken = 0
         unknown: dict[str, int] = {}
         full = False
+        leaving: dict[str, int] = {}
         for holding in self._by_node.get(node, {}).values():
             if holding.requests is None:
                 full = True
                 continue
             for name, amount in holding.requests.items:
                 amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
+                if holding.leaving:
+                    leaving[name] = min(COLUMN_MAX, leaving.get(name, 0) + amount)
             taken |= holding.slots
             if holding.gpus and not holding.slots:
                 unknown[holding.gpu] = unknown.get(holding.gpu, 0) + holding.gpus
@@ -128,4 +134,4 @@ class Ledger:
                     unknown[gpu] -= 1
             free |= left
             amounts[gpu] = max(amounts.get(gpu, 0), len(numbers) - left.bit_count())
-        return NodeUse(amounts, free)
+        return NodeUse(amounts, free, leaving)

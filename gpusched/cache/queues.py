@@ -25,6 +25,7 @@ class QueueNode:
         path: names from the queue itself up to, and without, ``root``.
         trouble: why nothing may start in it, empty when all is well.
         allocated: requests of pods with a place, of the whole subtree.
+        leaving: the part of it that belongs to pods being deleted.
     """
 
     queue: Queue
@@ -32,6 +33,7 @@ class QueueNode:
     leaf: bool
     trouble: str
     allocated: Resources
+    leaving: Resources = NOTHING
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -46,7 +48,11 @@ class QueueTree:
 
 
 def build_tree(
-    queues: Iterable[Queue], allocated: Mapping[str, Resources], rejected: Iterable[Rejected] = ()
+    queues: Iterable[Queue],
+    allocated: Mapping[str, Resources],
+    rejected: Iterable[Rejected] = (),
+    *,
+    leaving: Mapping[str, Resources] | None = None,
 ) -> QueueTree:
     """Put queues in their places.
 
@@ -54,6 +60,7 @@ def build_tree(
         queues: as the API shows them, in any order.
         allocated: held by gangs that name the queue, by name.
         rejected: queues that cannot be believed; they keep their names, and nothing starts.
+        leaving: the part of ``allocated`` that belongs to pods being deleted.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT}
     bad = {each.key.name: each for each in rejected if each.key.name != ROOT}
@@ -68,6 +75,7 @@ def build_tree(
     known.setdefault(DEFAULT_QUEUE, BUILT_IN)
     parents = {queue.parent for queue in known.values()}
     sums: dict[str, Resources] = {}
+    going: dict[str, Resources] = {}
     places: dict[str, tuple[tuple[str, ...], str]] = {}
     for name in sorted(known):
         path, trouble = _path(name, known)
@@ -79,10 +87,17 @@ def build_tree(
         held = allocated.get(name, NOTHING)
         for above in path:
             sums[above] = sums.get(above, NOTHING).plus(held)
+            if leaving and name in leaving:
+                going[above] = going.get(above, NOTHING).plus(leaving[name])
     return QueueTree(
         {
             name: QueueNode(
-                known[name], path, name not in parents, trouble, sums.get(name, NOTHING)
+                known[name],
+                path,
+                name not in parents,
+                trouble,
+                sums.get(name, NOTHING),
+                going.get(name, NOTHING),
             )
             for name, (path, trouble) in places.items()
         }

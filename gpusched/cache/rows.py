@@ -61,13 +61,14 @@ class NodeRows:
         columns = {name: column for column, name in enumerate(names)}
         allocatable = np.zeros((len(nodes), len(names)), dtype=np.int64)
         used = np.zeros((len(nodes), len(names)), dtype=np.int64)
+        leaving = np.zeros_like(used)
         free: list[int] = []
         for row, node in enumerate(nodes):
             for name, amount in node.allocatable.items:
                 allocatable[row, columns[name]] = amount
-            free.append(_write_use(used, row, node, columns=columns, ledger=ledger))
+            free.append(_write_use((used, leaving), row, node, columns=columns, ledger=ledger))
         generation = np.full(len(nodes), self._generation, dtype=np.int64)
-        for array in (allocatable, used, generation):
+        for array in (allocatable, used, leaving, generation):
             array.setflags(write=False)
         return NodeColumns(
             nodes=nodes,
@@ -75,6 +76,7 @@ class NodeRows:
             columns=columns,
             allocatable=allocatable,
             used=used,
+            leaving=leaving,
             free_slots=tuple(free),
             generation=generation,
             epoch=self._generation,
@@ -85,7 +87,8 @@ class NodeRows:
         changed = [old.row[name] for name in sorted(self._changed)]
         if not dirty and not changed:
             return old
-        nodes, used, free, generation = old.nodes, old.used, old.free_slots, old.generation
+        nodes, free, generation = old.nodes, old.free_slots, old.generation
+        used, leaving = old.used, old.leaving
         if changed:
             listed = list(nodes)
             for row in changed:
@@ -95,12 +98,15 @@ class NodeRows:
             generation[changed] = self._generation
             generation.setflags(write=False)
         if dirty:
-            used = used.copy()
+            used, leaving = used.copy(), leaving.copy()
             masks = list(free)
             for row in dirty:
-                used[row] = 0
-                masks[row] = _write_use(used, row, nodes[row], columns=old.columns, ledger=ledger)
+                used[row] = leaving[row] = 0
+                masks[row] = _write_use(
+                    (used, leaving), row, nodes[row], columns=old.columns, ledger=ledger
+                )
             used.setflags(write=False)
+            leaving.setflags(write=False)
             free = tuple(masks)
         return NodeColumns(
             nodes=nodes,
@@ -108,20 +114,28 @@ class NodeRows:
             columns=old.columns,
             allocatable=old.allocatable,
             used=used,
+            leaving=leaving,
             free_slots=free,
             generation=generation,
             epoch=old.epoch,
         )
 
 
-def _write_use(used: Ints, row: int, node: Node, *, columns: dict[str, int], ledger: Ledger) -> int:
-    """Fill one row of usage; returns its free slots.
+def _write_use(
+    arrays: tuple[Ints, Ints], row: int, node: Node, *, columns: dict[str, int], ledger: Ledger
+) -> int:
+    """Fill one row of use and of what will be free of it; returns its free slots.
 
     What is held of a resource that no node offers has no column and blocks nobody.
     """
+    used, leaving = arrays
     use = ledger.use(node.name, node.allocatable)
     for name, amount in use.amounts.items():
         column = columns.get(name)
         if column is not None:
             used[row, column] = min(amount, COLUMN_MAX)
+    for name, amount in use.leaving.items():
+        column = columns.get(name)
+        if column is not None:
+            leaving[row, column] = min(amount, COLUMN_MAX)
     return use.free_slots

@@ -10,7 +10,8 @@ from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueTree
 from gpusched.objects.group import Topology
-from gpusched.objects.others import Namespace
+from gpusched.objects.meta import GangKey
+from gpusched.objects.others import DisruptionBudget, Namespace
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -22,6 +23,8 @@ class Snapshot:
         namespaces: by name.
         topologies: sorted by name; the first that knows a level defines it.
         running: by queue, gangs that have their minimum.
+        active: every gang of which a member has a place, by key; in any order.
+        budgets: disruption budgets, sorted by key.
         now: seconds since the epoch, for ages and display.
     """
 
@@ -32,4 +35,6 @@ class Snapshot:
     namespaces: Mapping[str, Namespace]
     topologies: tuple[Topology, ...]
     running: Mapping[str, int]
+    active: Mapping[GangKey, Gang]
+    budgets: tuple[DisruptionBudget, ...]
     now: float

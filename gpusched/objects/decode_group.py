@@ -161,11 +161,23 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
         expected_duration_ns=duration_ns(spec.expected_duration, field="spec.expectedDuration"),
         min_runtime_ns=duration_ns(spec.min_runtime, field="spec.minRuntime"),
         schedule_timeout_ns=duration_ns(spec.schedule_timeout, field="spec.scheduleTimeout"),
+        disruption=_disruption_mode(spec.disruption),
+        checkpoint_ns=duration_ns(
+            spec.disruption.checkpoint_interval if spec.disruption else None,
+            field="spec.disruption.checkpointInterval",
+        ),
         phase=status.phase or PENDING,
         conditions=_conditions(status),
         status=canonical,
         deleting=metadata.deletion_timestamp is not None,
     )
+
+
+def _disruption_mode(wish: wire_groups.Disruption | None) -> str:
+    mode = (wish.mode if wish else None) or "Pod"
+    if mode not in {"Group", "Pod"}:
+        raise Disbelief("spec.disruption.mode", f"{quoted(mode)} is neither Group nor Pod")
+    return mode
 
 
 def _min_member(own: int | None, tasks: tuple[tuple[str, int], ...]) -> int:

@@ -45,6 +45,7 @@ def priority_class_of(parsed: wire_groups.PriorityClass) -> PriorityClass:
         resource_version=version_of(metadata),
         value=parsed.value,
         preemption_policy=parsed.preemption_policy or "PreemptLowerPriority",
+        preemptible=hints.hints_of(metadata.annotations).preemptible,
     )
 
 

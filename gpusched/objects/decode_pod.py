@@ -53,7 +53,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
     if phase is None:
         raise Disbelief("status.phase", f"{quoted(status.phase)} is no phase of a pod")
     slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
-    scheduled, reason, message = _scheduling(status.conditions)
+    scheduled, since, reason, message = _scheduling(status.conditions)
     intern = sys.intern
     return Pod(
         namespace=intern(metadata.namespace),
@@ -83,6 +83,9 @@ def pod_of(parsed: wire.Pod) -> Pod:
         fence=fence,
         unschedulable_reason=reason,
         unschedulable=message,
+        unschedulable_since=since,
+        nominated=intern(status.nominated_node_name or ""),
+        may_preempt=spec.preemption_policy != "Never",
     )
 
 
@@ -94,16 +97,17 @@ def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
     return _slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
 
 
-def _scheduling(conditions: Iterable[wire.Condition] | None) -> tuple[float, str, str]:
-    """When the pod was scheduled; or the reason and message why it was not."""
+def _scheduling(conditions: Iterable[wire.Condition] | None) -> tuple[float, float, str, str]:
+    """When the pod was scheduled; or since when it is not, with reason and message."""
     for each in conditions or ():
         if each.type != "PodScheduled":
             continue
         if each.status == "True":
-            return parse_time(each.last_transition_time or ""), "", ""
+            return parse_time(each.last_transition_time or ""), 0.0, "", ""
         message = (each.message or "")[:TEXT_MAX]
-        return 0.0, sys.intern(each.reason or ""), sys.intern(message)
-    return 0.0, "", ""
+        since = parse_time(each.last_transition_time or "")
+        return 0.0, since, sys.intern(each.reason or ""), sys.intern(message)
+    return 0.0, 0.0, "", ""
 
 
 def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:

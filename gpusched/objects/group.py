@@ -98,6 +98,8 @@ class PodGroup:
 
     Attributes:
         min_task_member: pairs of role and minimum, sorted.
+        disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
+        checkpoint_ns: nanoseconds between checkpoints; 0 when work is lost from the start.
         status: the status object as last seen, as canonical JSON.
     """
 
@@ -123,6 +125,8 @@ class PodGroup:
     conditions: tuple[Condition, ...]
     status: bytes
     deleting: bool
+    disruption: str = "Pod"
+    checkpoint_ns: int = 0
 
     @property
     def key(self) -> ObjectKey:

@@ -24,13 +24,18 @@ class Namespace:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PriorityClass:
-    """A priority by name."""
+    """A priority by name.
+
+    Attributes:
+        preemptible: what its gangs are unless they say so themselves; None when not said.
+    """
 
     name: str
     uid: UID
     resource_version: ResourceVersion
     value: int
     preemption_policy: str
+    preemptible: bool | None = None
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -77,6 +77,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         rank: index inside its controller, -1 for none.
         unschedulable: message of PodScheduled=False, to write only what changed.
         unschedulable_reason: its reason.
+        unschedulable_since: when that condition last changed, seconds since the epoch.
+        nominated: the node that is promised to it and not free yet, empty for none.
+        may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
 
     namespace: str
@@ -106,6 +109,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fence: str
     unschedulable_reason: str
     unschedulable: str
+    unschedulable_since: float = 0.0
+    nominated: str = ""
+    may_preempt: bool = True
 
     @property
     def key(self) -> ObjectKey:

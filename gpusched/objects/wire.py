@@ -164,6 +164,7 @@ class PodSpec(Struct, gc=False, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
     priority: Int32 | None = None
+    preemption_policy: str | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     containers: list[Container] | None = None
@@ -177,10 +178,11 @@ class PodSpec(Struct, gc=False, rename="camel"):
     resource_claims: Raw = ABSENT
 
 
-class PodStatus(Struct, gc=False, frozen=True):
+class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
     phase: str = ""
+    nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
 
 

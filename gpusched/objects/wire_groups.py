@@ -87,6 +87,13 @@ class SubGroup(Struct, gc=False, rename="camel"):
     topology: TopologyWish | None = None
 
 
+class Disruption(Struct, gc=False, rename="camel"):
+    """``spec.disruption`` of a PodGroup."""
+
+    mode: str | None = None
+    checkpoint_interval: str | None = None
+
+
 class PodGroupSpec(Struct, gc=False, rename="camel"):
     """Spec of a PodGroup."""
 
@@ -101,6 +108,7 @@ class PodGroupSpec(Struct, gc=False, rename="camel"):
     topology: TopologyWish | None = None
     expected_duration: str | None = None
     min_runtime: str | None = None
+    disruption: Disruption | None = None
     schedule_timeout: str | None = None
 
 
@@ -141,7 +149,7 @@ class Namespace(Struct, gc=False):
 class PriorityClass(Struct, gc=False, rename="camel"):
     """A PriorityClass."""
 
-    metadata: Metadata
+    metadata: WorkloadMetadata
     value: Int32
     preemption_policy: str | None = None
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpusched.arrays.columns import Bools, Demand, Ints, Workbench, how_many_fit
+from gpusched.arrays.columns import Bools, Demand, Ints, how_many_fit
+from gpusched.arrays.workbench import Workbench
 
 Score = Callable[[Sequence[int] | None], Ints]
 """Scores of some rows (None: of all), int64, larger is better."""

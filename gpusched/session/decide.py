@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
+from gpusched.session.claims import claims, stops
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
 from gpusched.session.protocols import Guard, Policy
@@ -61,6 +62,8 @@ def decide(
     plan = Plan(
         revision=snapshot.revision,
         binds=session.gang_binds(),
+        claims=claims(session),
+        stops=stops(session),
         gangs=gang_statuses(session),
         queues=queue_statuses(session),
     )

@@ -8,7 +8,7 @@ import attrs
 import msgspec
 
 from gpusched.objects.meta import UID, GangKey, ObjectKey
-from gpusched.objects.resources import Resources
+from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import format_slots
 
 
@@ -86,6 +86,89 @@ class Undo:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class Eviction:
+    """One pod is to leave its node.
+
+    Attributes:
+        gang, queue: to which it belongs.
+        node: on which it is.
+        action: who decided: ``preempt``, ``reclaim`` or another name for metrics.
+        reason: of the contract's list.
+        sentence: who needs the room, with numbers.
+        gpu_seconds: work that is lost, GPUs times seconds since start or checkpoint.
+    """
+
+    key: ObjectKey
+    uid: UID
+    gang: GangKey
+    queue: str
+    node: str
+    action: str
+    reason: str
+    sentence: str
+    gpu_seconds: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class JobSwitch:
+    """A Job is paused or started by its ``suspend``.
+
+    Attributes:
+        suspend: what it becomes.
+        parallelism: what that becomes too; None leaves it.
+        node_selector: added to its pod template, pairs sorted by label.
+        reason, sentence: as for ``Eviction``.
+    """
+
+    key: ObjectKey
+    uid: UID
+    suspend: bool
+    reason: str
+    sentence: str
+    action: str
+    parallelism: int | None = None
+    node_selector: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Stop:
+    """Members of one gang leave; where it is a Job that ends as a whole, it is paused.
+
+    Attributes:
+        evictions: sorted by pod.
+        pause: the Job to suspend; ``evictions`` then tells whom that ends, and nobody of these
+            is evicted by itself.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    evictions: tuple[Eviction, ...]
+    pause: JobSwitch | None = None
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Claim:
+    """Room is made, or waited for, for one gang. The promise is written before anybody leaves.
+
+    Attributes:
+        gang, uid, generation: for whom.
+        nominations: key, UID and node of each pod that is promised room, sorted by pod.
+        stops: who leaves for it; empty when those who leave anyway suffice.
+        action: who decided.
+        sentence: what the gang is told.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    nominations: tuple[tuple[ObjectKey, UID, str], ...]
+    stops: tuple[Stop, ...]
+    action: str
+    sentence: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class GangStatus:
     """Where a gang stands after the session; becomes conditions, events and counts.
 
@@ -112,6 +195,12 @@ class GangStatus:
     waiting_ask: Ask | None = None
     """What the waiting pods are told where it is not ``scheduled``: extras of a running gang."""
     queue_position: int = 0
+    estimated_start: float = 0.0
+    """Seconds since the epoch; 0.0 when it cannot be told."""
+    nominated: tuple[tuple[UID, str], ...] = ()
+    """Nodes promised to waiting pods; who is not named here loses a promise he had."""
+    preempted: Ask | None = None
+    """Why it was evicted in this session; None leaves that condition as it was."""
     placement: tuple[tuple[str, str], ...] = ()
 
 
@@ -131,6 +220,7 @@ class QueueStatus:
     running: int
     is_ready: bool
     ready: Ask
+    fair_share: Resources = NOTHING
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -140,6 +230,11 @@ class Plan:
     revision: int
     binds: tuple[GangBind, ...] = ()
     undos: tuple[Undo, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    stops: tuple[Stop, ...] = ()
+    """Gangs stopped for their own sake: stale, over their time, drained."""
+    switches: tuple[JobSwitch, ...] = ()
+    """Jobs that are started."""
     gangs: tuple[GangStatus, ...] = ()
     queues: tuple[QueueStatus, ...] = ()
 
@@ -148,4 +243,15 @@ class Plan:
         """Hash of the decisions (not of the snapshot's number): see invariant I12."""
         content = [bind.plan_id for bind in self.binds]
         undone = [(*undo.gang, [uid for _, uid in undo.pods]) for undo in self.undos]
-        return hashlib.sha256(msgspec.json.encode((content, undone))).hexdigest()[:12]
+        claimed = [
+            [*claim.gang, claim.nominations, [_leaving(stop) for stop in claim.stops]]
+            for claim in self.claims
+        ]
+        stopped = [_leaving(stop) for stop in self.stops]
+        switched = [[each.uid, each.suspend] for each in self.switches]
+        everything = (content, undone, claimed, stopped, switched)
+        return hashlib.sha256(msgspec.json.encode(everything)).hexdigest()[:12]
+
+
+def _leaving(stop: Stop) -> list[object]:
+    return [*stop.gang, stop.pause is not None, [each.uid for each in stop.evictions]]

@@ -32,6 +32,10 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SCHEDULED = "Scheduled"
     STALE_GANG = "StaleGang"
+    RESERVED = "Reserved"
+    PREEMPTION_IN_PROGRESS = "PreemptionInProgress"
+    PREEMPTED = "Preempted"
+    RECLAIMED = "Reclaimed"
 
 
 def short(text: str) -> str:

@@ -6,26 +6,29 @@ snapshot and policy give the same plan, whatever the order in which objects arri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import attrs
 import numpy as np
 
-from gpusched.arrays.columns import Bools, Demand, Ints, Workbench, demand
-from gpusched.cache.gangs import Gang, Task
+from gpusched.arrays.columns import Bools, Demand, Ints, demand
+from gpusched.arrays.workbench import Workbench
+from gpusched.cache.gangs import Gang, Placed, Task
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
 from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX
-from gpusched.objects.meta import GangKey
+from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import PodClass
-from gpusched.objects.resources import NOTHING, Resources
 from gpusched.placement.board import Board
 from gpusched.placement.problem import Outcome
+from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
+from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason, members, short
 from gpusched.session.statement import Place, Statement
@@ -68,9 +71,9 @@ class Session:
         self.searches: list[tuple[Outcome, float]] = []
         """How each search of the solver ended, and seconds spent, for metrics."""
         self.bench = Workbench(snapshot.nodes)
-        self.charged: dict[str, Resources] = {}
+        self.accounts = Accounts(snapshot.queues)
         self.hooks = Hooks(guard)
-        self.view = View(snapshot, self.charged, self.hooks.fair_shares)
+        self.view = View(snapshot, self.accounts, self.hooks.fair_shares)
         self.admitted: set[GangKey] = set()
         self.asks: dict[GangKey, Ask] = {}
         self.admission: dict[GangKey, Ask] = {}
@@ -83,7 +86,17 @@ class Session:
         self._seats: dict[str, ClassSeat] = {}
         self._masks = masks
         self._binds = 0
+        self.promises: dict[GangKey, tuple[Place, ...]] = {}
+        """Room held for gangs, by earlier sessions and by this one."""
+        self.claims: dict[GangKey, ClaimDraft] = {}
+        """Promises made in this session, with who leaves for them."""
+        self.stops: dict[GangKey, ClaimDraft] = {}
+        """Gangs that are stopped for their own sake; nothing is promised to anybody."""
+        self.evicted: set[UID] = set()
+        """Members that leave by what was kept in this session."""
         self._open(policy)
+        for key, places in sorted(standing(snapshot).items()):
+            self._hold(self._gangs[key], places)
 
     def _open(self, policy: Policy) -> None:
         for plugin in policy.plugins:
@@ -166,11 +179,56 @@ class Session:
     # -- moving ----------------------------------------------------------------------------
     def statement(self) -> Statement:
         """An empty batch of moves."""
-        return Statement(self.bench)
+        return Statement(self.bench, self.accounts)
+
+    @contextmanager
+    def looking_later(self) -> Iterator[None]:
+        """Inside, room of those who leave is free and promised room is taken: places are promises.
+
+        Victims evicted by a statement inside count as leaving at once.
+        """
+        self._look(later=True)
+        try:
+            yield
+        finally:
+            self._look(later=False)
+
+    def _look(self, *, later: bool) -> None:
+        self.bench.look(later=later)
+        self.accounts.looks_later = later
+
+    def path(self, gang: Gang) -> tuple[str, ...]:
+        """Names of the gang's queue and those above it; empty when it does not exist."""
+        queue = self.queue_of(gang)
+        return queue.path if queue else ()
+
+    def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
+        """A member is to leave. Its node must exist."""
+        row = self.snapshot.nodes.row[member.node]
+        ask = demand(member.pod.pod_class.requests, self.snapshot.nodes.columns)
+        statement.evict(gang, member, row, ask, path=self.path(gang))
+
+    def lift(self, statement: Statement, gang: Gang) -> None:
+        """Take back what is promised to the gang, so that it may use the room itself."""
+        for place in self.promises.get(gang.key, ()):
+            statement.lift(place, path=self.path(gang))
+
+    def promise_holds(self, gang: Gang) -> bool:
+        """Whether the room promised to a gang will be free for it when those who leave are gone."""
+        with self.looking_later():
+            for place in self.promises.get(gang.key, ()):
+                seat = self.seat(place.pod.pod_class)
+                free = self.bench.free_on(place.row, place.ask.columns)
+                if (free < 0).any() or not seat.board.allowed[place.row]:
+                    return False
+        return True
 
     def keep(self, gang: Gang, statement: Statement) -> None:
         """The statement's moves belong to the plan; queues are charged up the tree."""
+        lifted = statement.lifted
         places = statement.keep()
+        if lifted:
+            self.promises.pop(gang.key, None)
         if not places:
             return
         self._kept.setdefault(gang.key, []).extend(places)
@@ -180,12 +238,49 @@ class Session:
             digest = place.pod.pod_class.digest
             known = counts.get(digest)
             counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
-        asked = NOTHING
         for pod_class, count in counts.values():
-            asked = asked.plus(pod_class.requests, times=count)
-        queue = self.queue_of(gang)
-        for name in queue.path if queue else ():
-            self.charged[name] = self.charged.get(name, NOTHING).plus(asked)
+            self.accounts.place(self.path(gang), pod_class.requests, times=count)
+
+    def claim(
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
+    ) -> None:
+        """The statement's places are promised, and its victims leave for them.
+
+        Args:
+            gang: for whom room is made or waited for.
+            statement: made while looking later; with at least one place.
+            action: who decides: ``preempt``, ``reclaim``, ``allocate``.
+            reason: of the evictions, one of the contract's.
+            sentence: what victims are told; it names the gang and the numbers.
+        """
+        evictions = statement.evictions
+        places = statement.keep()
+        self.claims[gang.key] = ClaimDraft(gang, places, evictions, action, reason, sentence)
+        self.evicted.update(each.member.pod.uid for each in evictions)
+        self.promises[gang.key] = places
+        for place in places:
+            self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
+
+    def stop(
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
+    ) -> None:
+        """The statement's victims, members of this gang, leave for its own sake."""
+        evictions = statement.evictions
+        statement.keep()
+        self.stops[gang.key] = ClaimDraft(gang, (), evictions, action, reason, sentence)
+        self.evicted.update(each.member.pod.uid for each in evictions)
+
+    def withdraw(self, gang: Gang) -> None:
+        """What is promised to the gang is given up."""
+        statement = self.statement()
+        self.lift(statement, gang)
+        self.keep(gang, statement)
+
+    def _hold(self, gang: Gang, places: Sequence[Place]) -> None:
+        self.promises[gang.key] = tuple(places)
+        for place in places:
+            self.bench.reserve(place.row, place.ask)
+            self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
 
     def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
         """The gang does not start in this session, and this is why."""

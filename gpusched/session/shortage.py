@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from gpusched.arrays.columns import Bools, Workbench, how_many_fit
+from gpusched.arrays.columns import Bools, how_many_fit
+from gpusched.arrays.workbench import Workbench
 from gpusched.objects.pod import PodClass
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS

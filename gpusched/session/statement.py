@@ -2,47 +2,97 @@
 
 Operations are data; a checkpoint is an index into their list, and rolling back undoes what
 lies behind it, newest first. Plugins are told nothing: what they read follows the statement.
+
+While the session looks at what will be (``Session.look``), a place is a promise: room that is
+held for a pod until those who leave have left it. It names no GPU slots yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
-from gpusched.arrays.columns import Demand, Workbench
+from gpusched.arrays.columns import Demand
+from gpusched.arrays.workbench import Workbench
+from gpusched.cache.gangs import Gang, Placed
 from gpusched.errors import InvariantBroken
 from gpusched.objects.pod import Pod
+from gpusched.session.accounts import Accounts
 from gpusched.topology.fabric import choose_slots
 
 
 @attrs.frozen(slots=True, eq=False)
 class Place:
-    """One pod on one row with its slots."""
+    """One pod on one row with its slots; ``promised`` when the room is not free yet."""
 
     pod: Pod
     row: int
     slots: int
     ask: Demand
+    promised: bool = False
+
+
+@attrs.frozen(slots=True, eq=False)
+class Evict:
+    """A member loses its place.
+
+    Attributes:
+        gang: to which it belongs.
+        row: of its node.
+        path: of its queue, from the leaf up.
+    """
+
+    gang: Gang
+    member: Placed
+    row: int
+    ask: Demand
+    path: tuple[str, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Lift:
+    """A promise of an earlier session is taken back."""
+
+    place: Place
+    path: tuple[str, ...]
 
 
 class Statement:
     """Moves tried on a workbench.
 
     A statement ends with ``keep`` or with ``discard``; afterwards it takes no moves.
+
+    Args:
+        bench: on which is moved.
+        accounts: of the queues; places are charged when the statement is kept, evictions and
+            lifted promises at once, so that policies see them while victims are chosen.
     """
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Workbench, accounts: Accounts) -> None:
         self._bench = bench
-        self._places: list[Place] = []
+        self._accounts = accounts
+        self._moves: list[Place | Evict | Lift] = []
         self._open = True
 
     @property
     def places(self) -> tuple[Place, ...]:
         """What was placed so far, in order."""
-        return tuple(self._places)
+        return tuple(move for move in self._moves if isinstance(move, Place))
+
+    @property
+    def evictions(self) -> tuple[Evict, ...]:
+        """Who was evicted so far, in order."""
+        return tuple(move for move in self._moves if isinstance(move, Evict))
+
+    @property
+    def lifted(self) -> tuple[Place, ...]:
+        """Promises taken back so far."""
+        return tuple(move.place for move in self._moves if isinstance(move, Lift))
 
     def checkpoint(self) -> int:
         """A point to which ``rollback`` can return."""
-        return len(self._places)
+        return len(self._moves)
 
     def place(self, pod: Pod, row: int, ask: Demand) -> None:
         """Put a pod on a row where it fits.
@@ -55,6 +105,10 @@ class Statement:
         free = bench.free_on(row, ask.columns)
         if (free < ask.amounts).any():
             raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
+        if bench.later:
+            bench.reserve(row, ask)
+            self._moves.append(Place(pod, row, 0, ask, promised=True))
+            return
         slots = 0
         if pod.pod_class.gpus:
             slots = choose_slots(
@@ -63,20 +117,51 @@ class Statement:
                 bench.nodes.nodes[row].layout,
             )
         bench.add(row, ask, slots=slots)
-        self._places.append(Place(pod, row, slots, ask))
+        self._moves.append(Place(pod, row, slots, ask))
+
+    def evict(
+        self, gang: Gang, member: Placed, row: int, ask: Demand, *, path: Sequence[str]
+    ) -> None:
+        """A member is to leave; its room counts as free only when one looks at what will be.
+
+        Use ``Session.evict``, which knows rows, demands and paths.
+        """
+        self._must_be_open()
+        self._bench.release(row, ask)
+        self._accounts.release(path, member.pod.pod_class.requests)
+        self._moves.append(Evict(gang, member, row, ask, tuple(path)))
+
+    def lift(self, place: Place, *, path: Sequence[str]) -> None:
+        """Take back a promise, to use its room or to give it up."""
+        self._must_be_open()
+        self._bench.reserve(place.row, place.ask, times=-1)
+        self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
+        self._moves.append(Lift(place, tuple(path)))
 
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything behind the checkpoint."""
         self._must_be_open()
-        while len(self._places) > checkpoint:
-            place = self._places.pop()
-            self._bench.remove(place.row, place.ask, slots=place.slots)
+        while len(self._moves) > checkpoint:
+            self._undo(self._moves.pop())
+
+    def _undo(self, move: Place | Evict | Lift) -> None:
+        bench = self._bench
+        if isinstance(move, Evict):
+            bench.release(move.row, move.ask, times=-1)
+            self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
+        elif isinstance(move, Lift):
+            bench.reserve(move.place.row, move.place.ask)
+            self._accounts.promise(move.path, move.place.pod.pod_class.requests)
+        elif move.promised:
+            bench.reserve(move.row, move.ask, times=-1)
+        else:
+            bench.remove(move.row, move.ask, slots=move.slots)
 
     def keep(self) -> tuple[Place, ...]:
-        """The moves stand."""
+        """The moves stand; the places among them."""
         self._must_be_open()
         self._open = False
-        return tuple(self._places)
+        return self.places
 
     def discard(self) -> None:
         """None of it happened."""

@@ -37,6 +37,8 @@ def _status(session: Session, gang: Gang) -> GangStatus:
     whole = bool(gang.placed or gang.credit) and not gang.need
     admission = session.admission.get(gang.key)
     ask = session.asks.get(gang.key)
+    held = session.promises.get(gang.key, ())
+    nodes = session.snapshot.nodes.nodes
     if whole:
         scheduled = Ask(reason=Reason.SCHEDULED, sentence=_running_sentence(gang))
         admission = None
@@ -59,6 +61,7 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         waiting=tuple(waiting),
         waiting_ask=ask if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+        nominated=tuple(sorted((each.pod.uid, nodes[each.row].name) for each in held)),
         placement=_placement(session, gang) if whole and gang.pod_group else (),
     )
 

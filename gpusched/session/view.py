@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpusched.arrays.columns import Ints, Workbench
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
@@ -14,6 +15,7 @@ from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
+from gpusched.session.accounts import Accounts
 
 
 class NodeRows:
@@ -63,18 +65,18 @@ class View:
     """What a plugin may know.
 
     Args:
-        charged: requests charged in this session by queue, for the queue and all above it.
+        accounts: what queues hold, as the session moves it.
         fair_shares: who says what queues are due; the first answers.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
-        charged: Mapping[str, Resources],
+        accounts: Accounts,
         fair_shares: Sequence[Callable[[str], Resources]] = (),
     ) -> None:
         self._snapshot = snapshot
-        self._charged = charged
+        self._accounts = accounts
         self._fair_shares = fair_shares
 
     @property
@@ -91,10 +93,15 @@ class View:
         return [node for _, node in sorted(self._snapshot.queues.queues.items())]
 
     def allocated(self, queue: str) -> Resources:
-        """Held by the queue's subtree, places of this session included."""
-        node = self._snapshot.queues.get(queue)
-        held = node.allocated if node else NOTHING
-        return held.plus(self._charged.get(queue, NOTHING))
+        """Held by or promised to the queue's subtree, places of this session included.
+
+        While an action looks at what will be, those who leave do not count any more.
+        """
+        return self._accounts.allocated(queue)
+
+    def staying(self, queue: str) -> Resources:
+        """The same once those who leave, victims of this session too, are gone."""
+        return self._accounts.staying(queue)
 
     def used_gpus(self, queue: str) -> int:
         """GPUs of any kind held by the queue's subtree."""

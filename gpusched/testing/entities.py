@@ -120,6 +120,10 @@ def pod(
     scheduled: float = 0.0,
     version: str = "1",
     own_uid: str = "",
+    nominated: str = "",
+    unschedulable_reason: str = "",
+    unschedulable_since: float = 0.0,
+    may_preempt: bool = True,
 ) -> Pod:
     """A pod, unbound unless it names a node."""
     return Pod(
@@ -148,8 +152,11 @@ def pod(
         slots=slots,
         plan=plan,
         fence="test/1" if plan else "",
-        unschedulable_reason="",
+        unschedulable_reason=unschedulable_reason,
         unschedulable="",
+        unschedulable_since=unschedulable_since,
+        nominated=nominated,
+        may_preempt=may_preempt,
     )
 
 
@@ -178,6 +185,8 @@ def pod_group(
         "expected_duration_ns": 0,
         "min_runtime_ns": 0,
         "schedule_timeout_ns": 0,
+        "disruption": "Pod",
+        "checkpoint_ns": 0,
         "conditions": (),
         "status": b"{}",
         **rest,

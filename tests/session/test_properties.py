@@ -16,13 +16,15 @@ from hypothesis import HealthCheck, example, settings
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from gpusched.arrays.columns import Workbench, demand
+from gpusched.arrays.columns import demand
+from gpusched.arrays.workbench import Workbench
 from gpusched.cache.cache import Cache
 from gpusched.objects.group import Queue
 from gpusched.objects.meta import Charge, ObjectKey, Owner, Rejected, ResourceVersion
 from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, PodPhase
 from gpusched.objects.resources import Resources
+from gpusched.session.accounts import Accounts
 from gpusched.session.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
@@ -176,7 +178,7 @@ def test_rollback_is_identity(seed):
     c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
     snapshot = c.cache.snapshot(0.0)
     bench = Workbench(snapshot.nodes)
-    statement = Statement(bench)
+    statement = Statement(bench, Accounts(snapshot.queues))
     row = snapshot.nodes.row["spare"]
     marks = [(statement.checkpoint(), bench.used.copy(), list(bench.free_slots))]
     for number in range(4):

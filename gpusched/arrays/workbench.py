@@ -1,0 +1,121 @@
+"""What a session moves: use of nodes now, and as it will be when those who leave are gone.
+
+Three amounts a node and resource: ``real``, what is held now (pods that are being deleted or
+evicted hold their room until they are gone); ``releasing``, the part of it that will be free;
+``reserved``, what is promised to pods that wait for it. Seen *now*, a pod may take what is free
+and not needed to keep a promise; seen *later*, everything that will be free and is not promised::
+
+    later = real - releasing + reserved
+    now   = max(real, later)
+
+``used`` shows one of the two. A log of touched rows tells others what to compute again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpusched.arrays.columns import Demand, Ints, NodeColumns
+from gpusched.objects.slot import mask_of, slot_ranges
+
+
+class Workbench:
+    """See the module.
+
+    Args:
+        nodes: as the snapshot has them.
+    """
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self.nodes = nodes
+        self.used: Ints = nodes.used.copy()
+        """As the bench is looked at: shape (nodes, resources)."""
+        self.later = False
+        """Whether it is looked at as it will be."""
+        self.free_slots: list[int] = list(nodes.free_slots)
+        self.touched: list[int] = []
+        """Every row in the order it was changed; a position in it is a point in time."""
+        self._real: Ints = self.used.copy()
+        self._releasing: Ints = nodes.leaving.copy()
+        self._reserved: Ints = np.zeros_like(self.used)
+        self._split: set[int] = set(np.flatnonzero(nodes.leaving.any(axis=1)).tolist())
+        """Rows on which now and later may differ."""
+        self._ranges: dict[tuple[int, str], int] = {}
+
+    # -- looking ---------------------------------------------------------------------------
+    def look(self, *, later: bool) -> None:
+        """Show use as it is now, or as it will be when those who leave are gone."""
+        if later == self.later:
+            return
+        self.later = later
+        rows = sorted(self._split)
+        if rows:
+            self.used[rows] = self._seen(rows)
+            self.touched.extend(rows)
+
+    @property
+    def parts(self) -> bool:
+        """Whether anything is being released, so that now and later may differ."""
+        return bool(self._split)
+
+    def _seen(self, rows: int | list[int]) -> Ints:
+        later: Ints = self._real[rows] - self._releasing[rows] + self._reserved[rows]
+        return later if self.later else np.maximum(self._real[rows], later)
+
+    def _show(self, row: int) -> None:
+        if row in self._split:
+            self.used[row] = self._seen(row)
+        self.touched.append(row)
+
+    # -- moving ----------------------------------------------------------------------------
+    def add(self, row: int, ask: Demand, *, slots: int) -> None:
+        """Charge a row with a request and take these slots."""
+        self._real[row, ask.columns] += ask.amounts
+        self.free_slots[row] &= ~slots
+        if row not in self._split:
+            self.used[row, ask.columns] += ask.amounts
+        self._show(row)
+
+    def remove(self, row: int, ask: Demand, *, slots: int) -> None:
+        """The exact reverse of ``add``."""
+        self._real[row, ask.columns] -= ask.amounts
+        self.free_slots[row] |= slots
+        if row not in self._split:
+            self.used[row, ask.columns] -= ask.amounts
+        self._show(row)
+
+    def release(self, row: int, ask: Demand, *, times: int = 1) -> None:
+        """What a pod there holds will be free; ``times=-1`` takes that back."""
+        self._releasing[row, ask.columns] += ask.amounts * times
+        self._split.add(row)
+        self._show(row)
+
+    def reserve(self, row: int, ask: Demand, *, times: int = 1) -> None:
+        """Promise room; ``times=-1`` takes the promise back."""
+        self._reserved[row, ask.columns] += ask.amounts * times
+        self._split.add(row)
+        self._show(row)
+
+    # -- reading ---------------------------------------------------------------------------
+    def slot_range(self, row: int, gpu: str) -> int:
+        """Bitmask of all slots of one kind of GPU on a row; 0 when they are not numbered."""
+        known = self._ranges.get((row, gpu))
+        if known is None:
+            numbers = slot_ranges(self.nodes.nodes[row].allocatable).get(gpu)
+            known = self._ranges[row, gpu] = mask_of(numbers) if numbers else 0
+        return known
+
+    def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
+        """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
+        if not isinstance(rows, slice) and len(rows) == 1:
+            return self.free_on(rows[0], columns)[np.newaxis]
+        allocatable: Ints = self.nodes.allocatable[rows][:, columns]
+        used: Ints = self.used[rows][:, columns]
+        return allocatable - used
+
+    def free_on(self, row: int, columns: Ints) -> Ints:
+        """The same of one row, shape (columns,)."""
+        free: Ints = self.nodes.allocatable[row].take(columns) - self.used[row].take(columns)
+        return free

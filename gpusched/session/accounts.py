@@ -1,0 +1,98 @@
+"""What queues hold, up the tree: now, and as it will be when those who leave are gone.
+
+The same two looks as the workbench has. ``now`` counts everything that is held, ``later`` leaves
+out pods that are being deleted or evicted and counts what is promised. Seen now, a queue is
+charged with the larger of the two: a promise must be kept, and nobody is gone before he is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.cache.queues import QueueTree
+from gpusched.objects.resources import NOTHING, Resources
+
+
+class _Account:
+    """One queue with all below it; amounts are exact ints and may not be negative for long."""
+
+    __slots__ = ("kept", "later", "now")
+
+    def __init__(self, allocated: Resources, leaving: Resources) -> None:
+        self.now: dict[str, int] = dict(allocated.items)
+        self.later: dict[str, int] = dict(allocated.items)
+        for name, amount in leaving.items:
+            self.later[name] = self.later.get(name, 0) - amount
+        self.kept: list[Resources | None] = [None, None]
+        """The two answers, until something moves."""
+
+    def answer(self, *, later: bool) -> Resources:
+        """Amounts as seen now or later."""
+        known = self.kept[later]
+        if known is None:
+            amounts = dict(self.later)
+            if not later:
+                for name, amount in self.now.items():
+                    amounts[name] = max(amount, amounts.get(name, 0))
+            known = Resources.of({name: max(0, amount) for name, amount in amounts.items()})
+            self.kept[later] = known
+        return known
+
+
+class Accounts:
+    """See the module.
+
+    Args:
+        queues: as the snapshot has them.
+    """
+
+    def __init__(self, queues: QueueTree) -> None:
+        self._queues = queues
+        self._accounts: dict[str, _Account] = {}
+        self.looks_later = False
+        """Whether ``allocated`` answers as it will be."""
+        self.version = 0
+        """Grows with every move: what was worked out under another version is stale."""
+
+    def allocated(self, queue: str) -> Resources:
+        """Charged to the queue's subtree, as the session looks at it."""
+        account = self._account(queue)
+        return account.answer(later=self.looks_later) if account else NOTHING
+
+    def staying(self, queue: str) -> Resources:
+        """Charged to it once those who leave are gone."""
+        account = self._account(queue)
+        return account.answer(later=True) if account else NOTHING
+
+    def place(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much more is held by the queues of a path, from the leaf up."""
+        self._move(path, amounts, now=times, later=times)
+
+    def promise(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much more is promised."""
+        self._move(path, amounts, now=0, later=times)
+
+    def release(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much of what is held will be free."""
+        self._move(path, amounts, now=0, later=-times)
+
+    def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
+        self.version += 1
+        for name in path:
+            account = self._account(name)
+            if account is None:
+                continue
+            for resource, amount in amounts.items:
+                if now:
+                    account.now[resource] = account.now.get(resource, 0) + amount * now
+                account.later[resource] = account.later.get(resource, 0) + amount * later
+            account.kept = [None, None]
+
+    def _account(self, queue: str) -> _Account | None:
+        known = self._accounts.get(queue)
+        if known is None:
+            node = self._queues.get(queue)
+            if node is None:
+                return None
+            known = self._accounts[queue] = _Account(node.allocated, node.leaving)
+        return known
