@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
-import msgspec
 
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -37,6 +36,7 @@ from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
 from gpusched.session.protocols import Policy
 from gpusched.testing import entities
 from gpusched.testing.api_objects import api_objects
+from gpusched.testing.carrying import Carrying
 
 DEFAULT_NS = "default"
 
@@ -279,23 +279,22 @@ class When:
             self.accept(gang)
         return plan
 
+    def carried_out(self, *, gone: bool = True) -> Plan:
+        """Decide once, and all of it is done: binds, promises, evictions, Jobs switched.
+
+        With ``gone=False`` those who leave are still ending: their rooms are not free yet.
+        """
+        plan = self.one_session()
+        self._carrying().plan(plan, gone=gone)
+        return plan
+
     def accept(self, gang: GangBind, *, only: int | None = None) -> None:
         """The API accepts the bindings of a gang, or only its first so many."""
+        self._carrying().bind(gang, only=only)
+
+    def _carrying(self) -> Carrying:
         c = self.given
-        for bind in gang.binds[:only]:
-            pod = c.cache.pod(bind.uid)
-            assert pod is not None
-            c.cache.put_pod(
-                msgspec.structs.replace(
-                    pod,
-                    node=bind.node,
-                    slots=bind.slots,
-                    plan=gang.plan_id,
-                    fence="test/1",
-                    scheduled=c.now,
-                    resource_version=ResourceVersion(c._next()),  # noqa: SLF001 - its other half
-                )
-            )
+        return Carrying(cache=c.cache, now=c.now, version=c._next)  # noqa: SLF001 - its other half
 
 
 @attrs.frozen
@@ -331,6 +330,11 @@ class Then:
         """The reason that its waiting pods are told."""
         status = self.status(gang)
         return (status.waiting_ask or status.scheduled).reason
+
+    def evicted(self) -> list[str]:
+        """Names of all pods that are to leave, sorted."""
+        stops = [*self.plan.stops, *(stop for claim in self.plan.claims for stop in claim.stops)]
+        return sorted(each.key.name for stop in stops for each in stop.evictions)
 
     def queue(self, name: str) -> QueueStatus:
         """The status of a queue."""

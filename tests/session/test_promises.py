@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpusched import limits
 from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
+from gpusched.objects.meta import ObjectKey
 from gpusched.objects.pod import PodPhase
 from gpusched.session.masks import MaskCache
 from gpusched.session.session import Session
@@ -151,3 +152,18 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
         assert session.accounts.allocated("default") == seen[1]
     assert np.array_equal(session.bench.used, before[0])
     assert session.accounts.staying("default") == before[1]
+
+
+def test_what_was_decided_is_carried_out_step_by_step(given):
+    """Promised, then bound as soon as those who leave are gone."""
+    c = leaving(given, 4).gang("big", pods=3, gpus=4)
+    c.when.carried_out()
+    assert c.cache.pods[ObjectKey("default", "big-0")].nominated
+    assert c.when.carried_out().claims == ()
+    for number in range(4):
+        c.gone(f"old-{number}")
+    c.when.carried_out()
+    assert {c.cache.pods[ObjectKey("default", f"big-{n}")].node for n in range(3)} == {
+        "node-0",
+        "node-1",
+    }
