@@ -1,0 +1,50 @@
+"""Compare what was seen with what a case asks for: one sentence for each difference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gpusched.testing.cases.model import Case, CaseGang, Seen
+
+
+def differences(case: Case, seen: Mapping[str, Seen]) -> list[str]:
+    """Where the outcome is not what the case asks for; empty is good."""
+    wrong = [each for gang in case.gangs for each in _gang(case, gang, seen[gang.name])]
+    for total in case.totals:
+        picked = [seen[name] for name in total.gangs or [gang.name for gang in case.gangs]]
+        evictions = total.what == "evictions"
+        count = sum(each.evicted if evictions else len(each.nodes) for each in picked)
+        if not _inside(count, total.count):
+            names = " ".join(total.gangs) or "all"
+            wrong.append(f"{total.what} {names}: {_said(total.count)} expected, {count} seen")
+    return wrong
+
+
+def _gang(case: Case, gang: CaseGang, seen: Seen) -> list[str]:
+    want = gang.wanted
+    wrong = []
+    if not _inside(len(seen.nodes), want.runs):
+        wrong.append(f"{gang.name}: {_said(want.runs)} run expected, {len(seen.nodes)} seen")
+    if not _inside(seen.evicted, want.evicted):
+        wrong.append(f"{gang.name}: {_said(want.evicted)} evicted expected, {seen.evicted} seen")
+    used = Counter(seen.nodes)
+    if want.exact and used != Counter(want.exact):
+        wrong.append(f"{gang.name}: on {dict(want.exact)} expected, {dict(used)} seen")
+    elif want.nodes and not set(used) <= want.nodes:
+        wrong.append(f"{gang.name}: on {sorted(want.nodes)} expected, {dict(used)} seen")
+    if want.together:
+        labels = {node.name: node.labels.get(want.together, "") for node in case.nodes}
+        domains = sorted({labels[node] for node in used})
+        if len(domains) > 1:
+            wrong.append(f"{gang.name}: one {want.together} expected, {domains} seen")
+    return wrong
+
+
+def _inside(count: int, between: tuple[int, int]) -> bool:
+    return between[0] <= count <= between[1]
+
+
+def _said(between: tuple[int, int]) -> str:
+    low, high = between
+    return str(low) if low == high else f"{low}..{high}"

@@ -1,0 +1,336 @@
+"""Read cases from text: one block of lines each, one line for each thing.
+
+::
+
+    case an over-quota queue gives back what another deserves
+      because the smaller loss is taken
+      node n0 2g ; n1 2g cpu=8000m mem=64G pods=20 rack=r1
+      levels zone rack
+      queue team ; a under=team des=1g cap=2g w=1 prio=5 guar=1g locked
+      gang old  a 1g @n0*2 min=1 p50 -> 1 @n0 evicted 1
+      gang new  b 2g x1           -> 1
+      runs old new = 2
+      evictions old = 1
+      after 90s
+      once
+      off blackbox: not carried out yet
+
+* A gang: its name, queue, amount of each pod (``2g``, ``500m``, ``4G`` joined by ``+``), then
+  words: ``@n0*2`` bound pods, ``x3`` waiting ones, ``!n0`` bound ones that are being deleted,
+  ``~2`` gated ones, each with ``/sub`` for a sub-group, ``:p75`` for a priority of its own and
+  ``:2g`` for an amount of its own; ``min=``, ``p75``, ``hard`` or ``soft``, ``sub=a:2,b:1``,
+  ``minsub=``, ``on=n0,n1``, ``apart``, ``never``, ``rack=r1`` (any other ``key=value``: node
+  selector), ``required=``, ``preferred=``, ``minrun=30s``, ``keep=1`` (a PodDisruptionBudget).
+* After the arrow: how many run (``2``, ``0..1``), where (``@n0`` all there, ``@n0,n1`` nowhere
+  else, ``@n0*1+n1*2`` exactly so, ``@rack`` all in one), and ``evicted 1``. Unless told, as many
+  are evicted as ran and run no more.
+* ``once``: what is evicted is not made again. ``n0..n3`` stands for several nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gpusched.objects.quantity import parse_quantity
+from gpusched.testing.cases.model import (
+    Amount,
+    Case,
+    CaseGang,
+    CaseNode,
+    CasePods,
+    CaseQueue,
+    Total,
+    Wanted,
+)
+
+PLAYERS: Final = ("session", "blackbox")
+_PLENTY_CPU: Final = 20_000
+_PLENTY_MEMORY: Final = 20 * 10**9
+_GPUS: Final = re.compile(r"\d+g")
+_SERIES: Final = re.compile(r"(\D*)(\d+)\.\.(\D*)(\d+)")
+_PODS: Final = re.compile(r"([@!x~])([^*/:]*)(?:\*(\d+))?(?:/([^:]+))?((?::\w+)*)")
+_PRIORITY: Final = re.compile(r"p(\d+)")
+_KEYS: Final = {
+    "min": ("min_member", int),
+    "minsub": ("min_sub_groups", int),
+    "required": ("required", str),
+    "preferred": ("preferred", str),
+    "keep": ("keep", int),
+}
+_FLAGS: Final = {
+    "hard": ("preemptible", False),
+    "soft": ("preemptible", True),
+    "apart": ("apart", True),
+    "never": ("never_preempts", True),
+}
+
+
+class BadCase(ValueError):
+    """A line of a case that is not understood."""
+
+
+def load(path: Path) -> list[Case]:
+    """The cases of a file; its name without the ending is their family.
+
+    Raises:
+        BadCase: a line is not understood; says which.
+    """
+    return parse(path.read_text(), family=path.stem)
+
+
+def parse(text: str, *, family: str) -> list[Case]:
+    """The cases of a text.
+
+    Raises:
+        BadCase: a line is not understood; says which.
+    """
+    cases: list[Case] = []
+    for lines in _blocks(text):
+        number, first = lines[0]
+        made: dict[str, Any] = {"name": first, "nodes": [], "queues": [], "gangs": []}
+        made |= {"totals": [], "off": {}}
+        for number, line in lines[1:]:
+            try:
+                _line(made, line)
+            except (ValueError, KeyError, IndexError) as error:
+                raise BadCase(f"{family}:{number}: {line!r}: {error}") from error
+        for key in ("nodes", "queues", "gangs", "totals"):
+            made[key] = tuple(made[key])
+        _check(made, where=f"{family}:{number}")
+        cases.append(Case(family=family, **made))
+    names = [case.name for case in cases]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadCase(f"{family}: two cases have the name {twice[0]!r}")
+    return cases
+
+
+def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
+    block: list[tuple[int, str]] = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.partition("#")[0].strip()
+        if not line:
+            continue
+        if line.startswith("case "):
+            if block:
+                yield block
+            block = [(number, line.removeprefix("case ").strip())]
+        elif block:
+            block.append((number, line))
+        else:
+            raise BadCase(f"line {number}: {line!r} stands before the first case")
+    if block:
+        yield block
+
+
+def _check(made: Mapping[str, Any], *, where: str) -> None:
+    queues = {queue.name for queue in made["queues"]}
+    nodes = {node.name for node in made["nodes"]}
+    for gang in made["gangs"]:
+        if gang.queue not in queues:
+            raise BadCase(f"{where}: gang {gang.name} names queue {gang.queue}")
+        for pods in gang.pods:
+            if pods.node and pods.node not in nodes:
+                raise BadCase(f"{where}: gang {gang.name} names node {pods.node}")
+
+
+def _line(made: dict[str, Any], line: str) -> None:
+    word, _, rest = line.partition(" ")
+    rest = rest.strip()
+    if word == "node":
+        for each in rest.split(";"):
+            made["nodes"] += _nodes(each.split())
+    elif word == "queue":
+        made["queues"] += [_queue(each.split()) for each in rest.split(";")]
+    elif word == "gang":
+        made["gangs"].append(_gang(rest))
+    elif word in {"runs", "evictions"}:
+        names, _, count = rest.partition("=")
+        total = Total(what=word, gangs=tuple(names.split()), count=_between(count.strip()))
+        made["totals"].append(total)
+    elif word == "levels":
+        made["levels"] = tuple(rest.split())
+    elif word == "after":
+        made["seconds"] = _seconds(rest)
+    elif line == "once":
+        made["again"] = False
+    elif word == "because":
+        made["because"] = f"{made.get('because', '')} {rest}".strip()
+    elif word == "off":
+        player, _, why = rest.partition(":")
+        for each in PLAYERS if player == "both" else (player,):
+            if each not in PLAYERS or not why.strip():
+                raise BadCase("off PLAYER: why")
+            made["off"][each] = why.strip()
+    else:
+        raise BadCase("no such word")
+
+
+def _nodes(words: list[str]) -> Iterator[CaseNode]:
+    offers = {"cpu": _PLENTY_CPU, "memory": _PLENTY_MEMORY, "gpus": 0}
+    labels: dict[str, str] = {}
+    pods = 110
+    for word in words[1:]:
+        key, _, value = word.partition("=")
+        if not value:
+            offers |= _amounts(word)
+        elif key == "pods":
+            pods = int(value)
+        elif key in {"cpu", "mem"}:
+            offers |= _amounts(value)
+        else:
+            labels[key] = value
+    for name in _series(words[0]):
+        yield CaseNode(name=name, offers=Amount(**offers), labels=labels, pods=pods)
+
+
+def _series(text: str) -> list[str]:
+    found = _SERIES.fullmatch(text)
+    if found is None:
+        return [text]
+    stem, low, _, high = found.groups()
+    return [f"{stem}{number}" for number in range(int(low), int(high) + 1)]
+
+
+def _queue(words: list[str]) -> CaseQueue:
+    fields: dict[str, Any] = {}
+    amounts = {"des": "deserved", "cap": "capability", "guar": "guarantee"}
+    for word in words[1:]:
+        key, _, value = word.partition("=")
+        if key in amounts:
+            fields[amounts[key]] = _amount(value)
+        elif key in {"w", "prio"}:
+            fields["weight" if key == "w" else "priority"] = int(value)
+        elif key == "under":
+            fields["parent"] = value
+        elif key in {"ordering", "stop"}:
+            fields[key] = value
+        elif key == "minrun":
+            fields["min_runtime_s"] = _seconds(value)
+        elif word == "locked":
+            fields["reclaimable"] = False
+        else:
+            raise BadCase(f"{word!r} of a queue")
+    return CaseQueue(name=words[0], **fields)
+
+
+def _gang(text: str) -> CaseGang:
+    left, arrow, right = text.partition("->")
+    if not arrow:
+        raise BadCase("a gang without an arrow")
+    name, queue, amount, *words = left.split()
+    fields: dict[str, Any] = {"node_labels": {}}
+    pods: list[CasePods] = []
+    for word in words:
+        key, _, value = word.partition("=")
+        priority = _PRIORITY.fullmatch(word)
+        if priority:
+            fields["priority"] = int(priority[1])
+        elif word in _FLAGS:
+            field, flag = _FLAGS[word]
+            fields[field] = flag
+        elif not value:
+            pods.append(_pods(word))
+        elif key in _KEYS:
+            field, kind = _KEYS[key]
+            fields[field] = kind(value)
+        elif key == "sub":
+            pairs = [each.split(":") for each in value.split(",")]
+            fields["sub_groups"] = {each: int(least) for each, least in pairs}
+        elif key == "on":
+            fields["on_nodes"] = tuple(value.split(","))
+        elif key == "minrun":
+            fields["min_runtime_s"] = _seconds(value)
+        else:
+            fields["node_labels"][key] = value
+    pods = pods or [CasePods()]
+    bound = sum(each.count for each in pods if each.node)
+    return CaseGang(
+        name=name,
+        queue=queue,
+        asks=_amount(amount),
+        pods=tuple(pods),
+        wanted=_wanted(right, bound=bound, all_=sum(each.count for each in pods)),
+        **fields,
+    )
+
+
+def _pods(word: str) -> CasePods:
+    found = _PODS.fullmatch(word)
+    if found is None:
+        raise BadCase(f"{word!r} of a gang")
+    kind, what, times, sub_group, own = found.groups()
+    priority = asks = None
+    for each in (own or "").split(":")[1:]:
+        special = _PRIORITY.fullmatch(each)
+        if special:
+            priority = int(special[1])
+        else:
+            asks = _amount(each)
+    on_node = kind in "@!"
+    return CasePods(
+        count=int(times or 1) if on_node else int(what),
+        node=what if on_node else "",
+        leaving=kind == "!",
+        gated=kind == "~",
+        sub_group=sub_group or "",
+        priority=priority,
+        asks=asks,
+    )
+
+
+def _wanted(text: str, *, bound: int, all_: int) -> Wanted:
+    words = text.split()
+    runs = (all_, all_) if words[0] == "all" else _between(words[0])
+    fields: dict[str, Any] = {"evicted": (max(0, bound - runs[1]), max(0, bound - runs[0]))}
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "evicted":
+            fields["evicted"] = _between(next(rest))
+        elif word.startswith("@"):
+            fields |= _places(word[1:])
+        else:
+            raise BadCase(f"{word!r} after the arrow")
+    return Wanted(runs=runs, **fields)
+
+
+def _places(text: str) -> dict[str, Any]:
+    if "*" in text or "+" in text:
+        exact = {}
+        for each in text.split("+"):
+            name, _, times = each.partition("*")
+            exact[name] = int(times or 1)
+        return {"exact": exact, "nodes": frozenset(exact)}
+    if text in {"rack", "zone", "block"}:
+        return {"together": text}
+    return {"nodes": frozenset(name for each in text.split(",") for name in _series(each))}
+
+
+def _between(text: str) -> tuple[int, int]:
+    low, dots, high = text.partition("..")
+    return (int(low), int(high if dots else low))
+
+
+def _seconds(text: str) -> int:
+    return int(text.removesuffix("s"))
+
+
+def _amount(text: str) -> Amount:
+    return Amount(**_amounts(text)) if text != "0" else Amount()
+
+
+def _amounts(text: str) -> dict[str, int]:
+    made = {}
+    for each in text.split("+"):
+        if _GPUS.fullmatch(each):
+            made["gpus"] = int(each[:-1])
+        elif each.endswith("m"):
+            made["cpu"] = int(each[:-1])
+        elif each.endswith("c"):
+            made["cpu"] = int(each[:-1]) * 1000
+        else:
+            made["memory"] = parse_quantity(each, power=0)
+    return made

@@ -1,0 +1,203 @@
+"""The API objects of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gpusched.testing.cases.model import Amount, Case, CaseGang, CaseNode, CasePods, CaseQueue
+
+Obj = dict[str, Any]
+NAMESPACE: Final = "default"
+GROUP: Final = "scheduling.gpusched.io"
+GROUP_LABEL: Final = "gpusched.io/pod-group"
+SUB_GROUP_LABEL: Final = "gpusched.io/sub-group"
+HOLD: Final = "gpusched.io/case"
+"""Finalizer of pods that a case wants to be long in going."""
+GATE: Final = "gpusched.io/case"
+_FOREVER: Final = "1000h"
+
+
+def node(made: CaseNode) -> Obj:
+    """A fake node that offers what the case says."""
+    amounts = {**made.offers.quantities(), "pods": str(made.pods)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": made.name,
+            "labels": {"kubernetes.io/hostname": made.name, **made.labels},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def queue(made: CaseQueue) -> Obj:
+    """A Queue with what the case states and nothing else."""
+    spec: Obj = {}
+    for key, amount in (("deserved", made.deserved), ("capability", made.capability)):
+        if amount != Amount():
+            spec[key] = amount.quantities()
+    if made.guarantee != Amount():
+        spec["guarantee"] = {"resource": made.guarantee.quantities()}
+    stated = {
+        "parent": made.parent,
+        "ordering": made.ordering,
+        "stopPolicy": made.stop,
+        "weight": made.weight,
+        "priority": made.priority,
+        "reclaimable": made.reclaimable,
+        "minRuntime": f"{made.min_runtime_s}s" if made.min_runtime_s else "",
+    }
+    spec |= {key: value for key, value in stated.items() if value not in {"", None}}
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": made.name},
+        "spec": spec,
+    }
+
+
+def topology(case: Case) -> Obj:
+    """The levels of the case; a level's name is the label's."""
+    levels = [{"name": label, "nodeLabel": label} for label in case.levels]
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "default"},
+        "spec": {"levels": [*levels, {"name": "host", "nodeLabel": "kubernetes.io/hostname"}]},
+    }
+
+
+def priorities(case: Case) -> Iterator[Obj]:
+    """A PriorityClass for each priority that the case uses."""
+    used = {gang.priority for gang in case.gangs}
+    used |= {pods.priority for gang in case.gangs for pods in gang.pods if pods.priority}
+    for value in sorted(used):
+        yield _priority(value, "")
+        if any(gang.never_preempts and gang.priority == value for gang in case.gangs):
+            yield _priority(value, "Never")
+
+
+def _priority(value: int, policy: str) -> Obj:
+    made: Obj = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"p{value}{policy.lower()}"},
+        "value": value,
+    }
+    return {**made, "preemptionPolicy": policy} if policy else made
+
+
+def group(gang: CaseGang) -> Obj:
+    """The PodGroup of a gang."""
+    spec: Obj = {
+        "queue": gang.queue,
+        "minMember": gang.needed,
+        "priorityClassName": _class_of(gang, gang.priority),
+        "preemptible": gang.may_be_evicted,
+    }
+    if gang.sub_groups:
+        spec["subGroups"] = [
+            {"name": name, "minMember": least} for name, least in gang.sub_groups.items()
+        ]
+    if gang.min_sub_groups is not None:
+        spec["minSubGroups"] = gang.min_sub_groups
+    wish = {"required": gang.required, "preferred": gang.preferred}
+    if any(wish.values()):
+        spec["topology"] = {key: level for key, level in wish.items() if level}
+    if gang.min_runtime_s:
+        spec["minRuntime"] = f"{gang.min_runtime_s}s"
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": gang.name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def budget(gang: CaseGang) -> Obj:
+    """The PodDisruptionBudget that keeps so many pods of a gang."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": gang.name, "namespace": NAMESPACE},
+        "spec": {
+            "minAvailable": gang.keep,
+            "selector": {"matchLabels": {GROUP_LABEL: gang.name}},
+        },
+    }
+
+
+def pods(gang: CaseGang) -> Iterator[tuple[CasePods, Obj]]:
+    """The pods of a gang, numbered over all their kinds."""
+    number = 0
+    for kind in gang.pods:
+        for _ in range(kind.count):
+            yield kind, pod(gang, kind, name=f"{gang.name}-{number}")
+            number += 1
+
+
+def pod(gang: CaseGang, kind: CasePods, *, name: str) -> Obj:
+    """One pod, bound already when its kind says so."""
+    asks = (kind.asks or gang.asks).quantities()
+    gpu = {key: amount for key, amount in asks.items() if "/" in key}
+    labels = {GROUP_LABEL: gang.name}
+    if kind.sub_group:
+        labels[SUB_GROUP_LABEL] = kind.sub_group
+    metadata: Obj = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "labels": labels,
+        "annotations": {"gpusched.io/run-for": _FOREVER},
+    }
+    priority = gang.priority if kind.priority is None else kind.priority
+    spec: Obj = {
+        "schedulerName": "gpusched",
+        "restartPolicy": "Never",
+        "priorityClassName": _class_of(gang, priority),
+        "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": asks, "limits": gpu}},
+        ],
+    }
+    if gang.node_labels:
+        spec["nodeSelector"] = dict(gang.node_labels)
+    if (affinity := _affinity(gang)) != {}:
+        spec["affinity"] = affinity
+    if kind.leaving:
+        metadata["finalizers"] = [HOLD]
+    if kind.gated:
+        spec["schedulingGates"] = [{"name": GATE}]
+    if kind.node:
+        spec["nodeName"] = kind.node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _class_of(gang: CaseGang, priority: int) -> str:
+    return f"p{priority}never" if gang.never_preempts else f"p{priority}"
+
+
+def _affinity(gang: CaseGang) -> Obj:
+    made: Obj = {}
+    if gang.on_nodes:
+        term = {
+            "key": "kubernetes.io/hostname",
+            "operator": "In",
+            "values": list(gang.on_nodes),
+        }
+        made["nodeAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [term]}]
+            }
+        }
+    if gang.apart:
+        made["podAntiAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {GROUP_LABEL: gang.name}},
+                }
+            ]
+        }
+    return made
