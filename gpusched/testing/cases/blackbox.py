@@ -75,8 +75,8 @@ class _Play:
 
     async def _begin(self) -> None:
         client, clock = self.world.client, self.world.clock
-        for made in self.case.nodes:
-            client.create("nodes", objects.node(made))
+        for node in self.case.nodes:
+            client.create("nodes", objects.node(node))
         for made in objects.priorities(self.case):
             client.create("priorityclasses.scheduling.k8s.io", made)
         if self.case.levels:
@@ -130,7 +130,7 @@ class _Play:
         """Pods that the case lets leave are gone from now on, and stay gone."""
         for name, (_, kind) in list(self.alive.items()):
             if kind.leaving:
-                patch = {"metadata": {"finalizers": []}}
+                patch: Obj = {"metadata": {"finalizers": []}}
                 self.world.client.patch("pods", NAMESPACE, name, patch)
                 del self.alive[name]
 

@@ -151,11 +151,17 @@ def _line(made: dict[str, Any], line: str) -> None:
         names, _, count = rest.partition("=")
         total = Total(what=word, gangs=tuple(names.split()), count=_between(count.strip()))
         made["totals"].append(total)
-    elif word == "levels":
+    else:
+        _about(made, word, rest)
+
+
+def _about(made: dict[str, Any], word: str, rest: str) -> None:
+    """What is said of the case as a whole."""
+    if word == "levels":
         made["levels"] = tuple(rest.split())
     elif word == "after":
         made["seconds"] = _seconds(rest)
-    elif line == "once":
+    elif word == "once":
         made["again"] = False
     elif word == "because":
         made["because"] = f"{made.get('because', '')} {rest}".strip()

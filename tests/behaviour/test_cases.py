@@ -1,0 +1,39 @@
+"""Every behaviour case, by sessions alone and on the whole daemon; see gpusched.testing.cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpusched.testing.cases import load
+from gpusched.testing.cases.known import read
+from gpusched.testing.cases.notation import PLAYERS
+from gpusched.testing.cases.players import outcome
+
+HERE = Path(__file__).parent
+CASES = [case for file in sorted((HERE / "cases").glob("*.cases")) for case in load(file)]
+DIFFERS = read(HERE / "differs.txt")
+
+
+def params():
+    for player in PLAYERS:
+        for case in CASES:
+            marks = []
+            if player in case.off:
+                marks.append(pytest.mark.skip(reason=case.off[player]))
+            if why := DIFFERS.get((player, case.title)):
+                marks.append(pytest.mark.xfail(reason=why, strict=True))
+            yield pytest.param(player, case, id=f"{player}-{case.title}", marks=marks)
+
+
+@pytest.mark.parametrize(("player", "case"), params())
+def test_a_case_comes_to_what_it_asks_for(player, case):
+    """Who runs, where, who was evicted and who waits is what the case says."""
+    assert outcome(case, player) == []
+
+
+def test_the_list_names_only_cases_that_exist():
+    """A case that was renamed or taken away is no longer on the list of those that differ."""
+    titles = {case.title for case in CASES}
+    assert [key for key in DIFFERS if key[1] not in titles] == []
