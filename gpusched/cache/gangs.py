@@ -69,6 +69,7 @@ class Gang:
         leaving_held: the part of ``held`` that belongs to members being deleted.
         terms: on which it runs.
         job: from which it was derived, None for others.
+        unborn: how many pods in ``tasks`` do not exist yet, see ``cache.unborn``.
         asked: requests of all pods in ``tasks``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
         trouble: reason and sentence why no attempt makes sense, empty reason for none.
@@ -102,6 +103,12 @@ class Gang:
     remark: str
     terms: Terms = Terms()
     job: Job | None = None
+    unborn: int = 0
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is a Job that waits to be started; its pods do not exist yet."""
+        return bool(self.unborn) and self.job is not None and self.job.suspended
 
     @property
     def pending(self) -> int:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+
+from gpusched.limits import GANG_PODS_MAX
 from gpusched.objects import hints, wire, wire_groups
 from gpusched.objects.codec import KindCodec
-from gpusched.objects.fields import check_identity, interned, labels_of, uid_of, version_of
+from gpusched.objects.decode_pod import DEFAULT_SCHEDULER, class_of
+from gpusched.objects.fields import (
+    check_identity,
+    decode_part,
+    interned,
+    labels_of,
+    number,
+    uid_of,
+    version_of,
+)
 from gpusched.objects.meta import parse_time
-from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
+from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS
 from gpusched.objects.rules import parse_selector
+
+_POD_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
 
 
 def namespace_of(parsed: wire_groups.Namespace) -> Namespace:
@@ -100,6 +114,45 @@ def job_of(parsed: wire_groups.Job) -> Job:
         group=hints.group_of(labels, metadata.annotations)
         or hints.group_of(template_labels, template.annotations),
         hints=hints.hints_of(template.annotations) if own_hints == NO_HINTS else own_hints,
+        **_started_by_us(parsed),
+    )
+
+
+def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
+    """What only a Job has that we are to start, or that we started."""
+    spec, notes = parsed.spec, parsed.metadata.annotations
+    admitted = (notes and notes.admitted) or ""
+    if spec is None or spec.template is None or not (spec.suspend or admitted):
+        return {}
+    return {
+        "template": _template(spec.template),
+        "admitted": parse_time(admitted),
+        "full_parallelism": _count("gpusched.io/parallelism", notes and notes.parallelism),
+        "min_parallelism": _count(
+            "kueue.x-k8s.io/job-min-parallelism", notes and notes.min_parallelism
+        ),
+    }
+
+
+def _count(name: str, text: str | None) -> int:
+    if text is None:
+        return 0
+    return number(text, field=f"metadata.annotations[{name}]", low=1, high=GANG_PODS_MAX)
+
+
+def _template(template: wire_groups.PodTemplate) -> JobTemplate | None:
+    spec = decode_part(_POD_SPEC, bytes(template.spec), field="spec.template.spec")
+    if spec is None:
+        return None
+    metadata = template.metadata or wire.WorkloadMetadata()
+    labels = interned(metadata.labels or {})
+    return JobTemplate(
+        pod_class=class_of(spec),
+        scheduler=spec.scheduler_name or DEFAULT_SCHEDULER,
+        labels=labels,
+        priority_class=spec.priority_class_name or "",
+        may_preempt=spec.preemption_policy != "Never",
+        role=hints.role_of(labels, metadata.annotations),
     )
 
 

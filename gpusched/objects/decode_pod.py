@@ -23,7 +23,7 @@ from gpusched.objects.fields import (
 )
 from gpusched.objects.hints import SUB_GROUP_LABEL, group_of, hints_of, queue_of, role_of
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
-from gpusched.objects.pod import Pod, PodPhase
+from gpusched.objects.pod import Pod, PodClass, PodPhase
 from gpusched.objects.pod_class import PodClasses, requests_of
 from gpusched.objects.slot import parse_slots
 
@@ -37,6 +37,15 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _classes = PodClasses()
 _slots = lru_cache(maxsize=4096)(parse_slots)
 _SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
+
+
+def class_of(spec: wire.PodSpec) -> PodClass:
+    """The class of a pod with this spec, shared with all equal ones.
+
+    Raises:
+        Disbelief: a part of the spec that cannot be believed.
+    """
+    return _classes.of(spec)
 
 
 def pod_of(parsed: wire.Pod) -> Pod:

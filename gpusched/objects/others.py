@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
-from gpusched.objects.pod import GangHints
+from gpusched.objects.pod import GangHints, PodClass
 from gpusched.objects.selector import Selector
 
 
@@ -51,12 +51,28 @@ class DisruptionBudget:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class JobTemplate:
+    """The pods that a Job of ours would make."""
+
+    pod_class: PodClass
+    scheduler: str
+    labels: Mapping[str, str]
+    priority_class: str
+    may_preempt: bool
+    role: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class Job:
     """A batch Job, from which a gang may be derived.
 
     Attributes:
         completions: None for a work queue Job, which has no fixed number.
         succeeded: finished pods, which need no place any more.
+        template: None unless the Job is suspended, or was started by us.
+        admitted: when we started it, seconds since the epoch; 0.0 when we did not.
+        full_parallelism: what its author asked for, where we start it with less; else 0.
+        min_parallelism: the least with which it may be started; 0 when it is all or nothing.
     """
 
     namespace: str
@@ -72,6 +88,10 @@ class Job:
     queue: str
     group: str
     hints: GangHints
+    template: JobTemplate | None = None
+    admitted: float = 0.0
+    full_parallelism: int = 0
+    min_parallelism: int = 0
 
     @property
     def key(self) -> ObjectKey:

@@ -14,6 +14,7 @@ from gpusched.objects.wire import (
     Int32,
     Metadata,
     Quantities,
+    WorkloadAnnotations,
     WorkloadMetadata,
 )
 
@@ -175,9 +176,32 @@ class DisruptionBudget(Struct, gc=False):
 
 
 class PodTemplate(Struct, gc=False):
-    """The pods that a Job makes."""
+    """The pods that a Job makes; the spec is read only where we start the Job."""
 
     metadata: WorkloadMetadata | None = None
+    spec: Raw = ABSENT
+
+
+class JobAnnotations(
+    WorkloadAnnotations,
+    gc=False,
+    rename={
+        "admitted": "gpusched.io/admitted",
+        "parallelism": "gpusched.io/parallelism",
+        "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
+    },
+):
+    """Those of a Job, with what we wrote when we started it."""
+
+    admitted: str | None = None
+    parallelism: str | None = None
+    min_parallelism: str | None = None
+
+
+class JobMetadata(Metadata, gc=False, rename="camel"):
+    """Of a Job."""
+
+    annotations: JobAnnotations | None = None
 
 
 class JobSpec(Struct, gc=False, rename="camel"):
@@ -199,6 +223,6 @@ class JobStatus(Struct, gc=False):
 class Job(Struct, gc=False):
     """A Job."""
 
-    metadata: WorkloadMetadata
+    metadata: JobMetadata
     spec: JobSpec | None = None
     status: JobStatus | None = None

@@ -1,0 +1,103 @@
+"""Pods that a Job of ours will have and that do not exist yet: they are placed before they are born.
+
+A Job that is submitted suspended, with a queue, waits in it as a gang whose pods are worked out
+from its template. When its turn comes it is started, and until its pods appear their room is
+held for them. Nothing of this is ever written as a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import attrs
+
+from gpusched.cache.gangs import Origin
+from gpusched.objects.meta import UID, Owner, ResourceVersion
+from gpusched.objects.others import Job, JobTemplate, PriorityClass
+from gpusched.objects.pod import Pod, PodPhase
+
+_MARK = "#"
+"""In the UID of a pod that does not exist; no API server gives such a UID."""
+
+
+def is_unborn(pod: Pod) -> bool:
+    """Whether the pod does not exist yet."""
+    return _MARK in pod.uid
+
+
+def starts(job: Job, schedulers: Collection[str]) -> bool:
+    """Whether it is ours to start this Job, or we did and its pods may still be on their way."""
+    template = job.template
+    if template is None or not job.queue or template.scheduler not in schedulers:
+        return False
+    return job.suspended or bool(job.admitted)
+
+
+def unborn(job: Job, pods: Sequence[Pod], named: PriorityClass | None) -> list[Pod]:
+    """The pods that are still to come, in order of their index.
+
+    Args:
+        job: of which ``starts`` is true.
+        pods: of the Job that exist; those that are on their way out are still to be replaced.
+        named: the priority class that the template names, if it exists.
+    """
+    template = job.template
+    assert template is not None
+    alive = [pod for pod in pods if not pod.finished and not (pod.deleting and job.suspended)]
+    wanted = wanted_pods(job)
+    taken = {pod.rank for pod in alive if pod.rank >= 0}
+    free = [index for index in range(wanted + len(taken)) if index not in taken]
+    missing = max(0, wanted - len(alive))
+    return [_pod(job, template, index, named) for index in free[:missing]]
+
+
+def wanted_pods(job: Job) -> int:
+    """Pods that the Job runs at a time, as its author asked for."""
+    parallelism = job.full_parallelism if job.suspended and job.full_parallelism else 0
+    count = parallelism or job.parallelism
+    if job.completions is not None:
+        count = min(count, max(0, job.completions - job.succeeded))
+    return count
+
+
+def as_started(origin: Origin, job: Job) -> Origin:
+    """The gang's minimum when the Job is to be started: all of it, or what its author lets pass."""
+    if not job.suspended:
+        return origin
+    least = job.min_parallelism or (
+        wanted_pods(job) if origin.min_member > 1 and not origin.hints.min_member else 0
+    )
+    return attrs.evolve(origin, min_member=max(1, least or origin.min_member))
+
+
+def _pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | None) -> Pod:
+    return Pod(
+        namespace=job.namespace,
+        name=f"{job.name}-{index}",
+        uid=UID(f"{job.uid}{_MARK}{index}"),
+        resource_version=ResourceVersion(""),
+        created=job.created,
+        labels=template.labels,
+        owner=Owner("Job", job.name, job.uid),
+        scheduler=template.scheduler,
+        pod_class=template.pod_class,
+        priority=named.value if named else 0,
+        priority_class=template.priority_class,
+        group=job.group,
+        queue=job.queue,
+        role=template.role,
+        sub_group="",
+        hints=job.hints,
+        rank=index if job.indexed else -1,
+        node="",
+        phase=PodPhase.PENDING,
+        deleting=False,
+        gated=False,
+        scheduled=0.0,
+        slots=0,
+        plan="",
+        fence="",
+        unschedulable_reason="",
+        unschedulable="",
+        may_preempt=template.may_preempt,
+    )
