@@ -63,6 +63,12 @@ REQUEST_TIMEOUT_S: Final = 15.0
 GANG_RECOVERY_MAX_S: Final = 120.0
 """A gang bound in part is complete or undone after so long, counted from the API's own times."""
 BIND_TRIES_MAX: Final = 3
+ARRIVAL_MAX_S: Final = 60.0
+"""Room of a Job that was started is held so long for pods that its controller has yet to make."""
+ADMITTED_MAX_S: Final = 300.0
+"""A Job that was started and got no place in this time is suspended again."""
+ADMIT_AGAIN_S: Final = 60.0
+"""After that it waits so long before it may be started again."""
 PROMISE_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 API_RATE_MAX: Final = 4_000.0

@@ -9,6 +9,7 @@ import attrs
 from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.session.hooks import first_refusal
+from gpusched.session.jobs import variants
 from gpusched.session.placing import Refusal, grow, place_minimum
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.session import Session
@@ -57,13 +58,17 @@ def _admitted(session: Session, gang: Gang) -> bool:
 
 
 def _start(session: Session, gang: Gang) -> None:
-    statement = session.statement()
-    session.lift(statement, gang)
-    refusal = _attempt(session, gang, statement)
-    if refusal is None:
-        session.keep(gang, statement)
-        return
-    statement.discard()
+    refusal: Refusal | None = None
+    for variant in variants(session, gang):
+        statement = session.statement()
+        session.lift(statement, gang)
+        refusal = _attempt(session, variant.gang, statement)
+        if refusal is None:
+            session.variants[gang.key] = variant
+            session.keep(gang, statement)
+            return
+        statement.discard()
+    assert refusal is not None, "a gang has at least one variant"
     if gang.key in session.promises:
         if session.promise_holds(gang):
             told = room_is_being_freed(session, gang)
@@ -99,7 +104,8 @@ def _wait_for_leaving(session: Session, gang: Gang) -> bool:
 def _extend(session: Session, gang: Gang) -> None:
     if gang.pending <= len(session.kept(gang)):
         return
-    refusal = grow(session, gang)
+    variant = session.variants.get(gang.key)
+    refusal = grow(session, variant.gang if variant else gang)
     if refusal is not None:
         session.refuse(gang, refusal.reason, refusal.sentence)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
 
+from gpusched import limits
 from gpusched.cache.gangs import Gang
+from gpusched.objects.resources import Resources
 from gpusched.session.hooks import first_refusal
+from gpusched.session.plan import Ask
 from gpusched.session.reasons import Reason
 from gpusched.session.session import Session
-from gpusched.session.verdict import ALLOW, Verdict, deny
+from gpusched.session.turns import turns
+from gpusched.session.verdict import ALLOW, Verdict, deny, wait
 
 
 @attrs.frozen
@@ -20,13 +25,85 @@ class Enqueue:
     name: ClassVar[str] = "enqueue"
 
     def run(self, session: Session) -> None:
-        """See the class. A gang that has places already stays admitted."""
+        """See the class. A gang that has places already stays admitted.
+
+        Gangs are asked in the order of their turns, each with the room of those admitted before
+        it counted as taken. Who only waits for quota stays ``Pending``, but may still be served:
+        with room that preemption makes inside its own queue, say.
+        """
         session.enqueue_ran = True
+        fresh = []
         for gang in session.gangs:
             verdict = admission(session, gang)
             if not verdict.refuses and not gang.placed:
                 verdict = first_refusal(session.hooks.enqueue_checks, gang)
+            if not verdict.refuses and not gang.placed:
+                verdict = _in_time(session, gang)
             session.admit(gang, verdict)
+            if (
+                gang.key in session.admitted
+                and not gang.placed
+                and not session.promises.get(gang.key)
+            ):
+                fresh.append(gang)
+        _queue_up(session, fresh)
+
+
+def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
+    """Tell who must wait for quota, given what those before it in turn will take."""
+    promised: list[tuple[tuple[str, ...], Resources]] = []
+    for gang in turns(session, gangs):
+        verdict = first_refusal(session.hooks.reserve_checks, gang)
+        if verdict.refuses:
+            session.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
+            continue
+        entry = (session.path(gang), session.view.minimum(gang))
+        session.accounts.promise(*entry)
+        promised.append(entry)
+    for path, amounts in promised:
+        session.accounts.promise(path, amounts, times=-1)
+
+
+def _in_time(session: Session, gang: Gang) -> Verdict:
+    """Whether the gang used its admission in time; else it is given back for a while."""
+    now = session.snapshot.now
+    if gang.job is not None and gang.job.admitted:
+        return _job_in_time(session, gang, now - gang.job.admitted)
+    group = gang.pod_group
+    told = group.condition("Admitted") if group else None
+    if group is None or told is None:
+        return ALLOW
+    age = now - told.transition
+    if told.status == "True":
+        limit = gang.terms.schedule_timeout_ns / 10**9
+        if not limit and not gang.pending:
+            limit = limits.ADMITTED_MAX_S
+        if limit and age > limit and group.phase == "Inqueue":
+            return _given_back(limit)
+    elif told.reason == Reason.BACK_OFF and age < limits.ADMIT_AGAIN_S:
+        return _given_back(0)
+    return ALLOW
+
+
+def _job_in_time(session: Session, gang: Gang, age: float) -> Verdict:
+    if gang.suspended:
+        again = limits.ADMITTED_MAX_S + limits.ADMIT_AGAIN_S
+        return _given_back(limits.ADMITTED_MAX_S) if age < again else ALLOW
+    if age > limits.ADMITTED_MAX_S and not gang.succeeded:
+        session.given_back.append(gang)
+        return _given_back(limits.ADMITTED_MAX_S)
+    return ALLOW
+
+
+def _given_back(limit: float) -> Verdict:
+    within = f" within {limit:g} s" if limit else ""
+    return wait(
+        Reason.BACK_OFF,
+        "was admitted and did not start{within}; its room went back to its queue, and it is "
+        "admitted again {pause:g} s later",
+        within=within,
+        pause=limits.ADMIT_AGAIN_S,
+    )
 
 
 def admission(session: Session, gang: Gang) -> Verdict:

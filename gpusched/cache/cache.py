@@ -52,6 +52,7 @@ class Cache:
             jobs=self.jobs,
             namespaces=self.namespaces,
             priorities=self.priorities,
+            schedulers=self.schedulers,
         )
         self._revision = 0
         self.on_pod: list[Callable[[Pod], None]] = []

@@ -5,7 +5,9 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+import attrs
 
 from gpusched.cache.gangs import (
     Gang,
@@ -18,6 +20,7 @@ from gpusched.cache.gangs import (
 from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
+from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
@@ -43,6 +46,7 @@ class Families:
     Args:
         ledger: who has which place.
         groups, jobs, namespaces, priorities: where gangs get their numbers from.
+        schedulers: names whose pods are ours.
     """
 
     def __init__(
@@ -53,12 +57,14 @@ class Families:
         jobs: Shelf[Job],
         namespaces: Shelf[Namespace],
         priorities: Shelf[PriorityClass],
+        schedulers: Collection[str],
     ) -> None:
         self._ledger = ledger
         self._groups = groups
         self._jobs = jobs
         self._namespaces = namespaces
         self._priorities = priorities
+        self._schedulers = schedulers
         self._dirty: set[GangKey] = set()
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
@@ -102,6 +108,9 @@ class Families:
         }
         if key.kind == "PodGroup":
             return (make_gang(self._group_origin(key), pods, places),) if self._exists(key) else ()
+        started = self._started(key, pods, queue)
+        if started is not None:
+            return (make_gang(*started, places),)
         if not pods:
             return ()
         if key.kind == "Pod":
@@ -113,6 +122,24 @@ class Families:
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
         return (make_gang(origin, pods, places),)
+
+    def _started(
+        self, key: GangKey, pods: list[Pod], queue: str
+    ) -> tuple[Origin, list[Pod]] | None:
+        """A Job that is ours to start, or whose pods are still on their way, with all its pods."""
+        job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
+        if key.kind != "Job" or job is None or not starts(job, self._schedulers):
+            return None
+        named = self._priorities.items.get(
+            ObjectKey("", job.template.priority_class if job.template else "")
+        )
+        coming = unborn(job, pods, named)
+        together = job.gang_size > 1 or wanted_pods(job) == 1
+        if not coming or not (job.suspended or together):
+            return None
+        by_class = named.preemptible if named else None
+        origin = origin_of_job(job, template=coming[0], queue=queue, by_class=by_class)
+        return attrs.evolve(as_started(origin, job), unborn=len(coming)), [*pods, *coming]
 
     def _pods(self, key: GangKey) -> list[Pod]:
         """The members. Pods of an earlier Job of the same name only wait to be collected."""

@@ -204,6 +204,7 @@ class Origin:
     remark: str = ""
     terms: Terms = Terms()
     job: Job | None = None
+    unborn: int = 0
 
 
 def origin_of_group(group: PodGroup, *, named: PriorityClass | None) -> Origin:
@@ -355,6 +356,7 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         remark=origin.remark,
         terms=origin.terms,
         job=origin.job,
+        unborn=origin.unborn,
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from gpusched.cache.gangs import Origin
+from gpusched import limits
+from gpusched.cache.gangs import Gang, Origin
 from gpusched.objects.meta import UID, Owner, ResourceVersion
 from gpusched.objects.others import Job, JobTemplate, PriorityClass
 from gpusched.objects.pod import Pod, PodPhase
@@ -28,7 +29,7 @@ def is_unborn(pod: Pod) -> bool:
 def starts(job: Job, schedulers: Collection[str]) -> bool:
     """Whether it is ours to start this Job, or we did and its pods may still be on their way."""
     template = job.template
-    if template is None or not job.queue or template.scheduler not in schedulers:
+    if template is None or not job.queue or template.scheduler not in schedulers or job.finished:
         return False
     return job.suspended or bool(job.admitted)
 
@@ -58,6 +59,20 @@ def wanted_pods(job: Job) -> int:
     if job.completions is not None:
         count = min(count, max(0, job.completions - job.succeeded))
     return count
+
+
+def living(gang: Gang, now: float) -> Gang:
+    """The gang without the pods that did not appear in time; itself when nothing is overdue."""
+    if not gang.unborn or gang.job is None or gang.suspended:
+        return gang
+    if now - gang.job.admitted <= limits.ARRIVAL_MAX_S:
+        return gang
+    tasks = []
+    for task in gang.tasks:
+        born = tuple(pod for pod in task.pods if not is_unborn(pod))
+        if born:
+            tasks.append(attrs.evolve(task, pods=born))
+    return attrs.evolve(gang, tasks=tuple(tasks), unborn=0)
 
 
 def as_started(origin: Origin, job: Job) -> Origin:

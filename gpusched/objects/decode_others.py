@@ -24,6 +24,7 @@ from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespac
 from gpusched.objects.pod import NO_HINTS
 from gpusched.objects.rules import parse_selector
 
+_ENDS: Final = frozenset({"Complete", "Failed"})
 _POD_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
 
 
@@ -114,6 +115,10 @@ def job_of(parsed: wire_groups.Job) -> Job:
         group=hints.group_of(labels, metadata.annotations)
         or hints.group_of(template_labels, template.annotations),
         hints=hints.hints_of(template.annotations) if own_hints == NO_HINTS else own_hints,
+        finished=any(
+            each.type in _ENDS and each.status == "True"
+            for each in (parsed.status and parsed.status.conditions) or ()
+        ),
         **_started_by_us(parsed),
     )
 
@@ -121,16 +126,15 @@ def job_of(parsed: wire_groups.Job) -> Job:
 def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
     """What only a Job has that we are to start, or that we started."""
     spec, notes = parsed.spec, parsed.metadata.annotations
-    admitted = (notes and notes.admitted) or ""
+    notes = notes or wire_groups.JobAnnotations()
+    admitted = notes.admitted or ""
     if spec is None or spec.template is None or not (spec.suspend or admitted):
         return {}
     return {
         "template": _template(spec.template),
         "admitted": parse_time(admitted),
-        "full_parallelism": _count("gpusched.io/parallelism", notes and notes.parallelism),
-        "min_parallelism": _count(
-            "kueue.x-k8s.io/job-min-parallelism", notes and notes.min_parallelism
-        ),
+        "full_parallelism": _count("gpusched.io/parallelism", notes.parallelism),
+        "min_parallelism": _count("kueue.x-k8s.io/job-min-parallelism", notes.min_parallelism),
     }
 
 

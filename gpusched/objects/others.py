@@ -69,6 +69,7 @@ class Job:
     Attributes:
         completions: None for a work queue Job, which has no fixed number.
         succeeded: finished pods, which need no place any more.
+        finished: whether it is Complete or Failed and makes no pods any more.
         template: None unless the Job is suspended, or was started by us.
         admitted: when we started it, seconds since the epoch; 0.0 when we did not.
         full_parallelism: what its author asked for, where we start it with less; else 0.
@@ -88,6 +89,7 @@ class Job:
     queue: str
     group: str
     hints: GangHints
+    finished: bool = False
     template: JobTemplate | None = None
     admitted: float = 0.0
     full_parallelism: int = 0

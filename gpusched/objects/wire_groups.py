@@ -9,6 +9,7 @@ from msgspec import Meta, Raw, Struct
 from gpusched.limits import GANG_PODS_MAX
 from gpusched.objects.wire import (
     ABSENT,
+    Condition,
     Count,
     Expression,
     Int32,
@@ -218,6 +219,7 @@ class JobStatus(Struct, gc=False):
     """Status of a Job."""
 
     succeeded: Count | None = None
+    conditions: list[Condition] | None = None
 
 
 class Job(Struct, gc=False):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
+from gpusched.session.jobs import pause
 from gpusched.session.plan import Claim, Eviction, JobSwitch, Stop
 from gpusched.session.promises import ClaimDraft
 from gpusched.session.session import Session
@@ -28,6 +29,7 @@ def claims(session: Session) -> tuple[Claim, ...]:
             sentence=draft.sentence,
         )
         for key, draft in sorted(session.claims.items())
+        if not draft.gang.suspended  # it is started first; its pods then claim what they need
     )
 
 
@@ -78,14 +80,7 @@ def _pause(gang: Gang, leaving: Sequence[Evict], draft: ClaimDraft) -> JobSwitch
     job = gang.job
     if job is None or not job.queue or len(leaving) < len(gang.placed):
         return None
-    return JobSwitch(
-        key=job.key,
-        uid=job.uid,
-        suspend=True,
-        reason=draft.reason,
-        sentence=draft.sentence,
-        action=draft.action,
-    )
+    return pause(job, reason=draft.reason, sentence=draft.sentence, action=draft.action)
 
 
 def lost_gpu_seconds(gang: Gang, since: float, now: float) -> int:

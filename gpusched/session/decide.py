@@ -9,6 +9,7 @@ import attrs
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
 from gpusched.session.claims import claims, stops
+from gpusched.session.jobs import switches
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
 from gpusched.session.protocols import Guard, Policy
@@ -64,6 +65,7 @@ def decide(
         binds=session.gang_binds(),
         claims=claims(session),
         stops=stops(session),
+        switches=switches(session),
         gangs=gang_statuses(session),
         queues=queue_statuses(session),
     )

@@ -117,6 +117,7 @@ class JobSwitch:
         suspend: what it becomes.
         parallelism: what that becomes too; None leaves it.
         node_selector: added to its pod template, pairs sorted by label.
+        annotations: set on it, pairs sorted by name; an empty value removes one.
         reason, sentence: as for ``Eviction``.
     """
 
@@ -128,6 +129,7 @@ class JobSwitch:
     action: str
     parallelism: int | None = None
     node_selector: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang, Placed, Task
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.unborn import living
 from gpusched.config.model import Placement
 from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX
@@ -32,6 +33,7 @@ from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason, members, short
 from gpusched.session.statement import Place, Statement
+from gpusched.session.variant import Variant
 from gpusched.session.verdict import Verdict, error
 from gpusched.session.view import NodeRows, View
 from gpusched.topology.domain import Level
@@ -82,7 +84,12 @@ class Session:
         self.closed = ""
         """Why nothing may be placed in this session: a policy that could not open is missing."""
         self._kept: dict[GangKey, list[Place]] = {}
-        self._gangs: dict[GangKey, Gang] = {gang.key: gang for gang in snapshot.gangs}
+        self._gangs: dict[GangKey, Gang] = {
+            gang.key: living(gang, snapshot.now) for gang in snapshot.gangs
+        }
+        self._all = tuple(self._gangs.values())
+        self.variants: dict[GangKey, Variant] = {}
+        """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
         self._seats: dict[str, ClassSeat] = {}
         self._masks = masks
         self._binds = 0
@@ -90,6 +97,8 @@ class Session:
         """Room held for gangs, by earlier sessions and by this one."""
         self.claims: dict[GangKey, ClaimDraft] = {}
         """Promises made in this session, with who leaves for them."""
+        self.given_back: list[Gang] = []
+        """Jobs that were started and got no place: they are suspended again."""
         self.stops: dict[GangKey, ClaimDraft] = {}
         """Gangs that are stopped for their own sake; nothing is promised to anybody."""
         self.evicted: set[UID] = set()
@@ -112,7 +121,7 @@ class Session:
     @property
     def gangs(self) -> tuple[Gang, ...]:
         """Sorted by key."""
-        return self.snapshot.gangs
+        return self._all
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -293,6 +302,8 @@ class Session:
         binds = []
         for key, places in sorted(self._kept.items()):
             gang = self._gangs[key]
+            if gang.unborn:
+                continue  # their room is held for them; see session.claims.switches
             moved = [
                 PodBind(
                     place.pod.key,

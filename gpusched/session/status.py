@@ -6,6 +6,7 @@ from collections import Counter
 
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
+from gpusched.cache.unborn import is_unborn
 from gpusched.objects.group import DEFAULT_QUEUE
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.objects.resources import Resources, total
@@ -47,7 +48,9 @@ def _status(session: Session, gang: Gang) -> GangStatus:
     is_admitted = admission is None
     waiting: list[tuple[ObjectKey, UID]] = []
     if not whole or ask is not None:
-        waiting = [(pod.key, pod.uid) for task in gang.tasks for pod in task.pods]
+        waiting = [
+            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_unborn(pod)
+        ]
     return GangStatus(
         gang=gang.key,
         uid=gang.uid,

@@ -135,4 +135,7 @@ class View:
             if count:
                 amounts = amounts.plus(task.pod_class.requests, times=count)
             left -= count
+        if left > 0 and gang.pod_group is not None and not gang.placed:
+            # Its pods are still to come: its author says what they will ask for.
+            amounts = amounts.maximum(gang.pod_group.min_resources)
         return amounts

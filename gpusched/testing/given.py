@@ -23,7 +23,7 @@ from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.objects.group import Queue, TopologyWish
 from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
-from gpusched.objects.others import Job, Namespace, PriorityClass
+from gpusched.objects.others import Job, JobTemplate, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, GangHints, PodClass
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import EVERYTHING, Selector
@@ -200,9 +200,26 @@ class Given:
         queue: str = "",
         hints: GangHints = NO_HINTS,
         pods: int | None = None,
+        suspended: bool = False,
+        started: Mapping[str, Any] | None = None,
         **spec: Any,
     ) -> Given:
-        """A Job with its pods (``parallelism`` of them unless told), without any PodGroup."""
+        """A Job with its pods (``parallelism`` of them unless told), without any PodGroup.
+
+        A suspended one has none. ``started`` has fields of a Job that we start: ``admitted``,
+        ``full_parallelism``, ``min_parallelism``.
+        """
+        template = None
+        if suspended or started:
+            about = {key: spec[key] for key in spec if key not in _POD_FIELDS}
+            template = JobTemplate(
+                pod_class=entities.pod_class(**about),
+                scheduler="gpusched",
+                labels={},
+                priority_class=spec.get("priority_class", ""),
+                may_preempt=True,
+                role="",
+            )
         made = Job(
             namespace=DEFAULT_NS,
             name=name,
@@ -212,15 +229,17 @@ class Given:
             parallelism=parallelism,
             completions=completions,
             indexed=indexed,
-            suspended=False,
+            suspended=suspended,
             succeeded=succeeded,
             queue=queue,
             group="",
             hints=hints,
+            template=template,
+            **(started or {}),
         )
         self.cache.put_job(made.key, made)
         owner = Owner("Job", name, made.uid)
-        count = parallelism if pods is None else pods
+        count = (0 if suspended else parallelism) if pods is None else pods
         return self.pods(name, count, owner=owner, **spec)
 
     def gone(self, name: str, *, namespace: str = DEFAULT_NS) -> Given:

@@ -1,0 +1,134 @@
+"""Jobs that are submitted suspended wait in their queue as gangs, and are started in their turn."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from gpusched import limits
+from gpusched.objects.group import NodePool
+from gpusched.objects.resources import NOTHING
+from gpusched.testing import entities
+
+
+def job(c, name, parallelism, **more):
+    """An indexed Job of pods with 8 GPUs, suspended unless told."""
+    fields = {"suspended": True, "queue": "default", "gpus": 8, **more}
+    return c.job(name, parallelism=parallelism, completions=parallelism, indexed=True, **fields)
+
+
+def switched(c):
+    """Suspend or not, by Job."""
+    return {each.key.name: each.suspend for each in c.then.plan.switches}
+
+
+def test_a_suspended_job_is_started_when_all_its_pods_fit(given):
+    """Nothing is started that would wait for GPUs with half of its pods."""
+    c = job(job(given.nodes(2, gpus=8), "fits", 2), "large", 3)
+    plan = c.when.one_session()
+    assert plan.binds == ()
+    assert switched(c) == {"fits": False}
+    assert c.then.reason("large") == "InsufficientResources"
+    assert "needs 3 pods with 8 nvidia.com/gpu" in c.then.why("large")
+
+
+def test_a_job_waits_for_its_turn(given):
+    """A gang that is due first gets the room, although its pods exist and the Job is older."""
+    c = given.nodes(1, gpus=8).priority_class("high", 100)
+    c.gang("urgent", pods=1, gpus=8, priority=100)
+    job(c, "idle", 1)
+    c.when.one_session()
+    assert c.then.started() == ["urgent"]
+    assert switched(c) == {}
+    c2 = c.gone("urgent-0")
+    c2.when.one_session()
+    assert switched(c2) == {"idle": False}
+
+
+def test_room_is_held_for_pods_that_are_still_to_come(given):
+    """Between its start and the birth of its pods nobody takes a Job's room; later, anybody may."""
+    c = given.nodes(1, gpus=8)
+    job(c, "started", 1, suspended=False, pods=0, started={"admitted": c.now - 1})
+    c.gang("quick", pods=1, gpus=8, created=entities.BORN + 100)
+    c.when.one_session()
+    assert c.then.started() == []
+    assert switched(c) == {}
+    c.now += limits.ARRIVAL_MAX_S + 1
+    c.when.one_session()
+    assert c.then.started() == ["quick"]
+
+
+def test_pods_that_have_come_are_bound_with_all_the_others(given):
+    """A Job of which one pod of two exists keeps the room of both and binds none."""
+    c = given.nodes(2, gpus=8)
+    job(c, "started", 2, suspended=False, pods=1, started={"admitted": c.now - 1})
+    assert c.when.one_session().binds == ()
+    c.pod("started-1", owner=c.cache.pods[next(iter(c.cache.pods))].owner, gpus=8, rank=1)
+    assert [len(gang.binds) for gang in c.when.one_session().binds] == [2]
+
+
+def test_a_job_may_start_with_less(given):
+    """With a least parallelism it gets as many as fit, and when paused asks for all again."""
+    c = given.nodes(5, gpus=8)
+    job(c, "elastic", 8, started={"min_parallelism": 3})
+    (switch,) = c.when.one_session().switches
+    assert (switch.suspend, switch.parallelism) == (False, 5)
+    assert dict(switch.annotations)["gpusched.io/parallelism"] == "8"
+    assert "room for 5 pods of 8" in switch.sentence
+
+
+def test_less_than_the_least_does_not_start_a_job(given):
+    """Two of the three that it needs at least are not enough."""
+    c = job(given.nodes(2, gpus=8), "elastic", 8, started={"min_parallelism": 3})
+    assert c.when.one_session().switches == ()
+    assert "needs 3 pods" in c.then.why("elastic")
+
+
+def test_the_first_pool_with_room_decides(given):
+    """The queue's pools are tried in order; the Job's pods are given the pool's labels."""
+    c = given.nodes(1, gpus=8, labels={"gpu": "h100"}).nodes(1, gpus=8, labels={"gpu": "a100"})
+    pools = tuple(
+        NodePool(name=name, node_selector=(("gpu", name),), deserved=NOTHING, capability=NOTHING)
+        for name in ("h100", "a100")
+    )
+    c.queue("research", node_pools=pools)
+    job(job(c, "first", 1, queue="research"), "second", 1, queue="research")
+    plan = c.when.one_session()
+    assert [each.node_selector for each in plan.switches] == [
+        (("gpu", "h100"),),
+        (("gpu", "a100"),),
+    ]
+
+
+def test_a_job_that_got_no_place_is_suspended_again(given):
+    """Its admission is given back after a while, and it pauses before the next."""
+    c = given.nodes(1, gpus=8)
+    started = {"admitted": c.now - limits.ADMITTED_MAX_S - 1}
+    job(c, "unlucky", 2, suspended=False, started=started)
+    (switch,) = c.when.one_session().switches
+    assert switch.suspend
+    assert switch.annotations == ()
+    job(c, "unlucky", 2, started=started)
+    c.node("more", gpus=8)
+    c.gone("unlucky-0").gone("unlucky-1")
+    assert c.when.one_session().switches == ()
+    assert c.then.reason("unlucky") == "BackOff"
+    c.now += limits.ADMIT_AGAIN_S
+    c.when.one_session()
+    assert switched(c) == {"unlucky": False}
+
+
+@pytest.mark.parametrize("why", ["no queue", "another scheduler", "finished"])
+def test_jobs_that_are_not_ours_to_start_are_left_alone(given, why):
+    """Without a queue, with another scheduler or when they have ended, Jobs stay as they are."""
+    c = given.nodes(4, gpus=8)
+    job(c, "other", 1, queue="" if why == "no queue" else "default")
+    made = next(iter(c.cache.jobs.items.values()))
+    if why == "another scheduler":
+        made = attrs.evolve(
+            made, template=attrs.evolve(made.template, scheduler="default-scheduler")
+        )
+    elif why == "finished":
+        made = attrs.evolve(made, finished=True)
+    c.cache.put_job(made.key, made)
+    assert c.when.one_session().switches == ()
