@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks import cache, decide, devcluster, drain, fanout, latency, virtual_hour
+from benchmarks import cache, decide, devcluster, drain, fanout, latency, queues, virtual_hour
 from benchmarks.figures import Figure, as_json, show
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
@@ -16,6 +16,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "cache": cache.measure,
     "drain": drain.measure,
     "latency": latency.measure,
+    "queues": queues.measure,
     "devcluster": devcluster.measure,
     "devcluster-fanout": fanout.measure,
     "devcluster-hour": virtual_hour.measure,

@@ -1,0 +1,72 @@
+"""Full cycles of clusters that many queues share: reclaim for thousands, and a deep tree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.figures import Figure, middle
+from benchmarks.shared_cluster import GPUS_A_NODE, many_queues, one_reclaims, session_s
+from gpusched.limits import PLAN_BINDS_MAX
+from gpusched.testing.given import Given
+
+RUNS: Final = 3
+RECLAIM_MAX_S: Final = 2.0
+TREE_MAX_S: Final = 1.5
+QUIET_MAX_S: Final = 0.1
+
+
+def measure() -> list[Figure]:
+    """Seconds of a session: one queue reclaims, a tree is served, nothing has changed."""
+    return [_reclaim(), *_tree()]
+
+
+def _reclaim() -> Figure:
+    nodes = 500
+    runs = []
+    for _ in range(RUNS):
+        c = one_reclaims(nodes=nodes)
+        runs.append(session_s(c))
+        leave = sum(len(stop.evictions) for each in c.then.plan.claims for stop in each.stops)
+        if not 0 < leave <= nodes * GPUS_A_NODE // 2:
+            raise RuntimeError(f"{leave} pods are evicted, so that something else was measured")
+    return _figure(
+        f"one cycle, {nodes} nodes, 4,000 running and 4,000 pending jobs, {leave:,} evicted",
+        runs,
+        RECLAIM_MAX_S,
+    )
+
+
+def _tree() -> list[Figure]:
+    shape = "1,000 nodes, 200 queues in 4 levels, 10,000 pods in 1,000 gangs"
+    first, quiet, full = [], [], []
+    for _ in range(RUNS):
+        full.append(session_s(many_queues(nodes=1000, queues=200, gangs=1000, size=10, free=1)))
+        c = many_queues(nodes=1000, queues=200, gangs=1000, size=10)
+        first.append(session_s(c))
+        _bind_all(c)
+        session_s(c, kept=True)
+        quiet.append(session_s(c, kept=True))
+    return [
+        _figure(f"one cycle, empty cluster, {shape}, 5,000 placed", first, TREE_MAX_S),
+        _figure(f"one cycle, cluster seven eighths full, {shape}", full, TREE_MAX_S),
+        _figure(f"a cycle in which nothing changed, {shape}", quiet, QUIET_MAX_S),
+    ]
+
+
+def _bind_all(c: Given) -> None:
+    plan = c.then.plan
+    placed = sum(len(gang.binds) for gang in plan.binds)
+    if placed != PLAN_BINDS_MAX:
+        raise RuntimeError(f"{placed} pods were placed, so that something else was measured")
+    while plan.binds:
+        for gang in plan.binds:
+            c.when.accept(gang)
+        plan = c.when.one_session()
+
+
+def _figure(name: str, runs: list[float], most: float) -> Figure:
+    seconds, spread = middle(runs)
+    return Figure(
+        name=name, measured=seconds, unit="s", spread=spread, target=f"<= {most:g} s",
+        met=seconds <= most,
+    )  # fmt: skip
