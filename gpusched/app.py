@@ -30,14 +30,17 @@ from gpusched.io.http import Endpoints
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
 from gpusched.io.reflector import Reflector
+from gpusched.io.self_care import SelfCare
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
 from gpusched.io.watchdog import Watchdog
 from gpusched.leader.lease_state import LeaseTiming
-from gpusched.objects.meta import Rejected
+from gpusched.objects.encode import ObjectRef
+from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
+from gpusched.pluginhost.rehearsal import rehearse
 from gpusched.session.plan import Plan
 
 _LEASE_CONNECTIONS: Final = 2
@@ -53,6 +56,8 @@ class AppOptions:
         identity: of the process; a random part is added for each term as candidate.
         listen: hosts and ports for the endpoints, of which the first free one is taken; none
             for no endpoints.
+        config_file: to be watched for changes; empty when the configuration is built in.
+        pod: our own, for events about ourselves; None outside a cluster.
         inline: sessions run in the event loop and no watchdog is started (virtual time).
     """
 
@@ -62,6 +67,8 @@ class AppOptions:
     kubeconfig: str | None = None
     identity: str = "gpusched"
     listen: tuple[tuple[str, int], ...] = ()
+    config_file: str = ""
+    pod: ObjectRef | None = None
     inline: bool = False
 
 
@@ -112,6 +119,12 @@ class App:
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
         self.cycle: SessionCycle | None = None
+        self.care: SelfCare | None = None
+
+    def reload(self) -> None:
+        """Read the configuration again, now."""
+        if self.care is not None:
+            self.care.reload()
 
     def stop(self) -> None:
         """End in order."""
@@ -121,6 +134,8 @@ class App:
         """Live until ``stop``, or until something breaks."""
         options = self.options
         policy = load_policy(options.config)
+        for warning in rehearse(options.config, policy, clock=options.clock):
+            _log.warning("the configuration may not do what was meant", why=warning)
         rules = Rules(options.config, policy, Guard(options.clock))
         api = await Api.connect(options.kubeconfig, clock=options.clock)
         try:
@@ -148,7 +163,9 @@ class App:
         trouble = self.unready() or self._lease_unreadable()
         if trouble:
             return False, trouble
-        return True, "leader" if self.leadership.leading else "standby"
+        part = "leader" if self.leadership.leading else "standby"
+        degraded = self.care.degraded if self.care is not None else ""
+        return True, f"{part}; degraded: {degraded}" if degraded else part
 
     def _lease_unreadable(self) -> str:
         """Why, when the lease could not be read for so long that the API server must be away.
@@ -213,6 +230,16 @@ class App:
             inline=options.inline,
         )
         self.cycle.decided.extend(self.on_plan)
+        self.care = SelfCare(
+            self.cycle,
+            status.events,
+            regarding=self._ourselves,
+            config_file=options.config_file,
+            clock=options.clock,
+            telemetry=self.telemetry,
+            inline=options.inline,
+        )
+        cycle = self.cycle
         async with contextlib.AsyncExitStack() as stack:
             if options.listen:
                 stack.push_async_callback((await self._listen(options.listen)).stop)
@@ -222,6 +249,9 @@ class App:
                     leading=lambda: self.leadership.leading,
                     exit_after_s=options.config.leader_election.renew_deadline_s,
                     blocked=self.telemetry.loop_blocked,
+                    running=lambda: cycle.running,
+                    session=lambda: cycle.thread,
+                    stuck=self.care.stuck,
                 )
                 watchdog.start()
                 stack.callback(watchdog.stop)
@@ -253,7 +283,10 @@ class App:
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._take_part(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
+            assert self.care is not None
+            caring = group.create_task(self.care.run(), name="self care")
             await self._stop.wait()
+            caring.cancel()
             deciding.cancel()
             rested = await binder.drain(limits.SHUTDOWN_S)
             if not rested:
@@ -333,7 +366,17 @@ class App:
         await asyncio.gather(*(reflector.relist() for reflector in self.reflectors))
         self._caught_up = True
         assert self.cycle is not None
+        assert self.care is not None
+        self.care.news.again()
         self.cycle.wake()
+
+    def _ourselves(self) -> ObjectRef:
+        """Our own pod, else the Lease: where an operator looks for events about the daemon."""
+        if self.options.pod is not None:
+            return self.options.pod
+        election, elector = self.options.config.leader_election, self.leadership.elector
+        key = ObjectKey(election.lease_namespace, election.lease_name)
+        return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
     # -- trouble ---------------------------------------------------------------------------
     def _broke(self, error: BaseException) -> None:

@@ -125,6 +125,8 @@ QUEUE_NAMES_IN_METRICS_MAX: Final = 500
 RESOURCE_NAMES_IN_METRICS_MAX: Final = 64
 FIELD_NAMES_IN_METRICS_MAX: Final = 256
 """Names beyond these bounds are counted together as ``other``."""
+PLUGIN_NAMES_IN_METRICS_MAX: Final = 128
+"""Plugins that stand under their own name; a configuration seldom names twenty."""
 METRIC_ROWS_MAX: Final = 20_000
 """Rows of one metric: 501 queues times the resources or reasons there are."""
 SPANS_QUEUED_MAX: Final = 2048
@@ -193,6 +195,10 @@ CONFIG_PROBLEMS_MAX: Final = 20
 """Problems reported of one file: more of them are the same mistake made again."""
 CONFIG_NAMES_MAX: Final = 64
 """Scheduler names, actions, tiers, plugins of a tier."""
+CONFIG_POLL_S: Final = 2.0
+"""Between two looks at the configuration file: two equal looks make a change."""
+CONFIG_LOAD_MAX_S: Final = 60.0
+"""Loading what a changed configuration names: imports of plugins, seconds where they are slow."""
 DEBOUNCE_MAX_S: Final = 5
 """Waiting longer for more events would be felt by a person who submits one job."""
 CYCLE_PERIOD_MAX_S: Final = 600
@@ -200,6 +206,12 @@ LEASE_DURATION_MAX_S: Final = 3600
 SOLVER_WORKERS_MAX: Final = 64
 PLUGIN_FAULTS_MAX: Final = 10
 """A hook that failed so often in a row is quarantined: it refuses without being called."""
+PLUGIN_SLOW_S: Final = 1.0
+"""A hook that takes so long in one session is named in the log."""
+PLUGIN_STUCK_S: Final = 10.0
+"""One call of one hook for so long: the watchdog says which and where it is."""
+PLUGIN_STUCK_MAX_S: Final = 60.0
+"""One call for so long never comes back: the process ends, so that a new one can start."""
 
 # -- commits and status -----------------------------------------------------------------------
 BIND_RETRY_S: Final = 0.25

@@ -20,6 +20,8 @@ from gpusched.config.model import DEFAULT
 from gpusched.errors import UsageError
 from gpusched.io.collector import collect_rarely
 from gpusched.io.logs import set_up
+from gpusched.objects.encode import ObjectRef
+from gpusched.objects.meta import UID, ObjectKey
 
 SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
 """Where the Deployment mounts the configuration; used when it is there and none is named."""
@@ -68,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - jitter and identity, no secret
         kubeconfig=arguments.kubeconfig,
         identity=_identity(),
+        config_file=path or "",
+        pod=_own_pod(),
         listen=_addresses(arguments.listen),
     )
     return asyncio.run(_serve(options))
@@ -78,6 +82,7 @@ async def _serve(options: AppOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _ask_to_end, app)
+    loop.add_signal_handler(signal.SIGHUP, app.reload)
     await app.run()
     return 0
 
@@ -94,6 +99,15 @@ def _identity() -> str:
     name = os.environ.get("POD_NAME") or os.uname().nodename
     uid = os.environ.get("POD_UID") or str(os.getpid())
     return f"{name}_{uid}"
+
+
+def _own_pod() -> ObjectRef | None:
+    """Our pod as the Deployment tells it; None outside a cluster."""
+    name, namespace = os.environ.get("POD_NAME"), os.environ.get("POD_NAMESPACE")
+    uid = os.environ.get("POD_UID")
+    if not (name and namespace and uid):
+        return None
+    return ObjectRef("Pod", ObjectKey(namespace, name), UID(uid))
 
 
 def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:

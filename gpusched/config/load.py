@@ -7,11 +7,13 @@ of the scheduler that imports yaml.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
 import yaml
 
 from gpusched.config.model import Config
@@ -30,7 +32,16 @@ def load_file(path: str) -> Config:
     """Read a configuration file.
 
     Raises:
-        ConfigError: it cannot be opened, or see ``load``.
+        ConfigError: see ``read_file`` and ``load``.
+    """
+    return load_raw(read_file(path), source=path)
+
+
+def read_file(path: str) -> bytes:
+    """The content of a configuration file.
+
+    Raises:
+        ConfigError: it cannot be opened, or is too large for one.
     """
     try:
         with Path(path).open("rb") as file:
@@ -40,12 +51,26 @@ def load_file(path: str) -> Config:
         raise ConfigError(f"{path}: cannot be read: {why}") from error
     if len(raw) > CONFIG_BYTES_MAX:
         raise _too_large(path)
+    return raw
+
+
+def digest_of(raw: bytes) -> str:
+    """What tells two contents apart: SHA-256 in hexadecimal."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def load_raw(raw: bytes, *, source: str) -> Config:
+    """Read a configuration from the bytes of a file.
+
+    Raises:
+        ConfigError: they are no UTF-8 text, or see ``load``.
+    """
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{path}:{line}: is not UTF-8 text") from error
-    return load(text, source=path)
+        raise ConfigError(f"{source}:{line}: is not UTF-8 text") from error
+    return attrs.evolve(load(text, source=source), digest=digest_of(raw))
 
 
 def load(text: str, *, source: str) -> Config:
@@ -72,7 +97,7 @@ def load(text: str, *, source: str) -> Config:
     config = read_config(root, problems)
     if problems or config is None:
         raise problems.error()
-    return config
+    return attrs.evolve(config, digest=digest_of(raw))
 
 
 def _too_large(source: str) -> ConfigError:

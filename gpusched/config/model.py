@@ -90,6 +90,7 @@ class Config:
         tiers: policies, the most important first.
         source: the file's name as the user gave it.
         action_lines: one line number an action; empty when no file names them.
+        digest: SHA-256 of the file's content in hexadecimal; empty when there is no file.
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
@@ -108,6 +109,7 @@ class Config:
     leader_election: LeaderElection = LeaderElection()
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)
+    digest: str = attrs.field(default="", eq=False, repr=False)
 
     def at(self, line: int) -> str:
         """``FILE:LINE`` for a sentence, or what stands for the file when no line is known."""

@@ -54,7 +54,9 @@ class Kept:
     @property
     def sentence(self) -> str:
         """For the event and the log."""
-        return f"{self.problems[0]}; the configuration in force stays"
+        more = len(self.problems) - 1
+        others = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
+        return f"{self.problems[0]}{others}; the configuration in force stays"
 
 
 Decision: TypeAlias = Unchanged | Adopted | Kept

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 import attrs
@@ -20,12 +19,13 @@ from gpusched.cache.verify import recheck
 from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
+from gpusched.io.aside import Aside
 from gpusched.io.binder import Binder
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.resources import Resources
-from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
@@ -93,13 +93,16 @@ class SessionCycle:
         self._telemetry = telemetry
         self._changed = asyncio.Event()
         self._last_change = 0.0
-        self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._thread = None if inline else Aside("session")
         self._told: set[str] = set()
         self._counted: dict[str, Resources] = {}
         self.sessions = 0
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
         """Told of every plan after it was carried out."""
+        self.judged: list[Callable[[Guard], None]] = []
+        """Told of every session's guard when the session has ended."""
+        self._guard: Guard | None = None
         self._echo: asyncio.TimerHandle | None = None
         cache.on_change.append(self.wake)
         cache.on_echo.append(self._wake_later)
@@ -108,6 +111,17 @@ class SessionCycle:
         """Something changed that a decision may depend on."""
         self._last_change = self._clock.monotonic()
         self._changed.set()
+
+    @property
+    def running(self) -> Running | None:
+        """The call of a plugin that a session waits for; may be read from any thread."""
+        guard = self._guard
+        return guard.running if guard is not None else None
+
+    @property
+    def thread(self) -> int:
+        """In which sessions run, 0 when that is the event loop's."""
+        return self._thread.ident if self._thread is not None else 0
 
     def _wake_later(self) -> None:
         """What happened was expected: only status follows, and bindings that wait go first."""
@@ -133,7 +147,7 @@ class SessionCycle:
             if self._echo is not None:
                 self._echo.cancel()
             if self._thread is not None:
-                self._thread.shutdown(wait=False, cancel_futures=True)
+                self._thread.stop()
 
     # -- when ------------------------------------------------------------------------------
     async def _pause(self) -> None:
@@ -185,7 +199,6 @@ class SessionCycle:
 
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
-        loop = asyncio.get_running_loop()
         took: list[tuple[str, float]] = []
         start, wall = clock.monotonic(), clock.now()
 
@@ -208,7 +221,8 @@ class SessionCycle:
                 ended=ended,
             )
 
-        decision = run() if self._thread is None else await loop.run_in_executor(self._thread, run)
+        self._guard = rules.guard
+        decision = run() if self._thread is None else await self._thread.run(run)
         for action, seconds in took:
             telemetry.cycle(action, seconds)
             telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
@@ -216,6 +230,8 @@ class SessionCycle:
         for outcome, seconds in decision.searches:
             telemetry.solver(outcome, seconds)
         telemetry.cycle("session", clock.monotonic() - start)
+        for judge in self.judged:
+            judge(rules.guard)
         return decision
 
     def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:

@@ -114,6 +114,11 @@ class Elector:
         """Why the lease cannot be read or written now; empty when it can."""
         return self._state.why
 
+    @property
+    def lease_uid(self) -> str:
+        """UID of the Lease as last seen; empty when it was not seen yet."""
+        return str((self._object.get("metadata") or {}).get("uid") or "")
+
     def may_act(
         self, now_mono: float, now_boot: float, needs_s: float = limits.BIND_TIMEOUT_CLIENT_S
     ) -> bool:

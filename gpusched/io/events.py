@@ -84,15 +84,18 @@ class EventWriter:
         self.dropped = 0
         """Events that were never told: no room in the queue, or the API did not take them."""
 
-    def tell(self, note: EventNote, *, topic: str = "", settle_s: float = 0.0) -> None:
+    def tell(
+        self, note: EventNote, *, topic: str = "", settle_s: float = 0.0, line: str = ""
+    ) -> None:
         """Tell it when it may be told, unless newer news about the object comes first.
 
         Args:
             note: what.
             topic: what is told once a minute; the event's reason unless given.
             settle_s: seconds to wait for newer news.
+            line: newer news replaces older of the same line only; most objects have one.
         """
-        uid = note.regarding.uid
+        uid = UID(f"{note.regarding.uid}/{line}") if line else note.regarding.uid
         topic = topic or note.reason
         known = self._objects.get(uid)
         if known is None:

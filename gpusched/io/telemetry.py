@@ -81,6 +81,7 @@ class Telemetry:
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
         self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
         self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
+        self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._make_histograms()
         self._make_counters()
         self._make_gauges()
@@ -132,8 +133,16 @@ class Telemetry:
         self._blocked[()] += 1
 
     def config_reload(self, result: str) -> None:
-        """The configuration was read again: ``applied`` or ``refused``."""
+        """The configuration was read again: ``applied``, ``unchanged`` or ``refused``."""
         self._reloads[(result,)] += 1
+
+    def plugin_session(self, plugin: str, hook: str, seconds: float) -> None:
+        """All calls of one hook of one plugin in one session took so long."""
+        self._hooks.record(seconds, {"plugin": self._plugin_name(plugin), "hook": hook})
+
+    def plugin_faults(self, plugin: str, hook: str, n: int) -> None:
+        """A hook of a plugin raised, or answered with what it may not, so often."""
+        self._plugin_faults[self._plugin_name(plugin), hook] += n
 
     # -- what is ----------------------------------------------------------------------------
 
@@ -168,6 +177,17 @@ class Telemetry:
         """Share of the free GPUs of a level that no whole-domain gang can use, 0 to 1."""
         self._fragmentation[(level,)] = ratio
 
+    def set_config(self, digest: str, *, refused: bool) -> None:
+        """The content that is in force, and whether the file has asked for another in vain."""
+        self._config_hash = digest[:16] or "built-in"
+        self._config_good[()] = float(not refused)
+
+    def set_quarantined(self, hooks: Iterable[tuple[str, str]]) -> None:
+        """Plugin and hook of all that are set aside for failing too often in a row."""
+        rows: dict[Row, float] = {(self._plugin_name(plugin), hook): 1.0 for plugin, hook in hooks}
+        self._aside.clear()
+        self._aside.update(rows)
+
     def set_leader(self, *, leading: bool) -> None:
         """Whether this process may write."""
         self._leader[()] = float(leading)
@@ -201,6 +221,12 @@ class Telemetry:
             explicit_bucket_boundaries_advisory=list(_SECONDS),
         )  # fmt: skip
 
+        self._hooks = make(
+            "gpusched_plugin_hook_seconds", unit="s",
+            description="Time of all calls of one hook of one plugin in one session",
+            explicit_bucket_boundaries_advisory=list(_SECONDS),
+        )  # fmt: skip
+
     def _make_counters(self) -> None:
         self._binds = self._counter("bind", "Bindings by their outcome", ("result",))
         self._evictions = self._counter("evictions", "Pods evicted", ("action", "reason"))
@@ -217,6 +243,9 @@ class Telemetry:
         self._throttled = self._counter("api_throttled", "Answers 429 of a busy API server", ())
         self._blocked = self._counter("loop_blocked", "Times the event loop stood still", ())
         self._reloads = self._counter("config_reloads", "Configuration read again", ("result",))
+        self._plugin_faults = self._counter(
+            "plugin_faults", "Calls of a hook that failed", ("plugin", "hook")
+        )
 
     def _make_gauges(self) -> None:
         self._pending: dict[Row, float] = {}
@@ -244,6 +273,21 @@ class Telemetry:
         self._gauge(
             "fragmentation_ratio", "Share of free GPUs that no whole domain offers", ("level",),
             lambda: self._fragmentation,
+        )  # fmt: skip
+        self._config_hash = ""
+        self._config_good: dict[Row, float] = {}
+        self._aside: dict[Row, float] = {}
+        self._gauge(
+            "config_info", "1 for the content of the configuration in force", ("hash",),
+            lambda: {(self._config_hash,): 1.0} if self._config_hash else {},
+        )  # fmt: skip
+        self._gauge(
+            "config_last_reload_successful", "0 while the file holds what was refused", (),
+            lambda: self._config_good,
+        )  # fmt: skip
+        self._gauge(
+            "plugin_quarantined", "1 for a hook that is set aside", ("plugin", "hook"),
+            lambda: self._aside,
         )  # fmt: skip
         self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
 

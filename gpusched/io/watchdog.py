@@ -3,6 +3,9 @@
 Over 2 s it logs where the loop's thread is. A leader blocked beyond its lease margin is
 ended on the spot: it can neither renew nor step down, and what it would send when it wakes
 must never be sent.
+
+It also looks at what sessions call in their own thread: a plugin that does not come back is
+named with its hook, and ended with the process, since nothing else ends a thread.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.errors import GpuschedError
 from gpusched.io.logs import Log
+from gpusched.io.long_calls import Call, LongCalls
+from gpusched.pluginhost.guard import Running
 
 _log = Log(__name__)
 
@@ -80,6 +85,9 @@ class Watchdog:
         leading: whether we hold the lease; called from the thread.
         exit_after_s: the lease margin, the renew deadline.
         blocked: called from the thread once a blockage.
+        running: the call of a plugin that a session waits for.
+        session: the thread of sessions.
+        stuck: called from the thread once a call that lasts.
         end: ends the process at once, without cleaning up.
     """
 
@@ -90,12 +98,21 @@ class Watchdog:
         leading: Callable[[], bool],
         exit_after_s: float,
         blocked: Callable[[], None],
+        running: Callable[[], Running | None] = lambda: None,
+        session: Callable[[], int] = lambda: 0,
+        stuck: Callable[[Running], None] = lambda _running: None,
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self._clock = clock
         self._leading = leading
         self._blocked = blocked
+        self._running = running
+        self._session = session
+        self._stuck = stuck
         self._end = end
+        self._calls = LongCalls(
+            dump_after_s=limits.PLUGIN_STUCK_S, exit_after_s=limits.PLUGIN_STUCK_MAX_S
+        )
         self._logic = BlockedLoop(dump_after_s=limits.LOOP_BLOCKED_MAX_S, exit_after_s=exit_after_s)
         self._beats = 0
         self._beat_timer: asyncio.TimerHandle | None = None
@@ -124,23 +141,48 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stopped.wait(limits.WATCHDOG_PERIOD_S):
-            finding = self._logic.look(
-                beats=self._beats, now=self._clock.monotonic(), leading=self._leading()
-            )
-            if finding is Finding.FINE:
-                continue
-            seconds = self._logic.blocked_s
-            if finding is Finding.LOST:
-                _log.dump(
-                    "the event loop stood still beyond the lease margin, ending at once",
-                    self._stack(),
-                    seconds=seconds,
-                )
+            now = self._clock.monotonic()
+            if self._look_at_loop(now) or self._look_at_plugins(now):
                 self._end(GpuschedError.exit_status)
                 return
-            _log.dump("the event loop stands still", self._stack(), seconds=seconds)
-            self._blocked()
 
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 - the documented way
-        return "".join(traceback.format_stack(frame)) if frame is not None else "(no such thread)"
+    def _look_at_loop(self, now: float) -> bool:
+        """Whether the process must end because its loop stands still."""
+        finding = self._logic.look(beats=self._beats, now=now, leading=self._leading())
+        if finding is Finding.FINE:
+            return False
+        seconds, stack = self._logic.blocked_s, _stack(self._watched)
+        call = self._running()
+        facts = {"seconds": seconds, **({"calling": _named(call)} if call else {})}
+        if finding is Finding.LOST:
+            _log.dump(
+                "the event loop stood still beyond the lease margin, ending at once", stack, **facts
+            )
+            return True
+        _log.dump("the event loop stands still", stack, **facts)
+        self._blocked()
+        return False
+
+    def _look_at_plugins(self, now: float) -> bool:
+        """Whether the process must end because a plugin does not come back."""
+        call = self._running()
+        finding = self._calls.look(call, now=now)
+        if call is None or finding is Call.FINE:
+            return False
+        facts = {"plugin": call.who.plugin, "hook": call.who.hook, "seconds": self._calls.lasts_s}
+        stack = _stack(self._session())
+        if finding is Call.LOST:
+            _log.dump("a plugin does not come back, ending at once", stack, **facts)
+            return True
+        _log.dump("a plugin does not come back", stack, **facts)
+        self._stuck(call)
+        return False
+
+
+def _named(call: Running) -> str:
+    return f"plugin {call.who.plugin}, hook {call.who.hook}"
+
+
+def _stack(thread: int) -> str:
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way
+    return "".join(traceback.format_stack(frame)) if frame is not None else "(no such thread)"

@@ -27,6 +27,7 @@ API_VERSIONS: Final = {
     "Queue": API_VERSION,
     "Topology": API_VERSION,
     "Job": "batch/v1",
+    "Lease": "coordination.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
 }

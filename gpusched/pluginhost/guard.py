@@ -8,14 +8,18 @@ success ends the quarantine: a single odd pod group must not stop the others for
 
     working --fault--> failing --N in a row--> quarantined --(one try a session) success--> working
 
-Our own broken invariants pass through: they are no plugin's fault.
+Our own broken invariants pass through: they are no plugin's fault. So does the interrupt of a
+person at a terminal; ``sys.exit`` of a plugin does not.
+
+What is being called at the moment can be read from another thread, so that a watchdog can name
+a call that does not come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import attrs
 
@@ -26,12 +30,21 @@ from gpusched.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NOT_THEIRS: Final = (InvariantBroken, Fenced, KeyboardInterrupt)
+
 
 class HookId(NamedTuple):
     """Whom to blame."""
 
     plugin: str
     hook: str
+
+
+class Running(NamedTuple):
+    """A call under way: whose, and since when in monotonic seconds."""
+
+    who: HookId
+    since: float
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +94,8 @@ class Guard:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ledgers: dict[HookId, _Ledger] = {}
+        self.running: Running | None = None
+        """The innermost call under way; read it once, as it changes."""
 
     def begin_session(self) -> None:
         """Give every quarantined hook one more try. Called once before plugins are opened."""
@@ -104,7 +119,8 @@ class Guard:
             fallback: answers in its place, given the fault and the same arguments. It is ours:
                 what it raises goes through.
         """
-        ledger = self._ledgers.setdefault(HookId(plugin, hook), _Ledger())
+        who = HookId(plugin, hook)
+        ledger = self._ledgers.setdefault(who, _Ledger())
         monotonic = self._clock.monotonic
 
         @wraps(fn)
@@ -115,15 +131,18 @@ class Guard:
                     return fallback(ledger.last, *args, **kwargs)
                 ledger.tries_left = 0
             fault: PluginFault | None = None
-            start = monotonic()
+            outer, start = self.running, monotonic()
+            self.running = Running(who, start)
             try:
                 answer = fn(*args, **kwargs)
-            except (InvariantBroken, Fenced):
+            except _NOT_THEIRS:
                 raise
-            except Exception as error:  # noqa: BLE001 - containing plugins is this module's task
+            except BaseException as error:  # noqa: BLE001 - containing plugins is our task
                 fault = _fault(plugin, hook, error)
             else:
                 ledger.in_a_row = 0
+            finally:
+                self.running = outer
             took_s = monotonic() - start
             ledger.calls += 1
             ledger.total_s += took_s
@@ -173,13 +192,13 @@ def attempt(plugin: str, step: str, fn: Callable[[], R]) -> R:
     """
     try:
         return fn()
-    except (InvariantBroken, Fenced):
+    except _NOT_THEIRS:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise _fault(plugin, step, error) from error
 
 
-def _fault(plugin: str, hook: str, error: Exception) -> PluginFault:
+def _fault(plugin: str, hook: str, error: BaseException) -> PluginFault:
     if isinstance(error, PluginFault):
         return error
     said = " ".join(str(error).split())[:FOREIGN_TEXT_MAX]

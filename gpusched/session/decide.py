@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
+from gpusched.errors import InvariantBroken, PluginFault
 from gpusched.session.claims import claims, stops
 from gpusched.session.jobs import switches
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
-from gpusched.session.protocols import Guard, Policy
+from gpusched.session.protocols import Action, Guard, Policy
 from gpusched.session.session import Session
 from gpusched.session.status import gang_statuses, queue_statuses, unplaced
 
@@ -56,10 +58,16 @@ def decide(
         placement: how to search.
         ended: told after each action.
     """
-    session = Session(snapshot, policy, guard=guard, masks=masks, placement=placement)
-    for action in policy.actions:
-        action.run(session)
-        ended(action.name)
+    skipped: set[str] = set()
+    faults: list[str] = []
+    while True:
+        session = Session(snapshot, policy, guard=guard, masks=masks, placement=placement)
+        failed = _act(session, policy.actions, skipped=skipped, ended=ended)
+        if not failed:
+            break
+        # Half of what it did may stand on the workbench: decide again as if it were not there.
+        skipped.add(failed)
+        faults += session.hooks.faults
     plan = Plan(
         revision=snapshot.revision,
         binds=session.gang_binds(),
@@ -72,6 +80,48 @@ def decide(
     return Decision(
         plan=plan,
         waiting=unplaced(session),
-        faults=tuple(session.hooks.faults),
+        faults=(*faults, *session.hooks.faults),
         searches=tuple((str(outcome), seconds) for outcome, seconds in session.searches),
     )
+
+
+def _act(
+    session: Session, actions: Sequence[Action], *, skipped: AbstractSet[str], ended: ActionTimer
+) -> str:
+    """Run the actions; the name of the one that failed when it had begun, else empty."""
+    for action in actions:
+        if action.name in skipped:
+            continue
+        if _failed(session, action):
+            return action.name
+        ended(action.name)
+    return ""
+
+
+def _failed(session: Session, action: Action) -> bool:
+    """Run one action; whether it began and failed.
+
+    Our own actions are not contained: what they raise is a bug, told with a dump. Those of
+    others are, like plugins; one that was set aside is not even begun.
+    """
+    if type(action).__module__.startswith("gpusched."):
+        action.run(session)
+        return False
+    begun = failed = False
+
+    def run() -> None:
+        nonlocal begun
+        begun = True
+        try:
+            action.run(session)
+        except InvariantBroken as error:
+            # It misused a statement, say; no doubt stays, as the session is dropped.
+            raise PluginFault(action.name, "run", str(error)) from error
+
+    def blame(fault: PluginFault) -> None:
+        nonlocal failed
+        failed = begun
+        session.hooks.faults.append(str(fault))
+
+    session.hooks.guard.wrap(action.name, "run", run, blame)()
+    return failed

@@ -158,11 +158,13 @@ class Hooks:
             answer = score(pod_class, rows)
             if answer is None:
                 return None
-            points = np.asarray(answer, dtype=np.int64)
-            if points.shape != (len(rows),):
-                raise PluginFault(
-                    self_plugin, "node_score", f"shape {points.shape}, not {(len(rows),)}"
-                )
+            points = np.asarray(answer)
+            if points.shape != (len(rows),) or (
+                len(rows) and not np.can_cast(points.dtype, np.int64)
+            ):
+                found = f"{points.dtype} of shape {points.shape}"
+                raise PluginFault(self_plugin, "node_score", f"{found}, not {len(rows)} ints")
+            points = points.astype(np.int64, copy=False)
             # Two ufuncs: np.clip costs ten times as much on the few rows of a placed pod.
             clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
             return clamped * weight if weight != 1 else clamped
@@ -236,7 +238,15 @@ class Hooks:
             self.faults.append(str(fault))
             return NOTHING
 
-        self.fair_shares.append(self.guard.wrap(self.plugin, "fair_share", provider, nothing))
+        plugin = self.plugin
+
+        def sound(queue: str) -> Resources:
+            due = provider(queue)
+            if not isinstance(due, Resources):
+                raise PluginFault(plugin, "fair_share", f"answered {due!r}, no Resources")
+            return due
+
+        self.fair_shares.append(self.guard.wrap(plugin, "fair_share", sound, nothing))
 
     def _judged(self, hook: str, check: Callable[..., Verdict]) -> Callable[..., Verdict]:
         plugin = self.plugin

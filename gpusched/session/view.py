@@ -35,6 +35,7 @@ class NodeRows:
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
         amounts: Ints = self._bench.nodes.allocatable[self._rows, column]
+        amounts.setflags(write=False)
         return amounts
 
     def used(self, resource: str) -> Ints:
@@ -43,6 +44,7 @@ class NodeRows:
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
         amounts: Ints = self._bench.used[self._rows, column]
+        amounts.setflags(write=False)  # it may be the workbench itself
         return amounts
 
     def gpus(self) -> Ints:

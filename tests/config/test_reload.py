@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.config.model import DEFAULT, Cycle, LeaderElection
-from gpusched.config.reload import Adopted, Kept, Unchanged, decide
+from gpusched.config.model import DEFAULT, Config, Cycle, LeaderElection
+from gpusched.config.reload import _SECTIONS, Adopted, Kept, Unchanged, decide
 from gpusched.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ def test_a_bad_file_leaves_the_old_one_in_force():
     """An error keeps the old configuration and every sentence."""
     decision = decide(DEFAULT, ConfigError("f:1: one", "f:2: two"))
     assert decision == Kept(("f:1: one", "f:2: two"))
-    assert decision.sentence == "f:1: one; the configuration in force stays"
+    assert decision.sentence == ("f:1: one (and 1 more problem); the configuration in force stays")
 
 
 def test_what_takes_a_restart_is_not_half_adopted():
@@ -39,3 +39,9 @@ def test_what_takes_a_restart_is_not_half_adopted():
     assert decide(DEFAULT, new) == Kept(
         ("f.yaml: schedulerNames, leaderElection changed, which takes a restart of the daemon",)
     )
+
+
+def test_every_section_of_the_file_counts_as_a_change():
+    """A key that a later version adds to the file is not overlooked by a reload."""
+    said = {field.name for field in attrs.fields(Config) if field.eq}
+    assert said == set(_SECTIONS)

@@ -18,6 +18,7 @@ import yaml
 from gpusched import errors
 from gpusched.app import App, AppOptions
 from gpusched.clock import LoopClock
+from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import app as devcluster
 from gpusched.io.api import Api, Response
@@ -259,12 +260,16 @@ class World:
         self.job(name, count, gpus=gpus, group=name)
 
     # -- daemons -----------------------------------------------------------------------------
-    def daemon(self, **death: Any) -> Daemon:
-        """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity."""
+    def daemon(self, *, config_file: str = "", **death: Any) -> Daemon:
+        """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
+
+        With a ``config_file`` it runs what that says, and watches it.
+        """
         self.write_kubeconfig()
         number = len(self.daemons)
         options = AppOptions(
-            config=DEFAULT,
+            config=load_file(config_file) if config_file else DEFAULT,
+            config_file=config_file,
             clock=self.clock,
             rng=random.Random(number),
             kubeconfig=str(self.kubeconfig),

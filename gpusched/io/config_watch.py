@@ -1,0 +1,198 @@
+"""Reads the configuration again when its file has changed, or when asked to by a signal.
+
+    looking --content differs, twice the same--> judging --good--> applied between two sessions
+       ^                                            |
+       +------------- refused: log, event, metric <-+-- bad, or takes a restart
+
+The content is compared, not names or times: a ConfigMap is swapped by a symbolic link, an
+editor writes in place, and neither must be missed nor read half-written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from gpusched import limits
+from gpusched.clock import Clock
+from gpusched.config.load import digest_of, load_raw, read_file
+from gpusched.config.model import Config
+from gpusched.config.reload import Adopted, Kept, decide
+from gpusched.config.tree import listed
+from gpusched.errors import ConfigError
+from gpusched.io.aside import Aside
+from gpusched.io.logs import Log
+from gpusched.io.own_news import CONFIG, OwnNews
+from gpusched.io.telemetry import Telemetry
+from gpusched.pluginhost.registry import load_policy
+from gpusched.pluginhost.rehearsal import rehearse
+from gpusched.session.protocols import Policy
+
+T = TypeVar("T")
+
+_log = Log(__name__)
+
+
+class ConfigWatch:
+    """See the module.
+
+    Args:
+        path: of the file.
+        in_force: what was read from it at the start.
+        clock: time.
+        telemetry: counts reloads and shows what is in force.
+        news: tells an operator.
+        adopt: takes a configuration with its policy, as a whole; called in the event loop.
+        inline: files are read and plugins imported in the event loop (virtual time).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        in_force: Config,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        news: OwnNews,
+        adopt: Callable[[Config, Policy], None],
+        inline: bool = False,
+    ) -> None:
+        self._path = path
+        self._in_force = in_force
+        self._clock = clock
+        self._telemetry = telemetry
+        self._news = news
+        self._adopt = adopt
+        self._inline = inline
+        self._aside: Aside | None = None
+        self._asked = asyncio.Event()
+        self._seen = self._judged = in_force.digest
+        telemetry.set_config(in_force.digest, refused=False)
+
+    def ask(self) -> None:
+        """Read the file now and judge it, even if it is the same as before."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        try:
+            while True:
+                await self._look(asked=await self._pause())
+        finally:
+            if self._aside is not None:
+                self._aside.stop()
+
+    async def _pause(self) -> bool:
+        """Until the next look; whether it was asked for."""
+        try:
+            async with asyncio.timeout(limits.CONFIG_POLL_S):
+                await self._asked.wait()
+        except TimeoutError:
+            return False
+        self._asked.clear()
+        return True
+
+    async def _look(self, *, asked: bool) -> None:
+        try:
+            found: bytes | ConfigError = await self._apart(lambda: read_file(self._path))
+        except ConfigError as error:
+            found = error
+        digest = digest_of(found) if isinstance(found, bytes) else str(found)
+        same_twice, self._seen = digest == self._seen, digest
+        if not asked and (digest == self._judged or not same_twice):
+            return
+        self._judged = digest
+        if isinstance(found, bytes):
+            await self._judge(found, digest)
+        else:
+            self._refuse(Kept(found.problems))
+
+    async def _judge(self, raw: bytes, digest: str) -> None:
+        try:
+            new: Config | ConfigError = await self._apart(lambda: self._read(raw))
+        except ConfigError as error:
+            new = error
+        decision = decide(self._in_force, new)
+        if isinstance(decision, Adopted):
+            await self._try(decision)
+        elif isinstance(decision, Kept):
+            self._refuse(decision)
+        else:
+            self._confirm(digest)
+
+    async def _try(self, wanted: Adopted) -> None:
+        try:
+            policy, warnings = await self._apart(lambda: self._load(wanted.config))
+        except ConfigError as error:
+            self._refuse(Kept(error.problems))
+        else:
+            self._apply(wanted, policy, warnings)
+
+    def _read(self, raw: bytes) -> Config:
+        return load_raw(raw, source=self._path)
+
+    def _load(self, config: Config) -> tuple[Policy, tuple[str, ...]]:
+        importlib.invalidate_caches()  # a package may have been installed since
+        policy = load_policy(config)
+        return policy, rehearse(config, policy, clock=self._clock)
+
+    async def _apart(self, job: Callable[[], T]) -> T:
+        """Do what may take long, such as importing a plugin, beside the event loop.
+
+        Raises:
+            ConfigError: it takes too long; what hangs is left behind.
+        """
+        if self._inline:
+            return job()
+        if self._aside is None:
+            self._aside = Aside("configuration")
+        try:
+            async with asyncio.timeout(limits.CONFIG_LOAD_MAX_S):
+                return await self._aside.run(job)
+        except TimeoutError as error:
+            self._aside.stop()
+            self._aside = None
+            raise ConfigError(
+                f"{self._path}: loading it takes longer than {limits.CONFIG_LOAD_MAX_S:g} s"
+            ) from error
+
+    # -- outcomes --------------------------------------------------------------------------
+    def _apply(self, decision: Adopted, policy: Policy, warnings: tuple[str, ...]) -> None:
+        config = decision.config
+        self._in_force = config
+        self._adopt(config, policy)
+        self._telemetry.config_reload("applied")
+        self._telemetry.set_config(config.digest, refused=False)
+        changed = listed(decision.changed)
+        _log.info(
+            "the configuration was applied",
+            file=self._path,
+            changed=changed,
+            hash=config.digest[:16],
+        )
+        for warning in warnings:
+            _log.warning("the configuration may not do what was meant", why=warning)
+        self._news.well(
+            CONFIG, reason="ConfigApplied", action="Reloading",
+            sentence=f"{self._path}: applied; what changed: {changed}",
+        )  # fmt: skip
+
+    def _confirm(self, digest: str) -> None:
+        """The file asks for what is in force, perhaps again after it was refused."""
+        self._telemetry.config_reload("unchanged")
+        self._telemetry.set_config(digest, refused=False)
+        _log.info("the configuration asks for what is in force", file=self._path)
+        self._news.well(
+            CONFIG, reason="ConfigUnchanged", action="Reloading",
+            sentence=f"{self._path}: asks for what is in force",
+        )  # fmt: skip
+
+    def _refuse(self, decision: Kept) -> None:
+        self._telemetry.config_reload("refused")
+        self._telemetry.set_config(self._in_force.digest, refused=True)
+        _log.error("the changed configuration is refused", why=decision.sentence)
+        self._news.warn(
+            CONFIG, reason="ConfigRefused", action="Reloading", sentence=decision.sentence
+        )

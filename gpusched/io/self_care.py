@@ -1,0 +1,92 @@
+"""What a daemon does about itself: its plugins' faults, its configuration, who hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gpusched.clock import Clock
+from gpusched.config.model import Config
+from gpusched.io.config_watch import ConfigWatch
+from gpusched.io.cycle import Rules, SessionCycle
+from gpusched.io.logs import Log
+from gpusched.io.own_news import STUCK, Events, OwnNews
+from gpusched.io.plugin_report import PluginReport
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.encode import ObjectRef
+from gpusched.pluginhost.guard import Guard, Running
+from gpusched.session.protocols import Policy
+
+_log = Log(__name__)
+
+
+class SelfCare:
+    """See the module.
+
+    Args:
+        cycle: whose rules are replaced on a reload, and whose sessions are reported.
+        events: writes what is told.
+        regarding: our own pod or Lease.
+        config_file: to be watched; empty when the configuration is built in.
+        clock: time.
+        telemetry: counts.
+        inline: nothing is done in threads (virtual time).
+    """
+
+    def __init__(
+        self,
+        cycle: SessionCycle,
+        events: Events,
+        *,
+        regarding: Callable[[], ObjectRef],
+        config_file: str,
+        clock: Clock,
+        telemetry: Telemetry,
+        inline: bool,
+    ) -> None:
+        self._cycle = cycle
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.news = OwnNews(events, regarding)
+        self._report = PluginReport(telemetry, self.news)
+        self._watch: ConfigWatch | None = None
+        cycle.judged.append(self._report.after_session)
+        telemetry.set_config(cycle.rules.config.digest, refused=False)
+        if config_file:
+            self._watch = ConfigWatch(
+                config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
+                news=self.news, adopt=self._adopt, inline=inline,
+            )  # fmt: skip
+
+    @property
+    def degraded(self) -> str:
+        """Empty when all is well, else which hooks are set aside."""
+        return "; ".join(self._report.degraded)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        if self._watch is not None:
+            await self._watch.run()
+
+    def reload(self) -> None:
+        """Somebody asks for the configuration to be read again."""
+        if self._watch is None:
+            _log.warning("there is no configuration file to read again; name one with --config")
+        else:
+            self._watch.ask()
+
+    def stuck(self, running: Running) -> None:
+        """A call of a hook does not come back; may be called from any thread."""
+        self._loop.call_soon_threadsafe(self._tell_stuck, running)
+
+    def _tell_stuck(self, running: Running) -> None:
+        plugin, hook = running.who
+        self.news.warn(
+            STUCK, reason="PluginStuck", action="Scheduling",
+            sentence=f"plugin {plugin} does not come back from its hook {hook}: no session ends, "
+            "and the daemon will be started again",
+        )  # fmt: skip
+
+    def _adopt(self, config: Config, policy: Policy) -> None:
+        self._cycle.rules = Rules(config, policy, Guard(self._clock))
+        self._cycle.wake()

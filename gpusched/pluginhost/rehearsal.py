@@ -1,0 +1,109 @@
+"""One session on an empty cluster, before a configuration decides about a real one.
+
+It finds what importing cannot: a plugin that cannot open, which would stop all placing, and
+actions or hooks whose absence a reader of the file may not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.config.model import Config
+from gpusched.config.tree import quoted
+from gpusched.errors import ConfigError
+from gpusched.pluginhost.guard import Guard, HookRecord
+from gpusched.session.decide import decide
+from gpusched.session.masks import MaskCache
+from gpusched.session.protocols import Policy
+
+_AFTER: Final = {
+    "allocate": ("enqueue",),
+    "preempt": ("enqueue", "allocate"),
+    "reclaim": ("enqueue", "allocate"),
+    "backfill": ("enqueue", "allocate", "preempt", "reclaim"),
+}
+"""Shipped actions, each with those that should have run before it in a session."""
+_WHY_AFTER: Final = {
+    "allocate": "gangs are placed a session after they were admitted",
+    "preempt": "it evicts before free room was tried",
+    "reclaim": "it evicts before free room was tried",
+    "backfill": "small jobs take room before larger ones were tried",
+}
+_WANTED: Final = {
+    "node_filter": "pods go to nodes whatever their taints, selectors and conditions",
+    "quota_check": "nothing holds queues to their capability",
+}
+"""Hooks that almost everybody wants somebody to register, and what their absence means."""
+
+
+def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]:
+    """Run the policy once on nothing.
+
+    Args:
+        config: knows where plugins were named.
+        policy: loaded from it.
+        clock: times the hooks.
+
+    Returns:
+        Warnings, each a sentence with its place in the file.
+
+    Raises:
+        ConfigError: a plugin cannot open, or an action fails where there is nothing to do.
+    """
+    guard = Guard(clock)
+    guard.begin_session()
+    decide(
+        Cache(config.scheduler_names).snapshot(clock.now()),
+        policy,
+        guard=guard,
+        masks=MaskCache(),
+        placement=config.placement,
+    )
+    records = guard.records()
+    lines = _lines(config)
+    problems = [
+        f"{config.at(lines.get(who.plugin, 0))}: {_cannot(who.plugin, who.hook, record)}"
+        for who, record in records.items()
+        if record.faults and who.hook in ("open", "run")
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    registered = {who.hook for who in records}
+    return (
+        *_order_of_actions(config),
+        *(
+            f"{config.source}: no plugin registers {hook}: {effect}"
+            for hook, effect in _WANTED.items()
+            if hook not in registered
+        ),
+    )
+
+
+def _lines(config: Config) -> dict[str, int]:
+    lines = dict(zip(config.actions, config.action_lines, strict=False))
+    for tier in config.tiers:
+        lines.update((choice.name, choice.line) for choice in tier.plugins)
+    return lines
+
+
+def _cannot(name: str, hook: str, record: HookRecord) -> str:
+    what = "action" if hook == "run" else "plugin"
+    return f"{what} {quoted(name)} fails on an empty cluster: {record.last_fault}"
+
+
+def _order_of_actions(config: Config) -> Sequence[str]:
+    said = []
+    for index, name in enumerate(config.actions):
+        late = [each for each in _AFTER.get(name, ()) if each in config.actions[index:]]
+        if late:
+            line = config.action_lines[index] if config.action_lines else 0
+            said.append(
+                f"{config.at(line)}: action {name} stands before {' and '.join(late)}: "
+                f"{_WHY_AFTER[name]}"
+            )
+    if "allocate" not in config.actions:
+        said.append(f"{config.source}: actions do not name allocate: no gang is ever placed")
+    return said
