@@ -27,7 +27,7 @@ def params():
             yield pytest.param(player, case, id=f"{player}-{case.title}", marks=marks)
 
 
-@pytest.mark.parametrize(("player", "case"), params())
+@pytest.mark.parametrize(("player", "case"), [*params()])
 def test_a_case_comes_to_what_it_asks_for(player, case):
     """Who runs, where, who was evicted and who waits is what the case says."""
     assert outcome(case, player) == []
