@@ -13,8 +13,10 @@ from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.quantity import format_quantity
-from gpusched.objects.resources import Resources
+from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
+from gpusched.objects.slot import accelerator
+from gpusched.session.demand import less
 from gpusched.session.hooks import Hooks, Key
 from gpusched.session.placing import grow, place_minimum
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
@@ -28,6 +30,8 @@ from gpusched.session.view import NodeRows, View
 __all__ = [
     "ABSTAIN",
     "ALLOW",
+    "NOTHING",
+    "PODS",
     "PREEMPT",
     "RECLAIM",
     "Action",
@@ -56,9 +60,11 @@ __all__ = [
     "Toleration",
     "Verdict",
     "View",
+    "accelerator",
     "deny",
     "format_quantity",
     "grow",
+    "less",
     "place_minimum",
     "request_text",
     "turns",

@@ -29,6 +29,7 @@ class NodeColumns:
         allocatable, used: int64, shape (nodes, resources), base units. ``used`` may exceed
             ``allocatable``: free is then zero for that resource.
         leaving: the part of ``used`` that belongs to pods being deleted, same shape.
+        foreign: the part of ``used`` that no queue of ours is charged with, same shape.
         free_slots: bitmask of free GPU slots by row.
         generation: int64, shape (nodes,): counter of the last change of the node object.
         epoch: changes whenever rows mean other nodes than before.
@@ -40,6 +41,7 @@ class NodeColumns:
     allocatable: Ints
     used: Ints
     leaving: Ints
+    foreign: Ints
     free_slots: tuple[int, ...]
     generation: Ints
     epoch: int
@@ -83,3 +85,10 @@ def how_many_fit(free: Ints, amounts: Ints) -> Ints:
         return np.full(free.shape[0], COLUMN_MAX, dtype=np.int64)
     fits: Ints = (free // amounts).min(axis=1)
     return np.maximum(fits, 0)
+
+
+def exact_sums(matrix: Ints) -> list[int]:
+    """The sum of each column as Python ints: the amounts of many nodes may exceed 64 bits."""
+    low = (matrix & 0xFFFFFFFF).sum(axis=0).tolist()
+    high = (matrix >> 32).sum(axis=0).tolist()
+    return [(above << 32) + below for above, below in zip(high, low, strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.queues import build_tree
@@ -55,6 +56,7 @@ class Cache:
             schedulers=self.schedulers,
         )
         self._revision = 0
+        self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
@@ -149,6 +151,7 @@ class Cache:
                     slots=pod.slots,
                     hold=Hold.CONFIRMED,
                     leaving=pod.deleting,
+                    ours=pod.scheduler in self.schedulers,
                 )
             )
         elif pod.finished:
@@ -190,6 +193,7 @@ class Cache:
                 gpus=pod.pod_class.gpus,
                 slots=slots,
                 hold=hold,
+                ours=True,
             )
         )
         self.families.touch(key_of(pod))
@@ -301,6 +305,13 @@ class Cache:
         for gang in gangs:
             self.families.touch(gang)
 
+    def _capacity(self, nodes: NodeColumns) -> Resources:
+        """Allocatable of all nodes, summed again when some node changed."""
+        if self._summed is None or self._summed[0] is not nodes.allocatable:
+            sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
+            self._summed = (nodes.allocatable, Resources.of(sums))
+        return self._summed[1]
+
     def _changed(self, *, echo: bool = False) -> None:
         for listener in self.on_echo if echo else self.on_change:
             listener()
@@ -310,15 +321,17 @@ class Cache:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision += 1
         gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
+        nodes = self.rows.columns(self.ledger)
         return Snapshot(
             revision=self._revision,
-            nodes=self.rows.columns(self.ledger),
+            nodes=nodes,
             gangs=tuple(gangs),
             queues=build_tree(
                 self.queues.items.values(),
                 self.families.held(),
                 self.queues.rejected.values(),
                 leaving=self.families.leaving(),
+                capacity=self._capacity(nodes),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),

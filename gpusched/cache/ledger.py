@@ -35,6 +35,7 @@ class Holding:
         gpu, gpus: which kind of GPU and how many.
         slots: bitmask; 0 with ``gpus`` above 0 means that nobody knows which.
         leaving: whether the pod is being deleted, so that its room will be free.
+        ours: whether a queue of ours is charged with it.
     """
 
     uid: UID
@@ -45,15 +46,20 @@ class Holding:
     slots: int
     hold: Hold
     leaving: bool = False
+    ours: bool = False
 
 
 @attrs.frozen(slots=True)
 class NodeUse:
-    """Sums over one node: amounts by resource, the slots that are free, and what will be free."""
+    """Sums over one node: amounts by resource, the slots that are free, and what will be free.
+
+    ``ours`` is the part of the amounts that queues of ours are charged with.
+    """
 
     amounts: dict[str, int]
     free_slots: int
     leaving: dict[str, int] = attrs.Factory(dict)
+    ours: dict[str, int] = attrs.Factory(dict)
 
 
 class Ledger:
@@ -110,6 +116,7 @@ class Ledger:
         unknown: dict[str, int] = {}
         full = False
         leaving: dict[str, int] = {}
+        ours: dict[str, int] = {}
         for holding in self._by_node.get(node, {}).values():
             if holding.requests is None:
                 full = True
@@ -118,11 +125,13 @@ class Ledger:
                 amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
                 if holding.leaving:
                     leaving[name] = min(COLUMN_MAX, leaving.get(name, 0) + amount)
+                if holding.ours:
+                    ours[name] = min(COLUMN_MAX, ours.get(name, 0) + amount)
             taken |= holding.slots
             if holding.gpus and not holding.slots:
                 unknown[holding.gpu] = unknown.get(holding.gpu, 0) + holding.gpus
         if full:
-            return NodeUse({**amounts, **dict(allocatable.items)}, 0)
+            return NodeUse({**amounts, **dict(allocatable.items)}, 0, ours=ours)
         free = 0
         for gpu, numbers in slot_ranges(allocatable).items():
             left = mask_of(numbers) & ~taken
@@ -134,4 +143,4 @@ class Ledger:
                     unknown[gpu] -= 1
             free |= left
             amounts[gpu] = max(amounts.get(gpu, 0), len(numbers) - left.bit_count())
-        return NodeUse(amounts, free, leaving)
+        return NodeUse(amounts, free, leaving, ours)

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from gpusched.limits import QUEUE_DEPTH_MAX, TEXT_MAX
+from gpusched.cache.queue_checks import (
+    crowded_out,
+    inherited,
+    own_trouble,
+    path_of,
+    remarks,
+    void_guarantees,
+)
+from gpusched.limits import TEXT_MAX
 from gpusched.objects.group import DEFAULT_QUEUE, ROOT, Queue
 from gpusched.objects.meta import UID, Rejected, ResourceVersion
 from gpusched.objects.resources import NOTHING, Resources
@@ -26,6 +34,11 @@ class QueueNode:
         trouble: why nothing may start in it, empty when all is well.
         allocated: requests of pods with a place, of the whole subtree.
         leaving: the part of it that belongs to pods being deleted.
+        guarantee: what is kept free for it; nothing where that cannot be kept.
+        limit: the smallest capability on its path, for each resource that one names.
+        fault: what is wrong with it although nothing is frozen; empty for nothing.
+        remark: what its owner should know; empty for nothing.
+        rooted: whether its path leads to ``root``, so that it has a part in what there is.
     """
 
     queue: Queue
@@ -34,13 +47,24 @@ class QueueNode:
     trouble: str
     allocated: Resources
     leaving: Resources = NOTHING
+    guarantee: Resources = NOTHING
+    limit: Resources = NOTHING
+    fault: str = ""
+    remark: str = ""
+    rooted: bool = True
 
 
 @attrs.frozen(slots=True, eq=False)
 class QueueTree:
-    """Every queue by name, sorted."""
+    """Every queue by name, sorted.
+
+    Attributes:
+        below: names of the children of each queue that has some, and of ``root``, sorted;
+            only queues that hang together with ``root``.
+    """
 
     queues: Mapping[str, QueueNode]
+    below: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def get(self, name: str) -> QueueNode | None:
         """The queue of that name."""
@@ -53,6 +77,7 @@ def build_tree(
     rejected: Iterable[Rejected] = (),
     *,
     leaving: Mapping[str, Resources] | None = None,
+    capacity: Resources = NOTHING,
 ) -> QueueTree:
     """Put queues in their places.
 
@@ -61,74 +86,98 @@ def build_tree(
         allocated: held by gangs that name the queue, by name.
         rejected: queues that cannot be believed; they keep their names, and nothing starts.
         leaving: the part of ``allocated`` that belongs to pods being deleted.
+        capacity: allocatable of all nodes, for guarantees that exceed it.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT}
     bad = {each.key.name: each for each in rejected if each.key.name != ROOT}
-    for name, each in bad.items():
-        known[name] = Queue(
-            name=name,
-            uid=each.uid,
-            resource_version=each.resource_version,
-            generation=each.generation,
-            created=0.0,
-        )
+    known.update((name, _stand_in(each)) for name, each in bad.items())
     known.setdefault(DEFAULT_QUEUE, BUILT_IN)
+    paths = {name: path_of(name, known) for name in sorted(known)}
+    children: dict[str, list[Queue]] = {}
+    for name, (_, astray) in paths.items():
+        if not astray:
+            children.setdefault(known[name].parent, []).append(known[name])
+    void = void_guarantees(children.get(ROOT, ()), capacity)
+    refused, faults = _guarantees(known, children)
+    troubles = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
-    sums: dict[str, Resources] = {}
-    going: dict[str, Resources] = {}
-    places: dict[str, tuple[tuple[str, ...], str]] = {}
-    for name in sorted(known):
-        path, trouble = _path(name, known)
-        broken = next((bad[above] for above in path if above in bad), None)
-        if broken is not None:
-            why = f"{broken.field}: {broken.why}"
-            trouble = f"queue {broken.key.name!r} cannot be used: {why}"[:TEXT_MAX]
-        places[name] = (path, trouble)
-        held = allocated.get(name, NOTHING)
-        for above in path:
-            sums[above] = sums.get(above, NOTHING).plus(held)
-            if leaving and name in leaving:
-                going[above] = going.get(above, NOTHING).plus(leaving[name])
-    return QueueTree(
-        {
-            name: QueueNode(
-                known[name],
-                path,
-                name not in parents,
-                trouble,
-                sums.get(name, NOTHING),
-                going.get(name, NOTHING),
-            )
-            for name, (path, trouble) in places.items()
-        }
+    held = _up_the_tree(paths, allocated)
+    going = _up_the_tree(paths, leaving or {})
+    nodes: dict[str, QueueNode] = {}
+    for name, (path, astray) in paths.items():
+        queue = known[name]
+        broken = next((troubles[above] for above in path if troubles[above]), "")
+        limit = NOTHING if astray else _limit(path, known)
+        odd = "" if astray else remarks(
+            queue, siblings=children[queue.parent], children=children.get(name, ()),
+            held=held.get(name, NOTHING), limit=limit,
+        )  # fmt: skip
+        nodes[name] = QueueNode(
+            queue,
+            path,
+            name not in parents,
+            astray or broken,
+            held.get(name, NOTHING),
+            going.get(name, NOTHING),
+            guarantee=NOTHING if astray or name in void or name in refused else queue.guarantee,
+            limit=limit,
+            fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
+            remark=odd[:TEXT_MAX],
+            rooted=not astray,
+        )
+    below = {name: tuple(each.name for each in those) for name, those in children.items()}
+    return QueueTree(nodes, below)
+
+
+def _stand_in(rejected: Rejected) -> Queue:
+    return Queue(
+        name=rejected.key.name,
+        uid=rejected.uid,
+        resource_version=rejected.resource_version,
+        generation=rejected.generation,
+        created=0.0,
     )
 
 
-def _path(name: str, known: Mapping[str, Queue]) -> tuple[tuple[str, ...], str]:
-    path: list[str] = []
-    here = name
-    while here != ROOT:
-        if here in path:
-            ring = " -> ".join([*path[path.index(here) :], here])
-            return tuple(path), f"queues form a cycle: {ring}; change one spec.parent"
-        if here not in known:
-            return tuple(path), f"parent queue {here!r} of {path[-1]!r} does not exist; create it"
-        path.append(here)
-        if len(path) > QUEUE_DEPTH_MAX:
-            return tuple(path), f"queue {name!r} is deeper than {QUEUE_DEPTH_MAX} levels"
-        here = known[here].parent
-    return tuple(path), _own_trouble(path, known)
+def _own_words(queue: Queue, rejected: Rejected | None, refused: Mapping[str, str]) -> str:
+    """Why the queue and what is below it is frozen, for what is its own fault."""
+    if rejected is not None:
+        why = f"{rejected.field}: {rejected.why}"
+        return f"queue {queue.name!r} cannot be used: {why}"[:TEXT_MAX]
+    return (own_trouble(queue) or refused.get(queue.name, ""))[:TEXT_MAX]
 
 
-def _own_trouble(path: list[str], known: Mapping[str, Queue]) -> str:
-    for name in path:
-        queue = known[name]
-        for smaller, larger, words in (
-            (queue.guarantee, queue.deserved, ("guarantee", "deserved")),
-            (queue.guarantee, queue.capability, ("guarantee", "capability")),
-            (queue.deserved, queue.capability, ("deserved", "capability")),
-        ):
-            for resource, amount in smaller.items:
-                if resource in larger and amount > larger.get(resource):
-                    return f"queue {name!r}: {words[0]} of {resource} is above {words[1]}"
-    return ""
+def _guarantees(
+    known: Mapping[str, Queue], children: Mapping[str, list[Queue]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Queues frozen because their parent cannot guarantee it, and parents at fault for that."""
+    refused: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    for parent, those in sorted(children.items()):
+        if parent == ROOT or not any(each.guarantee for each in those):
+            continue
+        out, told = crowded_out(parent, known[parent].deserved, those)
+        refused.update(out)
+        if told:
+            faults[parent] = told
+    return refused, faults
+
+
+def _up_the_tree(
+    paths: Mapping[str, tuple[tuple[str, ...], str]], amounts: Mapping[str, Resources]
+) -> dict[str, Resources]:
+    sums: dict[str, Resources] = {}
+    for name, (path, _) in paths.items():
+        own = amounts.get(name)
+        if own is None:
+            continue
+        for above in path:
+            sums[above] = sums.get(above, NOTHING).plus(own)
+    return sums
+
+
+def _limit(path: tuple[str, ...], known: Mapping[str, Queue]) -> Resources:
+    limit = NOTHING
+    for name in reversed(path):
+        limit = inherited(known[name].capability, limit)
+    return limit

@@ -62,13 +62,16 @@ class NodeRows:
         allocatable = np.zeros((len(nodes), len(names)), dtype=np.int64)
         used = np.zeros((len(nodes), len(names)), dtype=np.int64)
         leaving = np.zeros_like(used)
+        foreign = np.zeros_like(used)
         free: list[int] = []
         for row, node in enumerate(nodes):
             for name, amount in node.allocatable.items:
                 allocatable[row, columns[name]] = amount
-            free.append(_write_use((used, leaving), row, node, columns=columns, ledger=ledger))
+            free.append(
+                _write_use((used, leaving, foreign), row, node, columns=columns, ledger=ledger)
+            )
         generation = np.full(len(nodes), self._generation, dtype=np.int64)
-        for array in (allocatable, used, leaving, generation):
+        for array in (allocatable, used, leaving, foreign, generation):
             array.setflags(write=False)
         return NodeColumns(
             nodes=nodes,
@@ -77,6 +80,7 @@ class NodeRows:
             allocatable=allocatable,
             used=used,
             leaving=leaving,
+            foreign=foreign,
             free_slots=tuple(free),
             generation=generation,
             epoch=self._generation,
@@ -88,7 +92,7 @@ class NodeRows:
         if not dirty and not changed:
             return old
         nodes, free, generation = old.nodes, old.free_slots, old.generation
-        used, leaving = old.used, old.leaving
+        used, leaving, foreign = old.used, old.leaving, old.foreign
         if changed:
             listed = list(nodes)
             for row in changed:
@@ -98,15 +102,19 @@ class NodeRows:
             generation[changed] = self._generation
             generation.setflags(write=False)
         if dirty:
-            used, leaving = used.copy(), leaving.copy()
+            used, leaving, foreign = used.copy(), leaving.copy(), foreign.copy()
             masks = list(free)
             for row in dirty:
-                used[row] = leaving[row] = 0
+                used[row] = leaving[row] = foreign[row] = 0
                 masks[row] = _write_use(
-                    (used, leaving), row, nodes[row], columns=old.columns, ledger=ledger
+                    (used, leaving, foreign),
+                    row,
+                    nodes[row],
+                    columns=old.columns,
+                    ledger=ledger,
                 )
-            used.setflags(write=False)
-            leaving.setflags(write=False)
+            for array in (used, leaving, foreign):
+                array.setflags(write=False)
             free = tuple(masks)
         return NodeColumns(
             nodes=nodes,
@@ -115,6 +123,7 @@ class NodeRows:
             allocatable=old.allocatable,
             used=used,
             leaving=leaving,
+            foreign=foreign,
             free_slots=free,
             generation=generation,
             epoch=old.epoch,
@@ -122,18 +131,24 @@ class NodeRows:
 
 
 def _write_use(
-    arrays: tuple[Ints, Ints], row: int, node: Node, *, columns: dict[str, int], ledger: Ledger
+    arrays: tuple[Ints, Ints, Ints],
+    row: int,
+    node: Node,
+    *,
+    columns: dict[str, int],
+    ledger: Ledger,
 ) -> int:
-    """Fill one row of use and of what will be free of it; returns its free slots.
+    """Fill one row: use, what will be free of it, what is others'. Returns its free slots.
 
     What is held of a resource that no node offers has no column and blocks nobody.
     """
-    used, leaving = arrays
+    used, leaving, foreign = arrays
     use = ledger.use(node.name, node.allocatable)
     for name, amount in use.amounts.items():
         column = columns.get(name)
         if column is not None:
             used[row, column] = min(amount, COLUMN_MAX)
+            foreign[row, column] = max(0, used[row, column] - use.ours.get(name, 0))
     for name, amount in use.leaving.items():
         column = columns.get(name)
         if column is not None:

@@ -95,7 +95,7 @@ class SessionCycle:
         self._last_change = 0.0
         self._thread = None if inline else Aside("session")
         self._told: set[str] = set()
-        self._counted: dict[str, Resources] = {}
+        self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
@@ -278,17 +278,15 @@ class SessionCycle:
             self._binder.undo(undo)
 
     def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
-        """Gauges of what queues hold; only those that changed are set again."""
-        counted = {queue.name: queue.allocated for queue in queues}
+        """Gauges of what queues hold and are due; only those that changed are set again."""
+        counted = {queue.name: (queue.allocated, queue.fair_share) for queue in queues}
         for gone in self._counted.keys() - counted.keys():
             self._telemetry.forget_queue(gone)
-        for name, allocated in counted.items():
-            if self._counted.get(name) != allocated:
-                amounts = {
-                    resource: amount / _MILLI if resource == "cpu" else float(amount)
-                    for resource, amount in allocated.items
-                }
-                self._telemetry.set_queue(name, allocated=amounts, fair_share={})
+        for name, (allocated, due) in counted.items():
+            if self._counted.get(name) != (allocated, due):
+                self._telemetry.set_queue(
+                    name, allocated=_gauges(allocated), fair_share=_gauges(due)
+                )
         self._counted = counted
 
     def _tell_faults(self, faults: Sequence[str]) -> None:
@@ -296,3 +294,11 @@ class SessionCycle:
             if sentence not in self._told and len(self._told) < 1000:
                 self._told.add(sentence)
                 _log.error("a plugin failed", why=sentence)
+
+
+def _gauges(amounts: Resources) -> dict[str, float]:
+    """Amounts in the units of the metrics: cores, bytes, pieces."""
+    return {
+        resource: amount / _MILLI if resource == "cpu" else float(amount)
+        for resource, amount in amounts.items
+    }

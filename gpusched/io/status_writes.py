@@ -146,6 +146,7 @@ class QueueWrite:
                 "allocated": status.allocated.quantities(),
                 "requested": status.requested.quantities(),
                 "borrowed": status.borrowed.quantities(),
+                "fairShare": status.fair_share.quantities(),
                 "pending": status.pending,
                 "inqueue": status.inqueue,
                 "running": status.running,

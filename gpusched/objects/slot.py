@@ -18,6 +18,15 @@ GPU_RESOURCES = (
 slots through all of them in this order."""
 
 
+_PARTS = ("nvidia.com/mig-",)
+"""Beginnings of the names of parts of GPUs, each a resource of its own."""
+
+
+def accelerator(resource: str) -> bool:
+    """Whether a resource is what clusters like this are built for, so that it decides alone."""
+    return resource in GPU_RESOURCES or resource.startswith(_PARTS)
+
+
 def gpu_request(requests: Resources) -> tuple[str, int]:
     """The one kind of GPU that a pod asks for and how many; ``("", 0)`` for none.
 

@@ -49,6 +49,7 @@ class Accounts:
     def __init__(self, queues: QueueTree) -> None:
         self._queues = queues
         self._accounts: dict[str, _Account] = {}
+        self._fixed: dict[str, Resources] = {}
         self.looks_later = False
         """Whether ``allocated`` answers as it will be."""
         self.version = 0
@@ -63,6 +64,15 @@ class Accounts:
         """Charged to it once those who leave are gone."""
         account = self._account(queue)
         return account.answer(later=True) if account else NOTHING
+
+    def fixed(self, queue: str) -> Resources:
+        """Given in this session to gangs of the queue's subtree that are not preemptible."""
+        return self._fixed.get(queue, NOTHING)
+
+    def fix(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much of what is placed or promised is for a gang that is not preemptible."""
+        for name in path:
+            self._fixed[name] = self._fixed.get(name, NOTHING).plus(amounts, times=times)
 
     def place(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
         """So much more is held by the queues of a path, from the leaf up."""

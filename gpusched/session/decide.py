@@ -15,8 +15,9 @@ from gpusched.session.jobs import switches
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
 from gpusched.session.protocols import Action, Guard, Policy
+from gpusched.session.queue_status import queue_statuses
 from gpusched.session.session import Session
-from gpusched.session.status import gang_statuses, queue_statuses, unplaced
+from gpusched.session.status import gang_statuses, unplaced
 
 DEFAULT_PLACEMENT = Placement()
 ActionTimer = Callable[[str], None]

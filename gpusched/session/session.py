@@ -238,6 +238,7 @@ class Session:
         places = statement.keep()
         if lifted:
             self.promises.pop(gang.key, None)
+            self._fix(gang, lifted, times=-1)
         if not places:
             return
         self._kept.setdefault(gang.key, []).extend(places)
@@ -249,6 +250,7 @@ class Session:
             counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
         for pod_class, count in counts.values():
             self.accounts.place(self.path(gang), pod_class.requests, times=count)
+        self._fix(gang, places)
 
     def claim(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
@@ -269,6 +271,7 @@ class Session:
         self.promises[gang.key] = places
         for place in places:
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
+        self._fix(gang, places)
 
     def stop(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
@@ -290,6 +293,13 @@ class Session:
         for place in places:
             self.bench.reserve(place.row, place.ask)
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
+        self._fix(gang, places)
+
+    def _fix(self, gang: Gang, places: Sequence[Place], *, times: int = 1) -> None:
+        """What a gang that is not preemptible gets cannot be taken back."""
+        if not gang.terms.preemptible:
+            for place in places:
+                self.accounts.fix(self.path(gang), place.pod.pod_class.requests, times=times)
 
     def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
         """The gang does not start in this session, and this is why."""

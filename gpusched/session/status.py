@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from gpusched.cache.gangs import Gang
-from gpusched.cache.queues import QueueNode
 from gpusched.cache.unborn import is_unborn
-from gpusched.objects.group import DEFAULT_QUEUE
 from gpusched.objects.meta import UID, ObjectKey
-from gpusched.objects.resources import Resources, total
-from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.plan import Ask, GangStatus
 from gpusched.session.reasons import Reason, cut, members, not_enough_members
 from gpusched.session.session import Session, short_of_role
 
@@ -121,66 +118,6 @@ def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
     if before in STARTED:
         return "Unknown"
     return "Inqueue" if admitted else "Pending"
-
-
-def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
-    """The status of every queue that exists as an object."""
-    pending: dict[str, int] = {}
-    inqueue: dict[str, int] = {}
-    parts: dict[str, list[Resources]] = {}
-    for gang in session.gangs:
-        node = session.queue_of(gang)
-        if node is None or not gang.tasks:
-            continue
-        for name in node.path:
-            parts.setdefault(name, []).append(gang.asked)
-        if gang.need and not session.kept(gang):
-            counts = inqueue if gang.key in session.admitted else pending
-            for name in node.path:
-                counts[name] = counts.get(name, 0) + 1
-    running: dict[str, int] = {}
-    for queue, count in sorted(session.snapshot.running.items()):
-        node = session.snapshot.queues.get(queue)
-        for name in node.path if node else ():
-            running[name] = running.get(name, 0) + count
-    return tuple(
-        _queue_status(
-            node,
-            requested=node.allocated.plus(total(parts.get(name, ()))),
-            counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
-        )
-        for name, node in sorted(session.snapshot.queues.queues.items())
-        if node.queue.uid or name != DEFAULT_QUEUE
-    )
-
-
-def _queue_status(
-    node: QueueNode, *, requested: Resources, counts: tuple[int, int, int]
-) -> QueueStatus:
-    queue = node.queue
-    states = {"Hold": "Closed", "HoldAndDrain": "Draining"}
-    borrowed = {
-        name: node.allocated.get(name) - amount
-        for name, amount in queue.deserved.items
-        if node.allocated.get(name) > amount
-    }
-    ready = Ask(reason="InvalidSpec", sentence=node.trouble)
-    if not node.trouble:
-        ready = Ask(reason="Ready", sentence="the queue takes jobs")
-    return QueueStatus(
-        name=queue.name,
-        uid=queue.uid,
-        generation=queue.generation,
-        state=states.get(queue.stop_policy, "Open"),
-        allocated=node.allocated,
-        requested=requested,
-        borrowed=Resources.of(borrowed),
-        pending=counts[0],
-        inqueue=counts[1],
-        running=counts[2],
-        is_ready=not node.trouble,
-        ready=ready,
-    )
 
 
 def unplaced(session: Session) -> dict[tuple[str, str], int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpusched.arrays.columns import Ints
+from gpusched.arrays.columns import Ints, exact_sums
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
@@ -16,6 +16,7 @@ from gpusched.objects.others import Namespace
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
 from gpusched.session.accounts import Accounts
+from gpusched.session.demand import Demand
 
 
 class NodeRows:
@@ -80,6 +81,7 @@ class View:
         self._snapshot = snapshot
         self._accounts = accounts
         self._fair_shares = fair_shares
+        self._demand = Demand(snapshot)
 
     @property
     def now(self) -> float:
@@ -105,6 +107,22 @@ class View:
         """The same once those who leave, victims of this session too, are gone."""
         return self._accounts.staying(queue)
 
+    def fixed(self, queue: str) -> Resources:
+        """The part of ``staying`` whose gangs are not preemptible: nobody can take it back."""
+        return self._demand.fixed.get(queue, NOTHING).plus(self._accounts.fixed(queue))
+
+    def requested(self, queue: str) -> Resources:
+        """What its subtree held, without those who left, and waited for when the session began."""
+        return self._demand.requested.get(queue, NOTHING)
+
+    def total(self) -> Resources:
+        """What queues divide: allocatable of usable nodes without what others' pods hold there."""
+        return self._demand.total
+
+    def children(self, queue: str) -> Sequence[str]:
+        """Names of the queues below a queue, or below ``root``, sorted."""
+        return self._snapshot.queues.below.get(queue, ())
+
     def used_gpus(self, queue: str) -> int:
         """GPUs of any kind held by the queue's subtree."""
         held = self.allocated(queue)
@@ -121,12 +139,8 @@ class View:
     def capacity(self) -> Resources:
         """Allocatable of all nodes, summed exactly."""
         nodes = self._snapshot.nodes
-        return Resources.of(
-            {
-                name: sum(int(amount) for amount in nodes.allocatable[:, column])
-                for name, column in nodes.columns.items()
-            }
-        )
+        sums = exact_sums(nodes.allocatable)
+        return Resources.of({name: sums[column] for name, column in nodes.columns.items()})
 
     def minimum(self, gang: Gang) -> Resources:
         """What the gang must be given at once to start: its missing minimum."""

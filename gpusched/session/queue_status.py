@@ -1,0 +1,108 @@
+"""Where every queue stands after the actions: what it holds, asks for, borrows and is due."""
+
+from __future__ import annotations
+
+from gpusched.cache.queues import QueueNode
+from gpusched.objects.group import DEFAULT_QUEUE
+from gpusched.objects.resources import NOTHING, Resources, total
+from gpusched.objects.slot import accelerator
+from gpusched.session.plan import Ask, QueueStatus
+from gpusched.session.reasons import Reason, cut
+from gpusched.session.session import Session
+
+_STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
+_STRICTNESS = ("Open", "Closed", "Draining")
+
+
+def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
+    """The status of every queue that exists as an object."""
+    pending: dict[str, int] = {}
+    inqueue: dict[str, int] = {}
+    parts: dict[str, list[Resources]] = {}
+    for gang in session.gangs:
+        node = session.queue_of(gang)
+        if node is None or not gang.tasks:
+            continue
+        for name in node.path:
+            parts.setdefault(name, []).append(gang.asked)
+        if gang.need and not session.kept(gang):
+            counts = inqueue if gang.key in session.admitted else pending
+            for name in node.path:
+                counts[name] = counts.get(name, 0) + 1
+    running: dict[str, int] = {}
+    for queue, count in sorted(session.snapshot.running.items()):
+        node = session.snapshot.queues.get(queue)
+        for name in node.path if node else ():
+            running[name] = running.get(name, 0) + count
+    shown = {
+        "cpu",
+        "memory",
+        *(name for name, _ in session.view.total().items if accelerator(name)),
+    }
+    return tuple(
+        _queue_status(
+            node,
+            requested=node.allocated.plus(total(parts.get(name, ()))),
+            fair_share=_due(session.view.fair_share(name), shown),
+            counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
+            state=_state(session, node),
+        )
+        for name, node in sorted(session.snapshot.queues.queues.items())
+        if node.queue.uid or name != DEFAULT_QUEUE
+    )
+
+
+def _queue_status(
+    node: QueueNode,
+    *,
+    requested: Resources,
+    fair_share: Resources,
+    counts: tuple[int, int, int],
+    state: str,
+) -> QueueStatus:
+    queue = node.queue
+    borrowed = {
+        name: node.allocated.get(name) - amount
+        for name, amount in queue.deserved.items
+        if node.allocated.get(name) > amount
+    }
+    wrong = node.trouble or node.fault
+    if wrong:
+        ready = Ask(reason=Reason.INVALID_SPEC, sentence=wrong)
+    else:
+        text = "the queue takes jobs" if state == "Open" else f"the queue is {state.lower()}"
+        ready = Ask(reason="Ready", sentence=cut(f"{text}; {node.remark}" if node.remark else text))
+    return QueueStatus(
+        name=queue.name,
+        uid=queue.uid,
+        generation=queue.generation,
+        state=state,
+        allocated=node.allocated,
+        requested=requested,
+        borrowed=Resources.of(borrowed),
+        fair_share=fair_share,
+        pending=counts[0],
+        inqueue=counts[1],
+        running=counts[2],
+        is_ready=not wrong,
+        ready=ready,
+    )
+
+
+def _state(session: Session, node: QueueNode) -> str:
+    """The strictest stop on its path: what a queue above stops is stopped here too.
+
+    A queue that drains is Closed once nothing is left in it.
+    """
+    queues = session.snapshot.queues.queues
+    states = [
+        _STATES.get(queues[name].queue.stop_policy, "Open") for name in node.path if name in queues
+    ]
+    state = max(states, key=_STRICTNESS.index, default="Open")
+    return "Closed" if state == "Draining" and not node.allocated else state
+
+
+def _due(share: Resources, shown: set[str]) -> Resources:
+    if not share.items:
+        return NOTHING
+    return Resources(tuple((name, amount) for name, amount in share.items if name in shown))

@@ -1,0 +1,159 @@
+"""What every queue is due, level by level: children divide what their parent is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+from gpusched_plugins.fairshare.division import Stake, divide
+
+from gpusched.plugin import NOTHING, PODS, QueueNode, Resources, View
+
+ROOT = "root"
+UNLIMITED = 2**53
+"""A deserved amount from here on means all there is: no cluster has so much."""
+SHARE_ONE = 10**9
+"""The share of a queue that holds exactly what it is due."""
+BYTES = ("memory", "ephemeral-storage", "hugepages-")
+MEGABYTE = 10**6
+
+
+@attrs.frozen
+class Bend:
+    """How the surplus is divided.
+
+    Attributes:
+        usage: decayed use by queue and resource, in parts of ``division.USAGE_ONE``.
+        bend: how much it counts, in thousandths.
+        by_class: see ``division.divide``.
+    """
+
+    usage: Mapping[str, Mapping[str, int]] = attrs.Factory(dict)
+    bend: int = 0
+    by_class: bool = False
+
+
+class Shares:
+    """What queues are due in one session, in base units; a queue that hangs in the air: nothing.
+
+    Args:
+        view: of the session.
+        bend: how surplus is divided.
+    """
+
+    def __init__(self, view: View, bend: Bend) -> None:
+        self._view = view
+        self._bend = bend
+        self._due: dict[str, dict[str, int]] = {}
+        self._nodes = {node.queue.name: node for node in view.queues()}
+        total = view.total()
+        named = {name for node in self._nodes.values() for name, _ in _named(node)}
+        self.resources = tuple(name for name, _ in total.items if name != PODS or name in named)
+        """Those that are divided."""
+        self._total = total
+        self._divide(ROOT, {name: total.get(name) for name in self.resources})
+
+    def due(self, queue: str) -> Resources:
+        """The fair share of a queue."""
+        amounts = self._due.get(queue)
+        return Resources.of(amounts) if amounts else NOTHING
+
+    def fair(self, queue: str, resource: str) -> int:
+        """The fair share of one resource, 0 where it is not divided."""
+        return self._due.get(queue, {}).get(resource, 0)
+
+    def deserved(self, queue: str, resource: str) -> int | None:
+        """What the queue itself deserves; None when it does not say."""
+        deserved = self._nodes[queue].queue.deserved
+        if resource not in deserved:
+            return None
+        amount = deserved.get(resource)
+        return amount if amount < UNLIMITED else max(amount, self._total.get(resource))
+
+    def entitled(self, queue: str, resource: str) -> int:
+        """What it may hold without being over: its fair share or what it deserves, if larger."""
+        node = self._nodes[queue]
+        amount = max(self.fair(queue, resource), node.queue.deserved.get(resource))
+        if resource in node.limit:
+            return min(amount, node.limit.get(resource))
+        return amount
+
+    def saturation(self, queue: str, held: Resources) -> int:
+        """Its largest share of a resource, in parts of ``SHARE_ONE``.
+
+        What is held of a resource of which the queue is due nothing counts a thousandfold.
+        """
+        largest = 0
+        for resource, amount in held.items:
+            if not amount or resource not in self._due.get(queue, {}):
+                continue
+            entitled = self.entitled(queue, resource)
+            if entitled:
+                share = amount * SHARE_ONE // entitled
+            else:
+                share = 1000 * amount * SHARE_ONE // unit_of(resource)
+            largest = max(largest, share)
+        return largest
+
+    def _divide(self, parent: str, amounts: Mapping[str, int]) -> None:
+        names = self._view.children(parent)
+        nodes = [self._nodes[name] for name in names]
+        wanted = [dict(self._view.requested(name).items) for name in names]
+        for name in names:
+            self._due[name] = {}
+        for resource, total in amounts.items():
+            stakes = self._stakes(nodes, wanted, resource, total)
+            shares = divide(
+                total,
+                stakes,
+                unit=unit_of(resource),
+                bend=self._bend.bend,
+                by_class=self._bend.by_class,
+            )
+            for name, share in zip(names, shares, strict=True):
+                self._due[name][resource] = share
+        for name in names:
+            if self._view.children(name):
+                self._divide(name, self._due[name])
+
+    def _stakes(
+        self,
+        nodes: list[QueueNode],
+        wanted: list[dict[str, int]],
+        resource: str,
+        total: int,
+    ) -> list[Stake]:
+        guarantees = [node.guarantee.get(resource) for node in nodes]
+        kept = sum(guarantees)
+        stakes = []
+        for node, guarantee, asks in zip(nodes, guarantees, wanted, strict=True):
+            queue = node.queue
+            wants = asks.get(resource, 0)
+            if resource in node.limit:
+                wants = min(wants, node.limit.get(resource))
+            if kept > guarantee:
+                wants = min(wants, max(0, total - (kept - guarantee)))
+            deserved = queue.deserved.get(resource)
+            stakes.append(
+                Stake(
+                    uid=queue.uid or queue.name,
+                    created=queue.created,
+                    guarantee=guarantee,
+                    deserved=deserved if deserved < UNLIMITED else total,
+                    wants=wants,
+                    weight=queue.weight,
+                    priority=queue.priority,
+                    usage=self._bend.usage.get(queue.name, {}).get(resource, 0),
+                )
+            )
+        return stakes
+
+
+def unit_of(resource: str) -> int:
+    """Base units in which surplus is dealt out: a device, a thousandth of a core, a megabyte."""
+    return MEGABYTE if resource.startswith(BYTES) else 1
+
+
+def _named(node: QueueNode) -> tuple[tuple[str, int], ...]:
+    queue = node.queue
+    return (*queue.guarantee.items, *queue.deserved.items, *queue.capability.items)
