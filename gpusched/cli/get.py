@@ -138,7 +138,7 @@ _QUEUE_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
     ("GPUS", _field("status", "allocated", _GPU), False),
     ("DESERVED", _field("spec", "deserved", _GPU), False),
     ("AGE", _age, False),
-    ("FAIR SHARE", _field("status", "fairShare", _GPU), True),
+    ("FAIRSHARE", _field("status", "fairShare", _GPU), True),
     ("BORROWED", _field("status", "borrowed", _GPU), True),
     ("REQUESTED", _field("status", "requested", _GPU), True),
     ("LIMIT", _field("spec", "capability", _GPU), True),

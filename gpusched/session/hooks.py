@@ -7,7 +7,7 @@
 | node_filter                           | AND; each names its reason         | no node           |
 | node_score                            | sum of clamped ints                | 0                 |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
-| reclaim_check                         | AND; the first refusal is told     | ERROR, gang waits |
+| reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
 | victim_filter, reclaim_gate           | AND; the first refusal is told     | nobody is evicted |
 | victim_order                          | keys joined in tier order          | no victim         |
 | fair_share                            | the first provider answers         | nothing is due    |
@@ -90,6 +90,7 @@ class Hooks:
         self.enqueue_checks: list[Check] = []
         self.quota_checks: list[Check] = []
         self.ready_checks: list[Check] = []
+        self.reserve_checks: list[Check] = []
         self.reclaim_checks: list[Check] = []
         self.victim_filters: list[VictimFilter] = []
         self.victim_orders: list[VictimOrder] = []
@@ -188,6 +189,14 @@ class Hooks:
         self.ready_checks.append(self._checked("gang_ready", check))
 
     # -- eviction ----------------------------------------------------------------------------
+    def reserve_check(self, check: Check) -> None:
+        """May the gang's minimum be promised room that is still to be freed?
+
+        The same question as ``quota_check``, but on what its queues will hold once every pod
+        that is leaving has left: ``view.staying`` in place of ``view.allocated``.
+        """
+        self.reserve_checks.append(self._checked("reserve_check", check))
+
     def reclaim_check(self, check: Check) -> None:
         """May the gang take back from other queues at all? Asked once, before victims are sought.
 

@@ -145,6 +145,7 @@ def test_get_queues(cluster, capsys):
             "spec": {"parent": "root", "weight": 3, "capability": {"nvidia.com/gpu": "64"}},
             "status": {
                 "state": "Open", "running": 2, "allocated": {"nvidia.com/gpu": "16"},
+                "fairShare": {"nvidia.com/gpu": "24"}, "requested": {"nvidia.com/gpu": "40"},
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         },
@@ -163,11 +164,15 @@ def test_get_queues(cluster, capsys):
         "GPUS",
         "DESERVED",
         "AGE",
+        "FAIRSHARE",
+        "BORROWED",
+        "REQUESTED",
         "LIMIT",
         "ORDERING",
         "READY",
     ]
-    assert first.split() == ["research", "root", "Open", "3", "2", "16", "<unknown>", "64", "True"]
+    shown = "research root Open 3 2 16 <unknown> 24 40 64 True"
+    assert first.split() == shown.split()
     assert second.split() == ["odd?[31m", "<unknown>"]
 
 
