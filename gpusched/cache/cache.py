@@ -10,11 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.families import Families, key_of
+from gpusched.cache.layers import Layers
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.queues import build_tree
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
+from gpusched.objects.adapters.kinds import SOURCES, Served
+from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, Disbelief, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
@@ -55,6 +58,10 @@ class Cache:
             priorities=self.priorities,
             schedulers=self.schedulers,
         )
+        self.group_layers = Layers(SOURCES, put=self.put_group, drop=self.drop_group)
+        self.queue_layers = Layers(SOURCES, put=self.put_queue, drop=self.drop_queue)
+        self.served: dict[tuple[str, str], Served] = {}
+        """Where foreign groups and queues are, by kind and source."""
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -239,6 +246,29 @@ class Cache:
         self.jobs.drop(key)
         self.families.touch(GangKey("Job", *key))
         self._changed()
+
+    def put_workload(self, kind: str, key: ObjectKey, item: Workload | Rejected) -> None:
+        """A controller's object appeared or changed; most changes are of its status alone."""
+        shelf = self.families.workloads[kind]
+        same = not isinstance(item, Rejected) and shelf.items.get(key) == item
+        shelf.put(key, item)
+        if not same:
+            self.families.touch_workload(kind, key)
+            self._changed()
+
+    def drop_workload(self, kind: str, key: ObjectKey) -> None:
+        """A controller's object is gone."""
+        self.families.workloads[kind].drop(key)
+        self.families.touch_workload(kind, key)
+        self._changed()
+
+    def set_read(self, kinds: frozenset[str]) -> None:
+        """These kinds of workloads are read from now on, and no others."""
+        changed = self.families.read ^ kinds
+        if changed:
+            self.families.read = kinds
+            self.families.touch_kinds(changed)
+            self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
