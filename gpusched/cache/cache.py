@@ -297,6 +297,7 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
+        self.families.touch_class(key.name)
         self._changed()
 
     def drop_priority(self, key: ObjectKey) -> None:
@@ -305,6 +306,7 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
+        self.families.touch_class(key.name)
         self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:

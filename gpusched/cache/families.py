@@ -251,6 +251,13 @@ class Families:
         """All gangs of some kinds are counted again."""
         self._dirty.update(key for key in self._members if key.kind in kinds)
 
+    def touch_class(self, name: str) -> None:
+        """The gangs of all controllers' objects that name a priority class are counted again."""
+        for kind, shelf in self.workloads.items():
+            for key, workload in shelf.items.items():
+                if workload.priority_class == name:
+                    self.touch_workload(kind, key)
+
     def touch_namespace(self, namespace: str) -> None:
         """All gangs of a namespace are counted again."""
         for known in (self._members, self._families):
