@@ -17,12 +17,13 @@ from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
 from gpusched.objects.slot import accelerator
 from gpusched.session.demand import less
-from gpusched.session.hooks import Hooks, Key
+from gpusched.session.hooks import Hooks, Key, first_refusal
 from gpusched.session.placing import grow, place_minimum
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.protocols import Action, Plugin
 from gpusched.session.reasons import Reason, request_text
 from gpusched.session.session import Session
+from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
 from gpusched.session.verdict import ABSTAIN, ALLOW, Verdict, deny, wait
 from gpusched.session.view import NodeRows, View
@@ -55,6 +56,7 @@ __all__ = [
     "Reason",
     "Resources",
     "Session",
+    "Statement",
     "Taint",
     "Task",
     "Toleration",
@@ -62,6 +64,7 @@ __all__ = [
     "View",
     "accelerator",
     "deny",
+    "first_refusal",
     "format_quantity",
     "grow",
     "less",

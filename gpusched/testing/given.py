@@ -372,6 +372,11 @@ class Then:
         """Names of the gangs that the plan binds."""
         return [gang.gang.name for gang in self.plan.binds]
 
+    def faults(self) -> tuple[str, ...]:
+        """What plugins did wrong in the last session, one sentence each."""
+        assert self.given.decision is not None, "no session was run"
+        return self.given.decision.faults
+
     def uid(self, pod: str, namespace: str = DEFAULT_NS) -> UID:
         """Of a pod that exists."""
         return self.given.cache.pods[ObjectKey(namespace, pod)].uid
