@@ -20,15 +20,15 @@ from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
 from gpusched.errors import ConfigError
-from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
+from gpusched.io.carrier import Carrier
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
 from gpusched.io.feeds import reflectors
-from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
+from gpusched.io.leadership import Leadership
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
 from gpusched.io.reflector import Reflector
@@ -74,32 +74,6 @@ class AppOptions:
     inline: bool = False
 
 
-class Leadership:
-    """The lease as it is now, over all terms of this process."""
-
-    def __init__(self) -> None:
-        self.elector: Elector | None = None
-
-    @property
-    def fence(self) -> str:
-        """See ``io.lease.Lease``."""
-        return self.elector.fence if self.elector else ""
-
-    @property
-    def leading(self) -> bool:
-        """Whether we hold the lease as far as we know."""
-        return self.elector is not None and self.elector.leading
-
-    def may_act(self, now_mono: float, now_boot: float, needs_s: float) -> bool:
-        """See ``io.lease.Lease``."""
-        return self.elector is not None and self.elector.may_act(now_mono, now_boot, needs_s)
-
-    def doubt(self) -> None:
-        """See ``io.lease.Lease``."""
-        if self.elector is not None:
-            self.elector.doubt()
-
-
 class App:
     """One daemon. ``run`` is its life; ``stop`` asks for its end.
 
@@ -114,7 +88,6 @@ class App:
         self.telemetry = Telemetry(Tracing.from_environment())
         self.leadership = Leadership()
         self.reflectors: list[Reflector[Any]] = []
-        self.adapters: Adapters | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
         self._stop = asyncio.Event()
@@ -159,7 +132,7 @@ class App:
         for reflector in self.reflectors:
             if not reflector.fresh(now):
                 return f"{reflector.kind.name} are out of date: {reflector.trouble}"
-        return self.adapters.unready(now) if self.adapters is not None else ""
+        return ""
 
     def readiness(self) -> tuple[bool, str]:
         """Whether decisions can be made, or taken over; and why not, or in which part."""
@@ -209,7 +182,17 @@ class App:
             telemetry=self.telemetry,
             on_fault=self._broke,
             on_settled=lambda settled: _settled(status, settled),
-            group_path=lambda gang: group_path(self.cache, gang),
+        )
+        carrier = Carrier(
+            api,
+            pace,
+            self.cache,
+            evictor=binder.evictor,
+            lease=self.leadership,
+            clock=options.clock,
+            telemetry=self.telemetry,
+            on_fault=self._broke,
+            on_stopped=status.stops.stopped,
         )
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
@@ -222,18 +205,11 @@ class App:
             telemetry=self.telemetry,
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
         )
-        self.adapters = Adapters(
-            api,
-            self.cache,
-            clock=options.clock,
-            rng=options.rng,
-            telemetry=self.telemetry,
-            reject=lambda kind, rejected: self._rejected(status, kind, rejected),
-        )
         self.cycle = SessionCycle(
             self.cache,
             binder,
             status,
+            carrier=carrier,
             lease=self.leadership,
             ready=self._may_decide,
             rules=rules,
@@ -267,7 +243,7 @@ class App:
                 )
                 watchdog.start()
                 stack.callback(watchdog.stop)
-            await self._live(self.cycle, binder, status)
+            await self._live(self.cycle, binder, status, carrier=carrier)
 
     async def _listen(self, addresses: Sequence[tuple[str, int]]) -> Endpoints:
         """Serve the endpoints on the first address that is free.
@@ -287,13 +263,13 @@ class App:
                 break
         return endpoints
 
-    async def _live(self, cycle: SessionCycle, binder: Binder, status: StatusWriter) -> None:
+    async def _live(
+        self, cycle: SessionCycle, binder: Binder, status: StatusWriter, *, carrier: Carrier
+    ) -> None:
         async with asyncio.TaskGroup() as group:
             readers = [
                 group.create_task(each.run(), name=each.kind.name) for each in self.reflectors
             ]
-            assert self.adapters is not None
-            readers.append(group.create_task(self.adapters.run(), name="adapters"))
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._take_part(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
@@ -302,6 +278,7 @@ class App:
             await self._stop.wait()
             caring.cancel()
             deciding.cancel()
+            await carrier.drain()
             rested = await binder.drain(limits.SHUTDOWN_S)
             if not rested:
                 _log.warning("some commits were left to whoever leads next")
@@ -377,10 +354,7 @@ class App:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
-        assert self.adapters is not None
-        await asyncio.gather(
-            self.adapters.relist(), *(reflector.relist() for reflector in self.reflectors)
-        )
+        await asyncio.gather(*(reflector.relist() for reflector in self.reflectors))
         self._caught_up = True
         assert self.cycle is not None
         assert self.care is not None

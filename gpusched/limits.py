@@ -44,8 +44,6 @@ WATCH_SHORT_S: Final = 5.0
 """A stream shorter than this counts as a failure for the back-off."""
 BACKOFF_MIN_S: Final = 0.8
 BACKOFF_MAX_S: Final = 30.0
-DISCOVERY_PERIOD_S: Final = 30.0
-"""How often is looked which kinds of other projects are served; 1 to 8 small requests."""
 STALENESS_MAX_S: Final = 30.0
 """After a stream broke, decisions go on so long on the cache, then stop."""
 
@@ -73,6 +71,15 @@ ADMIT_AGAIN_S: Final = 60.0
 """After that it waits so long before it may be started again."""
 PROMISE_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
+CLAIM_MAX_S: Final = 60.0
+"""Victims that a disruption budget or a busy server still protects after so long are left alone,
+and the room is sought elsewhere."""
+CLAIMS_IN_FLIGHT_MAX: Final = 16
+CLAIM_TRIES_MAX: Final = 3
+CLAIM_RETRY_S: Final = 1.0
+"""Pause before a promise or a Job's switch that was not answered, or met a change, is repeated."""
+OVERLAY_MAX_S: Final = 30.0
+"""What was accepted and is not shown by the watch after so long is believed no more."""
 API_RATE_MAX: Final = 4_000.0
 """Requests a second; halved on 429 and grown back slowly."""
 POD_EVENTS_MAX: Final = 16

@@ -26,11 +26,24 @@ class Allocate:
     def run(self, session: Session) -> None:
         """See the class."""
         ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
+        broken: list[Gang] = []
+        trying = {gang.key for gang in ready}
+        for gang in session.gangs:
+            if gang.key in session.promises and gang.key not in trying:
+                session.withdraw(gang)
+        self._fill(session, ready, broken)
+        # Held until here: what was freed for a gang is not given to others before the actions
+        # that evict have had the chance to complete it.
+        for gang in broken:
+            if gang.key not in session.claims:
+                session.withdraw(gang)
+
+    def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
         for gang in turns(session, ready):
             if session.full:
                 return
-            if gang.need or not gang.placed:
-                _start(session, gang)
+            if (gang.need or not gang.placed) and _start(session, gang):
+                broken.append(gang)
         for gang in turns(session, ready):
             if session.full:
                 return
@@ -57,7 +70,8 @@ def _admitted(session: Session, gang: Gang) -> bool:
     return not verdict.refuses
 
 
-def _start(session: Session, gang: Gang) -> None:
+def _start(session: Session, gang: Gang) -> bool:
+    """Place a gang's minimum, or say why not; whether a promise to it cannot be kept."""
     refusal: Refusal | None = None
     for variant in variants(session, gang):
         statement = session.statement()
@@ -66,17 +80,17 @@ def _start(session: Session, gang: Gang) -> None:
         if refusal is None:
             session.variants[gang.key] = variant
             session.keep(gang, statement)
-            return
+            return False
         statement.discard()
     assert refusal is not None, "a gang has at least one variant"
-    if gang.key in session.promises:
-        if session.promise_holds(gang):
-            told = room_is_being_freed(session, gang)
-            session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
-            return
-        session.withdraw(gang)
+    promised = gang.key in session.promises
+    if promised and session.promise_holds(gang):
+        told = room_is_being_freed(session, gang)
+        session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
+        return False
     if not _wait_for_leaving(session, gang):
         session.refuse(gang, refusal.reason, refusal.sentence)
+    return promised
 
 
 def _attempt(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
@@ -92,6 +106,7 @@ def _wait_for_leaving(session: Session, gang: Gang) -> bool:
         return False
     with session.looking_later():
         statement = session.statement()
+        session.lift(statement, gang)
         if _attempt(session, gang, statement) is not None:
             statement.discard()
             return False

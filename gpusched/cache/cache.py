@@ -10,14 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.families import Families, key_of
-from gpusched.cache.layers import Layers
 from gpusched.cache.ledger import Hold, Holding, Ledger
+from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
-from gpusched.objects.adapters.kinds import SOURCES, Served
-from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, Disbelief, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
@@ -58,10 +56,7 @@ class Cache:
             priorities=self.priorities,
             schedulers=self.schedulers,
         )
-        self.group_layers = Layers(SOURCES, put=self.put_group, drop=self.drop_group)
-        self.queue_layers = Layers(SOURCES, put=self.put_queue, drop=self.drop_queue)
-        self.served: dict[tuple[str, str], Served] = {}
-        """Where foreign groups and queues are, by kind and source."""
+        self.overlay = Overlay()
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -86,17 +81,22 @@ class Cache:
         if known is not None and known.resource_version == item.resource_version:
             return
         self._forget_rejected(key)
-        expected = known is not None and self._expected(known, item)
-        self.pods[key] = item
-        self.by_uid[item.uid] = item
-        self._charge(item)
+        pod = self.overlay.show(item)
+        expected = known is not None and self._expected(known, pod)
+        self._enter_pod(pod, known)
         if item.scheduler in self.schedulers:
-            self.families.join(item, known)
             for listener in self.on_pod:
                 listener(item)
             self._changed(echo=expected)
         elif known is None or (known.holds, known.deleting) != (item.holds, item.deleting):
             self._changed()
+
+    def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
+        self.pods[pod.key] = pod
+        self.by_uid[pod.uid] = pod
+        self._charge(pod)
+        if pod.scheduler in self.schedulers:
+            self.families.join(pod, known)
 
     def _expected(self, known: Pod, item: Pod) -> bool:
         """Whether a pod is where our books have it and goes on: no place is won or lost."""
@@ -116,6 +116,7 @@ class Cache:
         if pod is None:
             return
         self.by_uid.pop(pod.uid, None)
+        self.overlay.drop(pod.uid)
         self.ledger.drop(pod.uid)
         if pod.scheduler in self.schedulers:
             self.families.leave(pod)
@@ -163,6 +164,32 @@ class Cache:
             )
         elif pod.finished:
             self.ledger.drop(pod.uid)
+
+    # -- what is on its way ----------------------------------------------------------------
+    def mark_leaving(self, uid: UID, *, leaving: bool = True) -> None:
+        """An eviction is under way, or is not any more: shown at once, see ``Overlay``."""
+        pod = self.by_uid.get(uid)
+        if pod is not None:
+            self._show(pod, self.overlay.leave(pod) if leaving else self.overlay.stay(pod))
+
+    def nominate(self, uid: UID, nomination: Nomination | None) -> None:
+        """A promise is being written, or (None) could not be: shown at once."""
+        pod = self.by_uid.get(uid)
+        if pod is not None:
+            self._show(pod, self.overlay.nominate(pod, nomination))
+
+    def switch_job(self, key: ObjectKey, uid: UID, becomes: Job | None) -> None:
+        """A Job is being paused or started, or (None) could not be: shown at once."""
+        job = self.jobs.items.get(key)
+        if job is not None and job.uid == uid:
+            self.jobs.put(key, self.overlay.switch(job, becomes))
+            self.families.touch(GangKey("Job", *key))
+            self._changed()
+
+    def _show(self, known: Pod, pod: Pod) -> None:
+        if pod is not known:
+            self._enter_pod(pod, known)
+            self._changed()
 
     # -- assumptions -----------------------------------------------------------------------
     def assume(self, pod: Pod, node: str, slots: int) -> None:
@@ -237,38 +264,16 @@ class Cache:
 
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
-        self.jobs.put(key, item)
+        self.jobs.put(key, self.overlay.show_job(key, item))
         self.families.touch(GangKey("Job", *key))
         self._changed()
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
+        self.overlay.drop_job(key)
         self.jobs.drop(key)
         self.families.touch(GangKey("Job", *key))
         self._changed()
-
-    def put_workload(self, kind: str, key: ObjectKey, item: Workload | Rejected) -> None:
-        """A controller's object appeared or changed; most changes are of its status alone."""
-        shelf = self.families.workloads[kind]
-        same = not isinstance(item, Rejected) and shelf.items.get(key) == item
-        shelf.put(key, item)
-        if not same:
-            self.families.touch_workload(kind, key)
-            self._changed()
-
-    def drop_workload(self, kind: str, key: ObjectKey) -> None:
-        """A controller's object is gone."""
-        self.families.workloads[kind].drop(key)
-        self.families.touch_workload(kind, key)
-        self._changed()
-
-    def set_read(self, kinds: frozenset[str]) -> None:
-        """These kinds of workloads are read from now on, and no others."""
-        changed = self.families.read ^ kinds
-        if changed:
-            self.families.read = kinds
-            self.families.touch_kinds(changed)
-            self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
@@ -297,7 +302,6 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
-        self.families.touch_class(key.name)
         self._changed()
 
     def drop_priority(self, key: ObjectKey) -> None:
@@ -306,7 +310,6 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
-        self.families.touch_class(key.name)
         self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:

@@ -23,7 +23,12 @@ _MARK = "#"
 
 def is_unborn(pod: Pod) -> bool:
     """Whether the pod does not exist yet."""
-    return _MARK in pod.uid
+    return is_unborn_uid(pod.uid)
+
+
+def is_unborn_uid(uid: UID) -> bool:
+    """The same by its UID."""
+    return _MARK in uid
 
 
 def starts(job: Job, schedulers: Collection[str]) -> bool:

@@ -31,17 +31,14 @@ def recheck(
     Returns:
         Empty, or why not: the whole gang is then dropped and decided again.
     """
-    if gang.kind == "PodGroup":
-        group = cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
-        if group is None or group.deleting:
-            return f"PodGroup {gang} is gone"
-        if group.generation != generation:
-            return f"PodGroup {gang} was changed"
+    trouble = group_trouble(cache, gang, generation)
+    if trouble:
+        return trouble
     wanted: dict[str, Resources] = {}
     taken: dict[str, int] = {}
     for key, uid, node, node_uid, slots in moves:
         pod = cache.pod(uid)
-        trouble = _pod_trouble(cache, pod, key) or _node_trouble(cache, node, node_uid, decided_on)
+        trouble = pod_trouble(cache, pod, key) or node_trouble(cache, node, node_uid, decided_on)
         if trouble or pod is None:
             return trouble
         if taken.get(node, 0) & slots:
@@ -55,7 +52,19 @@ def recheck(
     return ""
 
 
-def _pod_trouble(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
+def group_trouble(cache: Cache, gang: GangKey, generation: int) -> str:
+    """Why a gang's PodGroup is not as decided on; empty when it is, or has none."""
+    if gang.kind == "PodGroup":
+        group = cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
+        if group is None or group.deleting:
+            return f"PodGroup {gang} is gone"
+        if group.generation != generation:
+            return f"PodGroup {gang} was changed"
+    return ""
+
+
+def pod_trouble(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
+    """Why a pod cannot be given a place; empty when it can."""
     if pod is None:
         return f"pod {key} is gone"
     if pod.node or pod.deleting or pod.finished or pod.gated:
@@ -67,7 +76,8 @@ def _pod_trouble(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
     return ""
 
 
-def _node_trouble(cache: Cache, name: str, uid: UID, decided_on: NodeColumns) -> str:
+def node_trouble(cache: Cache, name: str, uid: UID, decided_on: NodeColumns) -> str:
+    """Why a node is not as decided on; empty when it is."""
     node = cache.rows.get(name)
     if node is None or node.uid != uid:
         return f"node {name} is gone"

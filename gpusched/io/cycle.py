@@ -21,6 +21,7 @@ from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.io.aside import Aside
 from gpusched.io.binder import Binder
+from gpusched.io.carrier import Carrier
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.telemetry import Telemetry
@@ -62,6 +63,7 @@ class SessionCycle:
         cache: read by snapshots, told of assumptions.
         binder: carries out what was decided.
         status: is told how things stand.
+        carrier: makes room as was decided.
         lease: asked before every session.
         ready: empty when the cache is complete and fresh, else why not.
         rules: in force; ``self.rules`` may be replaced between sessions.
@@ -76,6 +78,7 @@ class SessionCycle:
         binder: Binder,
         status: StatusSink,
         *,
+        carrier: Carrier,
         lease: Lease,
         ready: Callable[[], str],
         rules: Rules,
@@ -85,6 +88,7 @@ class SessionCycle:
     ) -> None:
         self._cache = cache
         self._binder = binder
+        self._carrier = carrier
         self._status = status
         self._lease = lease
         self._ready = ready
@@ -189,6 +193,7 @@ class SessionCycle:
                         "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
                         pods=len(gang.binds), committed=committed,
                     )  # fmt: skip
+            self._carrier.submit(decision.plan, snapshot.nodes)
             self._take_back(snapshot)
             self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)

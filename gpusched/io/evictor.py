@@ -8,7 +8,7 @@ stops it, or that of the leadership which decided it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -38,6 +38,7 @@ class _Victim:
     action: str
     reason: str
     fence: str
+    gpu_seconds: int = 0
     tries: int = 0
     blocked: str = ""
     told: list[OnEnd] = attrs.Factory(list)
@@ -91,6 +92,7 @@ class Evictor:
         action: str,
         reason: str,
         on_end: OnEnd | None = None,
+        lost: Mapping[UID, int] | None = None,
     ) -> None:
         """Begin to evict; pods already being evicted are not sent twice.
 
@@ -99,15 +101,24 @@ class Evictor:
             action: who asks, for metrics.
             reason: one of the contract's, for metrics.
             on_end: called for each: True when the API accepted it or the pod is not there,
-                False when the leadership that decided it is over.
+                False when the leadership that decided it is over, or it was given up.
+            lost: GPU-seconds of work that each loses, for metrics.
         """
         for key, uid in pods:
             victim = self._victims.get(uid)
             if victim is None:
                 victim = self._victims[uid] = _Victim(key, uid, action, reason, self._lease.fence)
+                victim.gpu_seconds = (lost or {}).get(uid, 0)
                 self._pool.put(victim)
             if on_end is not None:
                 victim.told.append(on_end)
+
+    def give_up(self, uids: Iterable[UID]) -> None:
+        """Ask no more for these; an answer that is still to come counts for nobody."""
+        for uid in uids:
+            victim = self._victims.get(uid)
+            if victim is not None:
+                self._end(victim, done=False)
 
     def observe_gone(self, uid: UID) -> None:
         """The watch said that a pod is deleted."""
@@ -146,7 +157,7 @@ class Evictor:
             self._refused(victim, errors.OutcomeUnknown(f"{doing}: no answer in {CALL_S:g} s"))
         else:
             if answer.ok:
-                self._telemetry.eviction(victim.action, victim.reason)
+                self._telemetry.eviction(victim.action, victim.reason, victim.gpu_seconds)
                 self._end(victim, done=True)
             elif answer.status == 404 or (answer.status == 409 and await self._is_gone(victim)):
                 self._end(victim, done=True)

@@ -24,6 +24,7 @@ from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
 from gpusched.io.pool import OnFault, Pool
 from gpusched.io.status_notes import WAITS, gang_note, pod_note, words
+from gpusched.io.status_stops import StopNotes
 from gpusched.io.status_writes import (
     GroupWrite,
     PodWrite,
@@ -36,7 +37,6 @@ from gpusched.io.status_writes import (
 )
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
-from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
@@ -103,6 +103,7 @@ class StatusWriter:
             api, pace, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
             on_fault=on_fault,
         )  # fmt: skip
+        self.stops = StopNotes(self.events, cache)
         self._objects: OrderedDict[UID, _Object] = OrderedDict()
         self._said: OrderedDict[UID, GangStatus | QueueStatus] = OrderedDict()
         self._bound: OrderedDict[UID, None] = OrderedDict()
@@ -132,6 +133,7 @@ class StatusWriter:
         for gang in gangs:
             if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
                 gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
+            gang = self.stops.merged(gang)  # noqa: PLW2901
             before = self._said.get(gang.uid)
             if before != gang:
                 _remember(self._said, gang.uid, gang)
@@ -152,7 +154,7 @@ class StatusWriter:
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0):
             return  # whoever leads next lists everything again, and is told then
         _remember(self._rejected, rejected.uid, rejected.generation)
-        ref = ObjectRef(rejected.kind, rejected.key, rejected.uid, rejected.api_version)
+        ref = ObjectRef(rejected.kind, rejected.key, rejected.uid)
         self.events.tell(
             EventNote(
                 regarding=ref, type="Warning", reason=Reason.INVALID_SPEC, action="Reading",
@@ -184,8 +186,10 @@ class StatusWriter:
         if status.gang.kind == "PodGroup":
             self._want(status.uid, GroupWrite(status))
         ask = status.waiting_ask or status.scheduled
+        promised = {uid for uid, _ in status.nominated}
         for _, uid in status.waiting:
-            want, known = PodWrite(uid, status.uid, ask), self._objects.get(uid)
+            want = PodWrite(uid, status.uid, ask, uid in promised)
+            known = self._objects.get(uid)
             # What waits to be written already is compared when its turn comes.
             if known is not None and known.want is not None:
                 known.want = want
@@ -222,8 +226,6 @@ class StatusWriter:
             self.events.withdraw(pod.uid, reason=WAITS)
 
     def _tell(self, status: GangStatus) -> None:
-        if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:
-            return  # there is nothing that it could be told on
         settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
         self.events.tell(
             gang_note(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s

@@ -13,11 +13,10 @@ from gpusched import API_VERSION
 from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.bind_calls import pod_path
 from gpusched.io.logs import Log
-from gpusched.objects import encode, encode_foreign
-from gpusched.objects.adapters.kinds import VOLCANO, Served
+from gpusched.objects import encode
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
 from gpusched.session.reasons import Reason
@@ -50,10 +49,6 @@ class StatusCache(Protocol):
     def queues(self) -> Shelf[Queue]:
         """All Queues."""
 
-    @property
-    def served(self) -> Mapping[tuple[str, str], Served]:
-        """Where groups and queues of other projects are, by kind and source."""
-
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
 
@@ -81,46 +76,6 @@ class Written:
     told: tuple[str, str] = ("", "")
 
 
-def _foreign_group(
-    cache: StatusCache, group: PodGroup, status: GangStatus, shown: bytes, now: float
-) -> Request | None:
-    """In the words of the project whose kind it is, where we write to it at all."""
-    served = cache.served.get(("PodGroup", group.source))
-    if served is None:
-        return None
-    state = encode_foreign.GroupState(
-        phase=status.phase,
-        is_scheduled=status.is_scheduled,
-        reason=status.scheduled.reason,
-        sentence=status.scheduled.sentence,
-        counts=status.counts,
-        min_member=group.min_member,
-    )
-    body = encode_foreign.group_status(group.source, status.uid, shown, state, now=now)
-    if body is None:
-        return None
-    path = served.status_path(quote(group.namespace), quote(group.name))
-    return Request(path, MERGE_PATCH, body, group.resource_version)
-
-
-def _foreign_queue(
-    cache: StatusCache, queue: Queue, status: QueueStatus, shown: bytes
-) -> Request | None:
-    served = cache.served.get(("Queue", queue.source))
-    if served is None or queue.source != VOLCANO:
-        return None
-    body = encode_foreign.queue_status(
-        status.uid,
-        shown,
-        allocated=status.allocated.quantities(),
-        counts=(status.pending, status.inqueue, status.running),
-    )
-    if body is None:
-        return None
-    path = served.status_path("", quote(queue.name))
-    return Request(path, MERGE_PATCH, body, queue.resource_version)
-
-
 @attrs.frozen(slots=True)
 class GroupWrite:
     """The status of a PodGroup."""
@@ -139,9 +94,6 @@ class GroupWrite:
         if group is None or group.uid != status.uid:
             return None
         ours = written is not None and written.seen == group.resource_version
-        if group.source:
-            shown = written.status if written is not None and ours else group.status
-            return _foreign_group(cache, group, status, shown, now)
         scheduled, running, succeeded, failed = status.counts
         body = encode.status_patch(
             status.uid,
@@ -153,12 +105,10 @@ class GroupWrite:
                 "succeeded": succeeded,
                 "failed": failed,
                 "queuePosition": status.queue_position or None,
+                "estimatedStartTime": _time(status.estimated_start),
                 "placement": dict(status.placement) or None,
             },
-            says=(
-                _say("Admitted", status.admitted, status.is_admitted, status.generation),
-                _say("Scheduled", status.scheduled, status.is_scheduled, status.generation),
-            ),
+            says=_says(status),
             now=now,
         )
         if body is None:
@@ -186,9 +136,6 @@ class QueueWrite:
         if queue is None or queue.uid != status.uid:
             return None
         ours = written is not None and written.seen == queue.resource_version
-        if queue.source:
-            shown = written.status if written is not None and ours else queue.status
-            return _foreign_queue(cache, queue, status, shown)
         body = encode.status_patch(
             status.uid,
             written.status if written is not None and ours else queue.status,
@@ -218,6 +165,8 @@ class PodWrite:
     uid: UID
     gang: UID
     ask: Ask
+    promised: bool = False
+    """Whether the room that it was promised, if any, is still promised to it."""
 
     @property
     def told(self) -> tuple[str, str]:
@@ -236,7 +185,14 @@ class PodWrite:
         pod = cache.pod(self.uid)
         if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
             return None
-        return None if self.shown(pod, written) == self.told else pod
+        told = self.shown(pod, written) == self.told
+        return None if told and not self.withdraws(pod, written) else pod
+
+    def withdraws(self, pod: Pod, written: Written | None) -> bool:
+        """Whether a promise of ours is still on the pod and must go."""
+        if self.promised or not pod.nominated:
+            return False
+        return written is None or written.seen != pod.resource_version
 
     def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""
@@ -250,12 +206,26 @@ class PodWrite:
             reason=reason,
             sentence=message,
             since=None if self.shown(pod, written)[0] else now,
+            withdraw=self.withdraws(pod, written),
         )
         path = f"{pod_path(pod.key)}/status"
         return Request(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
 
 
 Write = GroupWrite | QueueWrite | PodWrite
+
+
+def _says(status: GangStatus) -> tuple[Say, ...]:
+    admitted = _say("Admitted", status.admitted, status.is_admitted, status.generation)
+    scheduled = _say("Scheduled", status.scheduled, status.is_scheduled, status.generation)
+    if status.preempted is None:
+        return (admitted, scheduled)
+    preempted = _say("Preempted", status.preempted, status.is_preempted, status.generation)
+    return (admitted, scheduled, preempted)
+
+
+def _time(seconds: float) -> str | None:
+    return format_time(seconds) if seconds else None
 
 
 def _say(kind: str, ask: Ask, holds: bool, generation: int) -> Say:

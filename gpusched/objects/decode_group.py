@@ -43,16 +43,13 @@ PENDING: Final = "Pending"
 _NO_WISH: Final = TopologyWish()
 
 
-class GroupStatus(msgspec.Struct, gc=False):
-    """What is read of the status of a group or queue."""
-
+class _Status(msgspec.Struct, gc=False):
     phase: str | None = None
-    state: str | None = None
     conditions: list[wire.Condition] | None = None
 
 
-_STATUS: Final = msgspec.json.Decoder(GroupStatus)
-_NO_STATUS: Final = GroupStatus()
+_STATUS: Final = msgspec.json.Decoder(_Status)
+_NO_STATUS: Final = _Status()
 
 
 def queue_of(parsed: wire_groups.Queue) -> Queue:
@@ -76,7 +73,7 @@ def queue_of(parsed: wire_groups.Queue) -> Queue:
     _check_order(guarantee, deserved, field="spec.guarantee", above="deserved")
     _check_order(guarantee, capability, field="spec.guarantee", above="capability")
     _check_order(deserved, capability, field="spec.deserved", above="capability")
-    status, canonical = read_status(parsed.status)
+    status, canonical = _status(parsed.status)
     selector = spec.namespace_selector
     return Queue(
         name=metadata.name,
@@ -102,7 +99,7 @@ def queue_of(parsed: wire_groups.Queue) -> Queue:
             selector.match_labels, selector.match_expressions, field="spec.namespaceSelector"
         ),
         node_pools=_node_pools(spec.node_pools),
-        conditions=conditions_of(status),
+        conditions=_conditions(status),
         status=canonical,
     )
 
@@ -144,7 +141,7 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
         raise Disbelief(
             "spec.minSubGroups", f"asks for {min_sub_groups} of {len(sub_groups)} subGroups"
         )
-    status, canonical = read_status(parsed.status)
+    status, canonical = _status(parsed.status)
     return PodGroup(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -170,7 +167,7 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
             field="spec.disruption.checkpointInterval",
         ),
         phase=status.phase or PENDING,
-        conditions=conditions_of(status),
+        conditions=_conditions(status),
         status=canonical,
         deleting=metadata.deletion_timestamp is not None,
     )
@@ -217,7 +214,7 @@ def _wish(wish: wire_groups.TopologyWish | None, *, field: str) -> TopologyWish:
     )
 
 
-def read_status(raw: msgspec.Raw) -> tuple[GroupStatus, bytes]:
+def _status(raw: msgspec.Raw) -> tuple[_Status, bytes]:
     """What is read of a status, and the whole of it as canonical JSON."""
     status = decode_part(_STATUS, bytes(raw), field="status")
     if status is None:
@@ -225,8 +222,7 @@ def read_status(raw: msgspec.Raw) -> tuple[GroupStatus, bytes]:
     return status, msgspec.json.encode(msgspec.json.decode(raw), order="sorted")
 
 
-def conditions_of(status: GroupStatus) -> tuple[Condition, ...]:
-    """The conditions that it carries."""
+def _conditions(status: _Status) -> tuple[Condition, ...]:
     return tuple(
         Condition(
             type=each.type,

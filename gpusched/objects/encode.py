@@ -28,9 +28,6 @@ API_VERSIONS: Final = {
     "Topology": API_VERSION,
     "Job": "batch/v1",
     "Lease": "coordination.k8s.io/v1",
-    "Deployment": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
     "PodDisruptionBudget": "policy/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
 }
@@ -45,8 +42,6 @@ class ObjectRef:
     kind: str
     key: ObjectKey
     uid: UID
-    api_version: str = ""
-    """Empty for the usual one of its kind."""
 
     @property
     def event_namespace(self) -> str:
@@ -139,7 +134,13 @@ def eviction(key: ObjectKey, uid: UID, *, fence: str) -> bytes:
 
 
 def pod_unscheduled(
-    uid: UID, version: ResourceVersion, *, reason: str, sentence: str, since: float | None
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    reason: str,
+    sentence: str,
+    since: float | None,
+    withdraw: bool = False,
 ) -> bytes:
     """A strategic merge patch of pods/status: PodScheduled is False, and why.
 
@@ -149,6 +150,7 @@ def pod_unscheduled(
         reason: ``Unschedulable`` or one of the contract's.
         sentence: cut at 1,024 bytes.
         since: seconds since the epoch when the condition is new; None keeps the time it has.
+        withdraw: whether a node that was promised to it is promised no more.
     """
     condition: dict[str, object] = {
         "type": "PodScheduled",
@@ -158,12 +160,10 @@ def pod_unscheduled(
     }
     if since is not None:
         condition["lastTransitionTime"] = format_time(since)
-    return _json.encode(
-        {
-            "metadata": {"uid": uid, "resourceVersion": version},
-            "status": {"conditions": [condition]},
-        }
-    )
+    status: dict[str, object] = {"conditions": [condition]}
+    if withdraw:
+        status["nominatedNodeName"] = None
+    return _json.encode({"metadata": {"uid": uid, "resourceVersion": version}, "status": status})
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -195,24 +195,6 @@ def status_patch(
         now: seconds since the epoch, the time of conditions that change.
     """
     known = msgspec.json.decode(current)
-    conditions = _conditions(known.get("conditions") or [], says, now)
-    return merge_status(uid, known, fields, conditions)
-
-
-def merge_status(
-    uid: UID,
-    known: Mapping[str, object],
-    fields: Mapping[str, object],
-    conditions: Sequence[Mapping[str, object]] | None,
-) -> bytes | None:
-    """A merge patch of a status; None when it says so already.
-
-    Args:
-        uid: of the object.
-        known: its status as last seen.
-        fields: what we write; None removes a field, mappings are written as a whole.
-        conditions: all of them as they shall be; None leaves them as they are.
-    """
     patch: dict[str, object] = {}
     for name, value in fields.items():
         before = known.get(name)
@@ -223,7 +205,8 @@ def merge_status(
             patch[name] = {key: value.get(key) for key in sorted({*before, *value})}
         else:
             patch[name] = value
-    if conditions is not None and conditions != known.get("conditions"):
+    conditions = _conditions(known.get("conditions") or [], says, now)
+    if conditions != known.get("conditions"):
         patch["conditions"] = conditions
     if not patch:
         return None
@@ -266,7 +249,7 @@ def event(note: EventNote, *, instance: str, now: float) -> bytes:
     """
     ref = note.regarding
     regarding = {
-        "apiVersion": ref.api_version or API_VERSIONS.get(ref.kind, "v1"),
+        "apiVersion": API_VERSIONS.get(ref.kind, "v1"),
         "kind": ref.kind,
         "name": ref.key.name,
         "uid": ref.uid,

@@ -202,7 +202,9 @@ class GangStatus:
     nominated: tuple[tuple[UID, str], ...] = ()
     """Nodes promised to waiting pods; who is not named here loses a promise he had."""
     preempted: Ask | None = None
-    """Why it was evicted in this session; None leaves that condition as it was."""
+    """What its condition of that name becomes; None leaves it as it is."""
+    is_preempted: bool = True
+    """Whether that condition holds; False when the gang runs again."""
     placement: tuple[tuple[str, str], ...] = ()
 
 

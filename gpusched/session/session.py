@@ -223,7 +223,12 @@ class Session:
             statement.lift(place, path=self.path(gang))
 
     def promise_holds(self, gang: Gang) -> bool:
-        """Whether the room promised to a gang will be free for it when those who leave are gone."""
+        """Whether the room promised to a gang will be free for it when those who leave are gone.
+
+        A promise for fewer members than it needs, as a crash may leave one, is none.
+        """
+        if len(self.promises.get(gang.key, ())) < gang.need:
+            return False
         with self.looking_later():
             for place in self.promises.get(gang.key, ()):
                 seat = self.seat(place.pod.pod_class)

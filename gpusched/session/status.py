@@ -43,6 +43,7 @@ def _status(session: Session, gang: Gang) -> GangStatus:
     else:
         scheduled = ask or _not_tried(gang)
     is_admitted = admission is None
+    runs_again = _runs_again(gang) if whole else None
     waiting: list[tuple[ObjectKey, UID]] = []
     if not whole or ask is not None:
         waiting = [
@@ -62,8 +63,18 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         waiting_ask=ask if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
         nominated=tuple(sorted((each.pod.uid, nodes[each.row].name) for each in held)),
+        preempted=runs_again,
+        is_preempted=runs_again is None,
         placement=_placement(session, gang) if whole and gang.pod_group else (),
     )
+
+
+def _runs_again(gang: Gang) -> Ask | None:
+    """That a gang that was made to leave is complete again; None when there is no such news."""
+    shown = gang.pod_group.condition("Preempted") if gang.pod_group else None
+    if shown is None or shown.status != "True" or gang.pending or gang.gated or gang.leaving:
+        return None
+    return Ask(reason=Reason.SCHEDULED, sentence=f"runs again: {_running_sentence(gang)}")
 
 
 def _placement(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
@@ -115,7 +126,7 @@ def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
         return "Completed"
     if whole:
         return "Running"
-    if before in STARTED:
+    if before in STARTED and (gang.placed or gang.leaving):
         return "Unknown"
     return "Inqueue" if admitted else "Pending"
 

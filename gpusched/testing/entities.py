@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -89,7 +88,7 @@ def node(
         uid=UID(own_uid) if own_uid else uid("Node", name),
         resource_version=ResourceVersion(version),
         created=BORN,
-        labels=MappingProxyType(dict(labels or {})),
+        labels=dict(labels or {}),
         allocatable=resources({PODS: pods, "cpu": cpu, "memory": memory, gpu: gpus}),
         taints=tuple(taints),
         unschedulable=unschedulable,
@@ -133,7 +132,7 @@ def pod(
         uid=UID(own_uid) if own_uid else uid("Pod", name, namespace),
         resource_version=ResourceVersion(version),
         created=created,
-        labels=MappingProxyType({}),
+        labels={},
         owner=owner,
         scheduler=scheduler,
         pod_class=spec,

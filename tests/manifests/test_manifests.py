@@ -91,7 +91,7 @@ DAEMON_RIGHTS = {
     ("", "pods/status"): {"patch"},
     ("", "nodes"): {"list", "watch"},
     ("", "namespaces"): {"list", "watch"},
-    ("batch", "jobs"): {"list", "watch"},
+    ("batch", "jobs"): {"list", "watch", "patch"},
     ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
     ("policy", "poddisruptionbudgets"): {"list", "watch"},
     ("scheduling.gpusched.io", "podgroups"): {"get", "list", "watch"},

@@ -12,14 +12,14 @@ import yaml
 
 from gpusched.assets import path
 from gpusched.io.feeds import KINDS
-from gpusched.objects.adapters.kinds import ALL, POD_GROUPS
 
 WRITTEN = {
     ("", "pods/binding", "create"): "io/bind_calls.py",
     ("", "pods", "get"): "io/bind_calls.py, io/evictor.py: a pod in doubt",
     ("scheduling.gpusched.io", "podgroups", "get"): "io/bind_calls.py: the look before binding",
     ("", "pods/eviction", "create"): "io/evictor.py",
-    ("", "pods/status", "patch"): "io/status_writes.py",
+    ("", "pods/status", "patch"): "io/status_writes.py, io/claim_calls.py",
+    ("batch", "jobs", "patch"): "io/claim_calls.py: Jobs started and paused",
     ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/status_writes.py",
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/status_writes.py",
     ("events.k8s.io", "events", "create"): "io/events.py",
@@ -30,10 +30,10 @@ WRITTEN = {
 """Every right that is not a list or a watch, and who needs it."""
 
 
-def granted(manifest: str = "rbac.yaml") -> set[tuple[str, str, str]]:
+def granted() -> set[tuple[str, str, str]]:
     """Group, resource and verb of every rule for the daemon's account."""
     docs: list[dict[str, Any]] = list(
-        yaml.safe_load_all((path("manifests") / manifest).read_text())
+        yaml.safe_load_all((path("manifests") / "rbac.yaml").read_text())
     )
     return {
         (group, resource, verb)
@@ -63,13 +63,3 @@ def test_everything_that_the_code_uses_is_granted():
 def test_nothing_else_is_granted():
     """A stolen token can do no more than the scheduler does."""
     assert granted() - read() - WRITTEN.keys() == set()
-
-
-def test_kinds_of_other_projects_are_granted_as_they_are_used():
-    """In a manifest of its own: every kind is read, status is written where we write it."""
-    wanted = {(kind.group, kind.plural, verb) for kind in ALL for verb in ("list", "watch")}
-    wanted |= {(kind.group, "podgroups", "get") for kind in POD_GROUPS.values()}
-    wanted |= {(kind.group, f"{kind.plural}/status", "patch") for kind in ALL if kind.writes}
-    # Volcano's PodGroup has no status of its own: it is patched as a whole.
-    wanted.add(("scheduling.volcano.sh", "podgroups", "patch"))
-    assert granted("rbac-adapters.yaml") == wanted

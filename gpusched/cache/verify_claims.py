@@ -1,0 +1,90 @@
+"""The last look before room is made: are victims, nodes and those who wait still as decided?
+
+Called in one step of the event loop with the marks that follow, with nothing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.cache import Cache
+from gpusched.cache.verify import group_trouble, node_trouble, pod_trouble
+from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.resources import NOTHING, Resources
+
+Nominee = tuple[ObjectKey, UID, str]
+"""Pod, its UID, and the name of the node that it is promised."""
+
+
+def recheck_claim(
+    cache: Cache,
+    gang: GangKey,
+    *,
+    generation: int,
+    nominees: Sequence[Nominee],
+    victims: Iterable[Nominee],
+    decided_on: NodeColumns,
+) -> str:
+    """Whether room may still be made for a gang.
+
+    Args:
+        cache: as it is now.
+        gang: for whom.
+        generation: of its PodGroup when it was decided.
+        nominees: who is promised which node.
+        victims: who leaves which node.
+        decided_on: the nodes as they were then.
+
+    Returns:
+        Empty, or why not: the whole claim is then dropped and decided again.
+    """
+    trouble = group_trouble(cache, gang, generation)
+    if trouble:
+        return trouble
+    wanted: dict[str, Resources] = {}
+    for key, uid, node in nominees:
+        pod = cache.pod(uid)
+        trouble = pod_trouble(cache, pod, key)
+        if trouble or pod is None:
+            return trouble
+        wanted[node] = wanted.get(node, NOTHING).plus(pod.pod_class.requests)
+    leaving: dict[str, Resources] = {}
+    for key, uid, node in victims:
+        trouble = victim_trouble(cache, key, uid, node)
+        if trouble:
+            return trouble
+        pod = cache.pod(uid)
+        assert pod is not None
+        leaving[node] = leaving.get(node, NOTHING).plus(pod.pod_class.requests)
+    for node, requests in wanted.items():
+        row = decided_on.row.get(node)
+        if row is None:
+            return f"node {node} was not there"
+        trouble = node_trouble(cache, node, decided_on.nodes[row].uid, decided_on)
+        trouble = trouble or _room_trouble(cache, node, requests, leaving.get(node, NOTHING))
+        if trouble:
+            return trouble
+    return ""
+
+
+def victim_trouble(cache: Cache, key: ObjectKey, uid: UID, node: str) -> str:
+    """Why a pod cannot be evicted as decided; empty when it can."""
+    pod = cache.pod(uid)
+    if pod is None or pod.key != key:
+        return f"pod {key} is gone"
+    if pod.node != node or pod.deleting or pod.finished:
+        return f"pod {key} is finished, being deleted, or not on node {node}"
+    return ""
+
+
+def _room_trouble(cache: Cache, name: str, wanted: Resources, leaving: Resources) -> str:
+    """Whether a node will hold what is promised once all that leave it have left."""
+    node = cache.rows.get(name)
+    assert node is not None
+    use = cache.ledger.use(name, node.allocatable)
+    for resource, amount in wanted.items:
+        staying = use.amounts.get(resource, 0) - use.leaving.get(resource, 0)
+        if staying - leaving.get(resource) + amount > node.allocatable.get(resource):
+            return f"node {name} will have no room for {amount} {resource}"
+    return ""

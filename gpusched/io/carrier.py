@@ -1,0 +1,357 @@
+r"""Carries out claims, stops and switches: room is made as decided, or the claim is dropped.
+
+A claim::
+
+    checked --> promised --> told --> paused --> evicting --> done
+                   |           |         |           |
+                   +-----------+---------+-----------+--> dropped
+
+The promise is written on every pod that waits before anybody leaves; then the victims are told
+(their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
+the claim: nobody else leaves for it, and the next session decides again on what there is then.
+Between a decision and the watch that shows it, the cache carries marks (``cache.overlay``). A
+crash loses nothing: promises and evictions live in the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from gpusched import limits
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.cache import Cache
+from gpusched.cache.overlay import Nomination
+from gpusched.cache.unborn import is_unborn_uid
+from gpusched.cache.verify import group_trouble
+from gpusched.cache.verify_claims import recheck_claim, victim_trouble
+from gpusched.clock import Clock
+from gpusched.io.api import Api
+from gpusched.io.claim_calls import NOT_LEADING, ClaimCalls
+from gpusched.io.evictor import Evictor
+from gpusched.io.lease import Lease
+from gpusched.io.logs import Log
+from gpusched.io.pace import Pace
+from gpusched.io.pool import OnFault, Pool
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.meta import UID, GangKey, ObjectKey, parse_time
+from gpusched.objects.others import Job
+from gpusched.session.jobs import ADMITTED
+from gpusched.session.plan import Claim, Eviction, JobSwitch, Plan, Stop
+from gpusched.session.reasons import Reason
+
+_log = Log(__name__)
+
+
+@attrs.define(slots=True, eq=False)
+class _Run:
+    """One claim, stop or switch on its way.
+
+    Attributes:
+        gang: for whom, or of whom.
+        nominees: pod, UID and node of each promise.
+        told: what the pods that wait are told.
+        since: when it was decided, seconds since the epoch: the promise's time.
+        open: victims whose eviction is not answered yet.
+    """
+
+    gang: GangKey
+    fence: str
+    since: float
+    nominees: tuple[tuple[ObjectKey, UID, str], ...] = ()
+    told: str = ""
+    stops: tuple[Stop, ...] = ()
+    switch: JobSwitch | None = None
+    open: set[UID] = attrs.Factory(set)
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def victims(self) -> list[Eviction]:
+        """Who leaves, by pausing too."""
+        return [each for stop in self.stops for each in stop.evictions]
+
+    @property
+    def switches(self) -> list[JobSwitch]:
+        """Jobs that are paused or started."""
+        pauses = [stop.pause for stop in self.stops if stop.pause is not None]
+        return [self.switch, *pauses] if self.switch is not None else pauses
+
+
+class Carrier:
+    """See the module. One per process; everything is called in the event loop.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns.
+        cache: shows what is under way.
+        evictor: shared with the binder.
+        lease: under whose leadership things are begun.
+        clock: time.
+        telemetry: counts evictions.
+        on_fault: told of a crash.
+        on_stopped: told of each stop whose first member was made to leave.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        cache: Cache,
+        *,
+        evictor: Evictor,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_fault: OnFault,
+        on_stopped: Callable[[Stop], None] = lambda _stop: None,
+    ) -> None:
+        self._calls = ClaimCalls(api, pace, cache, lease=lease, clock=clock, telemetry=telemetry)
+        self._cache = cache
+        self._evictor = evictor
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._on_stopped = on_stopped
+        self._pool: Pool[_Run] = Pool(
+            "claim", limit=limits.CLAIMS_IN_FLIGHT_MAX, work=self._carry, on_fault=on_fault
+        )
+        self._runs: dict[GangKey, _Run] = {}
+        self._closed = False
+
+    def knows(self, gang: GangKey) -> bool:
+        """Whether something is being carried out for this gang."""
+        return gang in self._runs
+
+    def submit(self, plan: Plan, decided_on: NodeColumns) -> None:
+        """Begin all of a plan that makes room or switches Jobs; returns at once.
+
+        What is not as it was decided on any more is left: its change has woken a session.
+        """
+        fence = self._lease.fence
+        if self._closed or not fence:
+            return
+        asks = {status.gang: status.scheduled for status in plan.gangs}
+        now = self._clock.now()
+        starts = {GangKey("Job", *each.key): each for each in plan.switches}
+        for claim in plan.claims:
+            # Pods of a suspended Job do not exist yet: that it is started is their promise.
+            claim = _of_the_living(claim)  # noqa: PLW2901
+            start = starts.pop(claim.gang, None)
+            told = asks.get(claim.gang)
+            text = told.sentence if told is not None else claim.sentence
+            run = _Run(claim.gang, fence, now, claim.nominations, text, claim.stops, start)
+            trouble = self._claim_trouble(claim, decided_on)
+            self._begin(run, trouble or (self._job_trouble(start) if start else ""))
+        for stop in plan.stops:
+            run = _Run(stop.gang, fence, now, stops=(stop,))
+            self._begin(run, self._stop_trouble(stop))
+        for key, switch in starts.items():
+            self._begin(_Run(key, fence, now, switch=switch), self._job_trouble(switch))
+
+    async def drain(self) -> None:
+        """Begin nothing more; what was promised and evicted stands in the API."""
+        self._closed = True
+        for run in self._runs.values():
+            if run.timer is not None:
+                run.timer.cancel()
+        await self._pool.close()
+
+    # -- checking ----------------------------------------------------------------------------
+    def _claim_trouble(self, claim: Claim, decided_on: NodeColumns) -> str:
+        victims = [each for stop in claim.stops for each in stop.evictions]
+        trouble = recheck_claim(
+            self._cache,
+            claim.gang,
+            generation=claim.generation,
+            nominees=claim.nominations,
+            victims=[(each.key, each.uid, each.node) for each in victims],
+            decided_on=decided_on,
+        )
+        return trouble or next(filter(None, map(self._stop_trouble, claim.stops)), "")
+
+    def _stop_trouble(self, stop: Stop) -> str:
+        trouble = group_trouble(self._cache, stop.gang, stop.generation)
+        for each in stop.evictions:
+            trouble = trouble or victim_trouble(self._cache, each.key, each.uid, each.node)
+        return trouble or (self._job_trouble(stop.pause) if stop.pause is not None else "")
+
+    def _job_trouble(self, switch: JobSwitch) -> str:
+        job = self._cache.jobs.items.get(switch.key)
+        if job is None or job.uid != switch.uid:
+            return f"Job {switch.key} is gone"
+        return "" if job.suspended != switch.suspend else f"Job {switch.key} was switched already"
+
+    # -- marks -------------------------------------------------------------------------------
+    def _begin(self, run: _Run, trouble: str) -> None:
+        """Mark and queue; in the same step of the loop as the checks before it."""
+        if trouble or run.gang in self._runs:
+            why = trouble or "an earlier decision for it is still being carried out"
+            _log.info("a decision is out of date and is made again", gang=run.gang, why=why)
+            return
+        self._runs[run.gang] = run
+        for _, uid, node in run.nominees:
+            promise = Nomination(node, Reason.PREEMPTION_IN_PROGRESS, run.told, run.since)
+            self._cache.nominate(uid, promise)
+        for victim in run.victims:
+            self._cache.mark_leaving(victim.uid)
+        for switch in run.switches:
+            job = self._cache.jobs.items[switch.key]
+            self._cache.switch_job(switch.key, switch.uid, switched(job, switch))
+        self._pool.put(run)
+
+    def _unmark(self, run: _Run, victims: Iterable[UID], switches: Sequence[JobSwitch]) -> None:
+        for _, uid, _ in run.nominees:
+            self._cache.nominate(uid, None)
+        for uid in victims:
+            self._cache.mark_leaving(uid, leaving=False)
+        for switch in switches:
+            self._cache.switch_job(switch.key, switch.uid, None)
+
+    def _later(self, act: Callable[..., None], *args: object) -> None:
+        """What was accepted is believed for a while even if the watch never shows it."""
+        asyncio.get_running_loop().call_later(limits.OVERLAY_MAX_S, act, *args)
+
+    # -- doing -------------------------------------------------------------------------------
+    async def _carry(self, run: _Run) -> None:
+        why = await self._promise(run) or await self._tell(run)
+        if why:
+            self._drop(run, why, [each.uid for each in run.victims], run.switches)
+            return
+        why = await self._switch(run)
+        if why:
+            return
+        self._later(self._unmark, run, (), ())
+        self._evict(run)
+
+    async def _promise(self, run: _Run) -> str:
+        return await _all(
+            self._calls.nominate(
+                key, uid, node, sentence=run.told, since=run.since, fence=run.fence
+            )
+            for key, uid, node in run.nominees
+        )
+
+    async def _tell(self, run: _Run) -> str:
+        """Those who are evicted one by one; a paused Job's pods end without having failed."""
+        return await _all(
+            self._calls.disrupt(each, since=run.since, fence=run.fence)
+            for stop in run.stops
+            if stop.pause is None
+            for each in stop.evictions
+        )
+
+    async def _switch(self, run: _Run) -> str:
+        """Pause, or start, one Job after the other: the first that refuses ends the claim."""
+        switches = run.switches
+        for number, switch in enumerate(switches):
+            why = await self._calls.switch(switch, fence=run.fence)
+            if why:
+                paused = {each.uid for each in switches[:number]}
+                staying = [
+                    each.uid
+                    for stop in run.stops
+                    if stop.pause is None or stop.pause.uid not in paused
+                    for each in stop.evictions
+                ]
+                self._drop(run, why, staying, switches[number:])
+                return why
+            self._later(self._cache_switch_off, switch)
+            self._switched(run, switch)
+        return ""
+
+    def _cache_switch_off(self, switch: JobSwitch) -> None:
+        self._cache.switch_job(switch.key, switch.uid, None)
+
+    def _switched(self, run: _Run, switch: JobSwitch) -> None:
+        for stop in run.stops:
+            if stop.pause is switch:
+                for each in stop.evictions:
+                    self._telemetry.eviction(each.action, each.reason, each.gpu_seconds)
+                    self._later(self._stays, each.uid)
+                self._on_stopped(stop)
+
+    def _evict(self, run: _Run) -> None:
+        stops = [stop for stop in run.stops if stop.pause is None and stop.evictions]
+        run.open = {each.uid for stop in stops for each in stop.evictions}
+        if not run.open:
+            self._end(run)
+            return
+        run.timer = asyncio.get_running_loop().call_later(limits.CLAIM_MAX_S, self._overdue, run)
+        for stop in stops:
+            self._evict_stop(run, stop)
+
+    def _evict_stop(self, run: _Run, stop: Stop) -> None:
+        told = False
+
+        def ended(uid: UID, done: bool) -> None:
+            nonlocal told
+            if done and not told:
+                told = True
+                self._on_stopped(stop)
+            self._answered(run, uid, done=done)
+
+        for each in stop.evictions:
+            self._evictor.evict(
+                [(each.key, each.uid)],
+                action=each.action,
+                reason=each.reason,
+                on_end=ended,
+                lost={each.uid: each.gpu_seconds},
+            )
+
+    def _answered(self, run: _Run, uid: UID, *, done: bool) -> None:
+        run.open.discard(uid)
+        if done:
+            self._later(self._stays, uid)
+        else:
+            self._stays(uid)
+        if not run.open:
+            self._end(run)
+
+    def _stays(self, uid: UID) -> None:
+        self._cache.mark_leaving(uid, leaving=False)
+
+    def _overdue(self, run: _Run) -> None:
+        """Some victims are still protected: they are left alone, and the room is given up."""
+        _log.warning(
+            "room could not be made in time", gang=run.gang, victims=len(run.victims),
+            left=len(run.open), why=next(iter(self._evictor.blocked.values()), "no answer"),
+        )  # fmt: skip
+        self._evictor.give_up(sorted(run.open))
+
+    def _drop(
+        self, run: _Run, why: str, victims: Sequence[UID], switches: Sequence[JobSwitch]
+    ) -> None:
+        say = _log.info if why == NOT_LEADING else _log.warning
+        say("room is not made as decided", gang=run.gang, why=why)
+        self._unmark(run, victims, switches)
+        self._end(run)
+
+    def _end(self, run: _Run) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+        if self._runs.get(run.gang) is run:
+            del self._runs[run.gang]
+
+
+def switched(job: Job, switch: JobSwitch) -> Job:
+    """The Job as it will be."""
+    notes = dict(switch.annotations)
+    admitted = job.admitted
+    if ADMITTED in notes:
+        admitted = parse_time(notes[ADMITTED]) if notes[ADMITTED] else 0.0
+    parallelism = job.parallelism if switch.parallelism is None else switch.parallelism
+    return attrs.evolve(job, suspended=switch.suspend, admitted=admitted, parallelism=parallelism)
+
+
+def _of_the_living(claim: Claim) -> Claim:
+    real = tuple(each for each in claim.nominations if not is_unborn_uid(each[1]))
+    return claim if len(real) == len(claim.nominations) else attrs.evolve(claim, nominations=real)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, str]]) -> str:
+    """Do all of them; why the first that was not done was not."""
+    return next(filter(None, await asyncio.gather(*calls)), "")

@@ -1,0 +1,159 @@
+"""The calls that make room, each repeated where that is harmless; nothing is decided here.
+
+A promise and a switch carry the version they were made for, so that they never undo what
+somebody else did meanwhile; a conflict is met with the version that the watch shows by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from gpusched import errors, limits
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.io.answers import api_error
+from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
+from gpusched.io.bind_calls import CALL_S, pod_path
+from gpusched.io.lease import Lease
+from gpusched.io.pace import Pace, Traffic
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects import encode_moves
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.session.plan import Eviction, JobSwitch
+from gpusched.session.reasons import Reason
+
+NOT_LEADING: Final = "the leadership that decided it is over"
+_NOT_FOUND: Final = 404
+Body = Callable[[], bytes | str]
+"""The body of the next try, or as text why there is none."""
+
+
+class ClaimCalls:
+    """See the module. Every call returns an empty text, or why it was not done.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns, as for evictions.
+        cache: what the API showed last.
+        lease: asked before each write.
+        clock: time.
+        telemetry: counts 429 answers.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        cache: Cache,
+        *,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._api = api
+        self._pace = pace
+        self._cache = cache
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._turns = asyncio.Semaphore(limits.BINDS_IN_FLIGHT_MAX)
+
+    async def nominate(
+        self, key: ObjectKey, uid: UID, node: str, *, sentence: str, since: float, fence: str
+    ) -> str:
+        """Promise a waiting pod room on a node."""
+
+        def body() -> bytes | str:
+            pod = self._cache.pod(uid)
+            if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
+                return f"pod {key} does not wait any more"
+            return encode_moves.nomination(
+                uid,
+                pod.resource_version,
+                node=node,
+                reason=Reason.PREEMPTION_IN_PROGRESS,
+                sentence=sentence,
+                since=since,
+            )
+
+        path = f"{pod_path(key)}/status"
+        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence)
+
+    async def disrupt(self, victim: Eviction, *, since: float, fence: str) -> str:
+        """Say on a victim that it is about to be evicted; a pod that is gone needs none."""
+
+        def body() -> bytes | str:
+            if self._cache.pod(victim.uid) is None:
+                return ""
+            return encode_moves.disruption(victim.uid, sentence=victim.sentence, since=since)
+
+        path = f"{pod_path(victim.key)}/status"
+        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True)
+
+    async def switch(self, switch: JobSwitch, *, fence: str) -> str:
+        """Pause or start a Job."""
+        key = switch.key
+
+        def body() -> bytes | str:
+            job = self._cache.jobs.items.get(key)
+            if job is None or job.uid != switch.uid:
+                return f"Job {key} is gone"
+            return encode_moves.job_switch(
+                switch.uid,
+                job.resource_version,
+                suspend=switch.suspend,
+                parallelism=switch.parallelism,
+                node_selector=switch.node_selector,
+                annotations=switch.annotations,
+            )
+
+        path = f"/apis/batch/v1/namespaces/{quote(key.namespace)}/jobs/{quote(key.name)}"
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
+    async def _patch(
+        self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
+    ) -> str:
+        why = ""
+        async with self._turns:
+            for tries in range(limits.CLAIM_TRIES_MAX):
+                if tries:
+                    await self._clock.sleep(limits.CLAIM_RETRY_S * tries)
+                await self._pace.turn(Traffic.EVICT)
+                made = body()
+                if isinstance(made, str):
+                    return made
+                now, boot = self._clock.monotonic(), self._clock.boottime()
+                if self._lease.fence != fence or not self._lease.may_act(now, boot, CALL_S):
+                    return NOT_LEADING
+                status, why, again = await self._once(path, content_type, made)
+                if or_gone and status == _NOT_FOUND:
+                    return ""
+                if not again:
+                    break
+        return why
+
+    async def _once(self, path: str, content_type: str, body: bytes) -> tuple[int, str, bool]:
+        """Status of the answer, why it was not done (empty when it was), whether to try again."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                answer = await self._api.request(
+                    "PATCH", path, body=body, content_type=content_type, timeout_s=CALL_S
+                )
+        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as unanswered:
+            return 0, str(unanswered), True
+        except TimeoutError:
+            return 0, f"patch {path}: no answer within {CALL_S:g} s", True
+        if answer.ok:
+            return answer.status, "", False
+        error = api_error(answer, doing=f"patch {path}", write=True)
+        if isinstance(error, errors.Throttled):
+            self._telemetry.throttled()
+            self._pace.throttled(error.retry_after_s)
+        elif isinstance(error, errors.Denied):
+            self._lease.doubt()
+            return answer.status, str(error), False
+        again = isinstance(error, errors.Throttled | errors.OutcomeUnknown | errors.Conflict)
+        return answer.status, str(error), again

@@ -1,0 +1,76 @@
+"""Tells of gangs and pods that were made to leave: events, and the condition Preempted.
+
+The condition becomes true when the first member was really made to leave, not when that was
+decided; the session says when it is over. It is written by the one writer of each PodGroup.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import attrs
+
+from gpusched import limits
+from gpusched.io.events import EventWriter
+from gpusched.io.status_writes import StatusCache
+from gpusched.objects.encode import EventNote, ObjectRef, clip
+from gpusched.objects.meta import UID, ObjectKey
+from gpusched.session.plan import Ask, GangStatus, Stop
+
+_DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming"}
+_OTHERWISE: Final = "Stopping"
+
+
+class StopNotes:
+    """See the module.
+
+    Args:
+        events: are told.
+        cache: what the API showed last.
+    """
+
+    def __init__(self, events: EventWriter, cache: StatusCache) -> None:
+        self._events = events
+        self._cache = cache
+        self._told: OrderedDict[UID, Ask] = OrderedDict()
+
+    def stopped(self, stop: Stop) -> None:
+        """A first member of a gang was made to leave."""
+        first = stop.evictions[0]
+        action = _DOING.get(first.action, _OTHERWISE)
+        for each in stop.evictions[: limits.POD_EVENTS_MAX]:
+            self._events.tell(
+                EventNote(
+                    regarding=ObjectRef("Pod", each.key, each.uid), type="Normal",
+                    reason=each.reason, action=action, note=each.sentence,
+                )
+            )  # fmt: skip
+        gang = stop.gang
+        if gang.kind == "Pod":
+            return
+        self._events.tell(
+            EventNote(
+                regarding=ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid),
+                type="Warning", reason=first.reason, action=action, note=first.sentence,
+            )
+        )  # fmt: skip
+        if gang.kind == "PodGroup":
+            self._told[stop.uid] = Ask(reason=first.reason, sentence=first.sentence)
+            self._told.move_to_end(stop.uid)
+            if len(self._told) > limits.TOLD_MAX:
+                self._told.popitem(last=False)
+
+    def merged(self, status: GangStatus) -> GangStatus:
+        """The status with the condition that is still to be written, if one is."""
+        ask = self._told.get(status.uid)
+        if ask is None:
+            return status
+        group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        shown = group.condition("Preempted") if group is not None else None
+        if group is None or (
+            shown is not None and shown.status == "True" and shown.message == clip(ask.sentence)
+        ):
+            del self._told[status.uid]
+            return status
+        return attrs.evolve(status, preempted=ask, is_preempted=True)

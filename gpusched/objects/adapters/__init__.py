@@ -1,1 +1,0 @@
-"""Groups, queues and workloads of other projects, read as our own entities."""

@@ -1,0 +1,92 @@
+"""Bodies of the writes that make room: promises, disruption conditions, Jobs paused and started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpusched.objects.encode import clip
+from gpusched.objects.meta import UID, ResourceVersion, format_time
+
+DISRUPTION: Final = "DisruptionTarget"
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""The reason that a Job's ``podFailurePolicy`` knows."""
+_json = msgspec.json.Encoder()
+
+
+def nomination(
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    node: str,
+    reason: str,
+    sentence: str,
+    since: float,
+) -> bytes:
+    """A strategic merge patch of pods/status: room on a node is promised from now on.
+
+    Args:
+        uid: of the pod.
+        version: of the pod as last seen: one that was bound meanwhile is promised nothing.
+        node: by name.
+        reason: of PodScheduled=False, by which the promise is known.
+        sentence: cut at 1,024 bytes.
+        since: seconds since the epoch when the promise was made.
+    """
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": clip(sentence),
+        "lastTransitionTime": format_time(since),
+    }
+    return _json.encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": version},
+            "status": {"nominatedNodeName": node, "conditions": [condition]},
+        }
+    )
+
+
+def disruption(uid: UID, *, sentence: str, since: float) -> bytes:
+    """A strategic merge patch of pods/status: the pod is about to be evicted, and why."""
+    condition = {
+        "type": DISRUPTION,
+        "status": "True",
+        "reason": BY_SCHEDULER,
+        "message": clip(sentence),
+        "lastTransitionTime": format_time(since),
+    }
+    return _json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
+def job_switch(
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    suspend: bool,
+    parallelism: int | None,
+    node_selector: Sequence[tuple[str, str]],
+    annotations: Sequence[tuple[str, str]],
+) -> bytes:
+    """A merge patch of a Job that pauses or starts it.
+
+    Args:
+        uid: of the Job.
+        version: as last seen: who changed it meanwhile may have meant otherwise.
+        suspend: what it becomes.
+        parallelism: what that becomes too; None leaves it.
+        node_selector: added to its pod template.
+        annotations: set on the Job; an empty value removes one.
+    """
+    spec: dict[str, object] = {"suspend": suspend}
+    if parallelism is not None:
+        spec["parallelism"] = parallelism
+    if node_selector:
+        spec["template"] = {"spec": {"nodeSelector": dict(node_selector)}}
+    metadata: dict[str, object] = {"uid": uid, "resourceVersion": version}
+    if annotations:
+        metadata["annotations"] = {name: value or None for name, value in annotations}
+    return _json.encode({"metadata": metadata, "spec": spec})
