@@ -1,0 +1,75 @@
+"""What stands in conf/ is complete, explained, accepted, and does what its comments say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+import yaml
+
+from gpusched import assets
+from gpusched.cli.main import main
+from gpusched.config.load import load_file
+from gpusched.config.model import DEFAULT
+from gpusched.pluginhost.registry import installed
+from gpusched.testing.given import Given
+
+CONF = assets.path("conf")
+PROFILES = sorted((CONF / "profiles").glob("*.yaml"))
+
+
+def keys(value, path=""):
+    """Every key of a configuration by its path; lists are values."""
+    if not isinstance(value, dict):
+        return {path}
+    return {deep for key, item in value.items() for deep in keys(item, f"{path}.{key}")}
+
+
+def test_the_shipped_file_shows_every_key(capsys):
+    """An operator finds all that can be said in one file."""
+    assert main(["check-config", str(CONF / "gpusched.yaml"), "-o", "json"]) == 0
+    everything = json.loads(capsys.readouterr().out)["config"]
+    shown = yaml.safe_load((CONF / "gpusched.yaml").read_text())
+    assert keys(shown) == keys(everything)
+
+
+def test_the_shipped_file_names_every_shipped_policy():
+    """The default leaves nothing that we ship unmentioned: on, or in a comment that says why not."""
+    text = (CONF / "gpusched.yaml").read_text()
+    for group in ("gpusched.plugins", "gpusched.actions"):
+        for point in installed(group):
+            assert point.name in text
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_a_profile_is_accepted_without_a_warning(capsys, path):
+    """check-config has nothing to say, and it is not the default under another name."""
+    assert main(["check-config", str(path)]) == 0
+    assert not capsys.readouterr().err
+    assert load_file(str(path)) != DEFAULT
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_a_profile_says_what_it_is_for_and_explains_each_line(path):
+    """A head of some lines, and a comment above every key and plugin."""
+    lines = path.read_text().splitlines()
+    assert all(line.startswith("#") for line in lines[:4])
+    for above, line in itertools.pairwise(lines):
+        text = line.strip()
+        if text and not text.startswith(("#", "- plugins:")) and not text.endswith(":"):
+            assert above.strip().startswith("#"), line
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_a_profile_places_gangs(path):
+    """A session under it starts what fits and tells the rest why not."""
+    c = Given(config=load_file(str(path))).nodes(2, gpus=8).queue("a")
+    c.gang("fits", pods=2, gpus=4, queue="a", created=1.0)
+    c.gang("large", pods=3, gpus=8, queue="a", created=2.0)
+    c.when.bound()
+    assert c.then.started() == ["fits"]
+    assert "needs 3 pods with 8 nvidia.com/gpu" in c.then.why("large")
+    assert c.then.faults() == ()
+    spread = "strategy: spread" in path.read_text()
+    assert len(set(c.then.nodes().values())) == (2 if spread else 1)
