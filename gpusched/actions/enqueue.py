@@ -110,12 +110,6 @@ def admission(session: Session, gang: Gang) -> Verdict:
     """What the mechanism itself asks of a gang's queue, whatever policies say."""
     if gang.trouble[0]:
         return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
-    if gang.sub_groups:
-        return deny(
-            Reason.INVALID_SPEC,
-            "spec.subGroups is not placed by this version of gpusched; remove it to start the "
-            "group as one gang",
-        )
     node = session.queue_of(gang)
     if node is None:
         known = list(session.snapshot.queues.queues)[:5]

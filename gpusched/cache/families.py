@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator
 
 import attrs
 
+from gpusched.cache.counting import make_gang
 from gpusched.cache.gangs import (
     Gang,
     Origin,
-    make_gang,
     origin_of_group,
     origin_of_job,
     origin_of_pod,

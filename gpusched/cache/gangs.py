@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import attrs
 
-from gpusched.objects.group import DEFAULT_QUEUE, NO_WISH, PodGroup, SubGroup, TopologyWish
+from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.others import Job, PriorityClass
-from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
-from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass
+from gpusched.objects.resources import Resources
 
 SYSTEM_PRIORITY = 2_000_000_000
 """The priority of system-cluster-critical: pods at or above it are never evicted by us."""
@@ -19,11 +18,12 @@ SYSTEM_PRIORITY = 2_000_000_000
 
 @attrs.frozen(slots=True, eq=False)
 class Task:
-    """Unbound pods of one class and role, in the order in which they take places."""
+    """Unbound pods of one class, role and sub-group, in the order in which they take places."""
 
     role: str
     pod_class: PodClass
     pods: tuple[Pod, ...]
+    sub_group: str = ""
 
 
 @attrs.frozen(slots=True)
@@ -62,6 +62,8 @@ class Gang:
         generation: of the PodGroup, 0 when there is none.
         min_member: members it needs at once; ``succeeded`` members count where ``credit``.
         ready_roles: members by role that count already, sorted; only where roles have minima.
+        min_sub_groups: how many of ``sub_groups`` must be complete.
+        ready_sub_groups: members by sub-group that count already, sorted.
         tasks: members without a place that may get one.
         placed: members with a place, sorted by pod.
         gated, leaving: members that cannot count: gated, or being deleted.
@@ -86,6 +88,8 @@ class Gang:
     ready_roles: tuple[tuple[str, int], ...]
     topology: TopologyWish
     sub_groups: tuple[SubGroup, ...]
+    min_sub_groups: int
+    ready_sub_groups: tuple[tuple[str, int], ...]
     tasks: tuple[Task, ...]
     placed: tuple[Placed, ...]
     gated: int
@@ -138,7 +142,19 @@ class Gang:
         missing = self.min_member - self.ready
         if self.min_roles:
             missing = max(missing, sum(count for _, count in self.missing_roles))
+        if self.sub_groups:
+            missing = max(missing, self._missing_sub_groups())
         return max(0, missing)
+
+    def lacks(self, part: SubGroup) -> int:
+        """Members that a sub-group needs before it is complete."""
+        have = dict(self.ready_sub_groups).get(part.name, 0)
+        return max(0, part.min_member - have)
+
+    def _missing_sub_groups(self) -> int:
+        """Members with which enough sub-groups would be complete, the nearest ones first."""
+        lacking = sorted(self.lacks(part) for part in self.sub_groups)
+        return sum(lacking[: self.min_sub_groups])
 
     @property
     def started(self) -> float:
@@ -166,19 +182,20 @@ def pod_order(pod: Pod) -> tuple[int, str, str]:
 
 def make_tasks(pods: Iterable[Pod]) -> tuple[Task, ...]:
     """Group by role and class; the largest class of a role first, so that it finds room."""
-    groups: dict[tuple[str, str], list[Pod]] = {}
+    groups: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
-        groups.setdefault((pod.role, pod.pod_class.digest), []).append(pod)
+        key = (pod.role, pod.sub_group, pod.pod_class.digest)
+        groups.setdefault(key, []).append(pod)
     tasks = [
-        Task(role, members[0].pod_class, tuple(sorted(members, key=pod_order)))
-        for (role, _), members in groups.items()
+        Task(role, members[0].pod_class, tuple(sorted(members, key=pod_order)), sub_group)
+        for (role, sub_group, _), members in groups.items()
     ]
     return tuple(sorted(tasks, key=_task_order))
 
 
-def _task_order(task: Task) -> tuple[int, tuple[int, ...], str, str]:
+def _task_order(task: Task) -> tuple[int, tuple[int, ...], str, str, str]:
     sizes = tuple(-amount for _, amount in task.pod_class.requests.items)
-    return (-task.pod_class.gpus, sizes, task.role, task.pod_class.digest)
+    return (-task.pod_class.gpus, sizes, task.role, task.sub_group, task.pod_class.digest)
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -195,6 +212,7 @@ class Origin:
     hints: GangHints = NO_HINTS
     topology: TopologyWish = NO_WISH
     sub_groups: tuple[SubGroup, ...] = ()
+    min_sub_groups: int = 0
     pod_group: PodGroup | None = None
     priority: int | None = None
     counts_succeeded: bool = False
@@ -221,6 +239,7 @@ def origin_of_group(group: PodGroup, *, named: PriorityClass | None) -> Origin:
         min_roles=group.min_task_member,
         topology=group.topology,
         sub_groups=group.sub_groups,
+        min_sub_groups=group.min_sub_groups,
         pod_group=group,
         priority=priority,
         remark=f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
@@ -293,103 +312,3 @@ def origin_of_pod(pod: Pod, *, queue: str, by_class: bool | None = None) -> Orig
 
 def _wish(hints: GangHints) -> TopologyWish:
     return TopologyWish(hints.topology_required, hints.topology_preferred)
-
-
-def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, bool]]) -> Gang:
-    """Count the members of one gang.
-
-    Args:
-        origin: minimum, queue and wishes.
-        pods: all members that exist, in any order.
-        places: node and whether it is confirmed, for members that have a place.
-    """
-    waiting: list[Pod] = []
-    placed: list[Placed] = []
-    holding: list[PodClass] = []
-    going: list[PodClass] = []
-    gated = leaving = running = succeeded = failed = 0
-    for pod in pods:
-        if pod.uid in places and not pod.finished:
-            holding.append(pod.pod_class)
-            if pod.deleting:
-                going.append(pod.pod_class)
-        if pod.phase is PodPhase.SUCCEEDED:
-            succeeded += 1
-        elif pod.phase is PodPhase.FAILED:
-            failed += 1
-        elif pod.deleting:
-            leaving += 1
-        elif pod.uid in places:
-            placed.append(Placed(pod, *places[pod.uid]))
-            running += pod.phase is PodPhase.RUNNING
-        elif pod.gated:
-            gated += 1
-        else:
-            waiting.append(pod)
-    placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
-    tasks = make_tasks(waiting)
-    return Gang(
-        key=origin.key,
-        uid=origin.uid,
-        generation=origin.generation,
-        queue=_queue(origin, pods),
-        priority=_priority(origin, pods),
-        min_member=origin.min_member,
-        min_roles=origin.min_roles,
-        ready_roles=_ready_roles(origin, placed, pods),
-        topology=origin.topology,
-        sub_groups=origin.sub_groups,
-        tasks=tasks,
-        placed=tuple(placed),
-        gated=gated,
-        leaving=leaving,
-        running=running,
-        succeeded=succeeded,
-        failed=failed,
-        credit=max(0, succeeded - origin.succeeded_known) if origin.counts_succeeded else 0,
-        held=_sum(holding),
-        leaving_held=_sum(going),
-        asked=_sum(pod.pod_class for pod in waiting),
-        created=origin.created or min((pod.created for pod in pods), default=0.0),
-        pod_group=origin.pod_group,
-        trouble=origin.trouble,
-        remark=origin.remark,
-        terms=origin.terms,
-        job=origin.job,
-        unborn=origin.unborn,
-    )
-
-
-def _ready_roles(
-    origin: Origin, placed: Sequence[Placed], pods: Sequence[Pod]
-) -> tuple[tuple[str, int], ...]:
-    if not origin.min_roles:
-        return ()
-    ready = [member.pod.role for member in placed]
-    if origin.counts_succeeded:
-        ready += [pod.role for pod in pods if pod.phase is PodPhase.SUCCEEDED]
-    return tuple(sorted(Counter(ready).items()))
-
-
-def _priority(origin: Origin, pods: Sequence[Pod]) -> int:
-    if origin.priority is not None:
-        return origin.priority
-    return max((pod.priority for pod in pods if not pod.finished), default=0)
-
-
-def _queue(origin: Origin, pods: Sequence[Pod]) -> str:
-    if origin.pod_group is None and not origin.queue:
-        named = sorted({pod.queue for pod in pods if pod.queue})
-        return named[0] if named else DEFAULT_QUEUE
-    return origin.queue or DEFAULT_QUEUE
-
-
-def _sum(classes: Iterable[PodClass]) -> Resources:
-    counts: dict[str, tuple[PodClass, int]] = {}
-    for pod_class in classes:
-        known = counts.get(pod_class.digest)
-        counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
-    amounts = NOTHING
-    for _, (pod_class, count) in sorted(counts.items()):
-        amounts = amounts.plus(pod_class.requests, times=count)
-    return amounts

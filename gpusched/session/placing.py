@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import attrs
 
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
+from gpusched.objects.group import SubGroup
 from gpusched.objects.pod import Pod
 from gpusched.session.hooks import first_refusal, in_pod_order
 from gpusched.session.reasons import Reason, cut, members, what
@@ -15,6 +17,7 @@ from gpusched.session.search import search
 from gpusched.session.session import Session, wanted
 from gpusched.session.shortage import Shortage
 from gpusched.session.statement import Statement
+from gpusched.session.sub_groups import members_of, part_areas, place_parts
 from gpusched.topology.domain import Level
 
 
@@ -48,6 +51,8 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     areas, refusal = _areas(session, gang)
     if refusal is not None:
         return refusal
+    if gang.sub_groups:
+        return _place_parts(session, gang, statement, areas)
     last: Refusal | None = None
     for largest_first in (True, False) if len(gang.tasks) > 1 else (True,):
         tasks, too_few = wanted(gang, largest_first=largest_first)
@@ -69,6 +74,71 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     return _no_domain(session, gang, areas)
 
 
+def _place_parts(
+    session: Session, gang: Gang, statement: Statement, areas: Sequence[Area]
+) -> Refusal | None:
+    rows = [area.rows for area in areas]
+    told = place_parts(session, gang, statement, areas=rows, place_all=_place_inside)
+    if told is None:
+        return None
+    bound = any(part.topology.required for part in gang.sub_groups) or gang.topology.required
+    reason = Reason.TOPOLOGY_UNSATISFIABLE if bound else Reason.INSUFFICIENT_RESOURCES
+    return Refusal(reason, cut(told))
+
+
+def _place_inside(
+    session: Session, chosen: list[tuple[Task, int]], statement: Statement, rows: Bools | None
+) -> bool:
+    return _place_all(session, chosen, statement, Area(rows, "")) is None
+
+
+def _grow_parts(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal | None:
+    """Extras of complete sub-groups one by one; further sub-groups with their minimum or not."""
+    refusal: Refusal | None = None
+    have = Counter(dict(gang.ready_sub_groups))
+    have.update(place.pod.sub_group for place in session.kept(gang))
+    parts = {part.name: part for part in gang.sub_groups}
+    for name in sorted({task.sub_group for task in gang.tasks}):
+        tasks = tuple(task for task in gang.tasks if task.sub_group == name)
+        part = parts.get(name)
+        if part is not None and have[name] < part.min_member:
+            refusal = _start_part(session, gang, part, areas) or refusal
+            continue
+        inside = [
+            Area(rows, area.where)
+            for area in areas
+            for rows in (
+                [area.rows] if part is None else part_areas(session, gang, part, area.rows, [])
+            )
+        ]
+        refusal = _grow_tasks(session, gang, tasks, inside) or refusal
+    return refusal
+
+
+def _start_part(
+    session: Session, gang: Gang, part: SubGroup, areas: Sequence[Area]
+) -> Refusal | None:
+    chosen = members_of(gang, part)
+    if not chosen:
+        return None
+    tasks = tuple(attrs.evolve(task, pods=task.pods[:count]) for task, count in chosen)
+    alone = attrs.evolve(
+        gang, min_member=gang.ready + sum(count for _, count in chosen), min_roles=(),
+        sub_groups=(), tasks=tasks,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, alone)
+    if verdict.refuses:
+        return Refusal(Reason(verdict.reason), verdict.sentence)
+    for area in areas:
+        for rows in part_areas(session, gang, part, area.rows, chosen):
+            statement = session.statement()
+            if _place_inside(session, chosen, statement, rows):
+                session.keep(gang, statement)
+                return None
+            statement.discard()
+    return _told(session, *chosen[0], areas[-1] if areas else ANYWHERE)
+
+
 def grow(session: Session, gang: Gang) -> Refusal | None:
     """Give places to members above the minimum, one after another, each within its quota.
 
@@ -78,8 +148,17 @@ def grow(session: Session, gang: Gang) -> Refusal | None:
     areas, refusal = _areas(session, gang)
     if refusal is not None:
         return refusal
+    if gang.sub_groups:
+        return _grow_parts(session, gang, areas)
+    return _grow_tasks(session, gang, gang.tasks, areas)
+
+
+def _grow_tasks(
+    session: Session, gang: Gang, tasks: Sequence[Task], areas: Sequence[Area]
+) -> Refusal | None:
+    refusal: Refusal | None = None
     taken = {place.pod.uid for place in session.kept(gang)}
-    for task in gang.tasks:
+    for task in tasks:
         ordered = in_pod_order(task.pods, session.hooks.pod_orders)
         waiting = [pod for pod in ordered if pod.uid not in taken]
         for done, pod in enumerate(waiting):
@@ -95,7 +174,7 @@ def _place_extra(
     session: Session, gang: Gang, task: Task, pod: Pod, *, areas: Sequence[Area], left: int
 ) -> Refusal | None:
     alone = attrs.evolve(
-        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), credit=0,
+        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), credit=0, sub_groups=(),
         tasks=(Task(task.role, task.pod_class, (pod,)),), asked=task.pod_class.requests,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, alone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.objects.group import SubGroup, TopologyWish
+from gpusched.objects.group import TopologyWish
 from gpusched.objects.meta import GangKey, ObjectKey, Owner, Rejected, ResourceVersion
 from gpusched.objects.pod import GangHints, PodPhase
 from gpusched.testing import entities
@@ -267,14 +267,6 @@ def test_gated_pods_are_not_bound(given):
         "Gated",
         "2 pods of 2 needed are held by a gate",
     )
-
-
-def test_sub_groups_are_refused_honestly(given):
-    """What is not placed yet is said, not ignored."""
-    c = given.nodes(1, gpus=8).group("g", sub_groups=[SubGroup("s", 1, TopologyWish())])
-    c.pod("p", group="g")
-    assert c.when.one_session().binds == ()
-    assert "spec.subGroups is not placed" in c.then.why("g")
 
 
 def test_pods_of_other_schedulers_are_only_charged(given):

@@ -1,0 +1,235 @@
+"""Gangs in parts: each sub-group starts with its own minimum or not at all, in its own domain.
+
+Sub-groups compete for nodes, so who goes first matters: a bounded search goes through orders and
+domains, the first that works is taken. What it tries is counted, never timed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs import Gang, Task
+from gpusched.objects.group import SubGroup
+from gpusched.session.reasons import members, short
+from gpusched.session.session import Session
+from gpusched.session.statement import Statement
+
+_TRIES_MAX: Final = 400
+"""Attempts to place one sub-group in one domain, for one gang in one session."""
+
+Chosen = list[tuple[Task, int]]
+PlaceAll = Callable[[Session, Chosen, Statement, Bools | None], bool]
+"""Places all of it inside these rows (None: anywhere), or nothing and answers False."""
+
+
+@attrs.define
+class _Search:
+    """One gang in one area.
+
+    Attributes:
+        best: the most sub-groups that were complete at a time.
+        stuck: a sub-group that found no place then.
+    """
+
+    session: Session
+    gang: Gang
+    statement: Statement
+    rows: Bools | None
+    place_all: PlaceAll
+    tries: int = 0
+    best: int = -1
+    stuck: SubGroup | None = None
+
+    def run(self) -> bool:
+        """Whether the gang's minimum got its places."""
+        lacking = [part for part in self.gang.sub_groups if self.gang.lacks(part)]
+        done = len(self.gang.sub_groups) - len(lacking)
+        # Those with members that run come first: without them nothing else is of use.
+        started = Counter(member.pod.sub_group for member in self.gang.placed)
+
+        def order(part: SubGroup, sign: int) -> tuple[bool, int, str]:
+            return (not started[part.name], sign * self.gang.lacks(part), part.name)
+
+        for sign in (-1, 1):
+            if self._from(sorted(lacking, key=lambda part: order(part, sign)), done):
+                return True
+        return False
+
+    def _from(self, parts: Sequence[SubGroup], done: int) -> bool:
+        """Complete enough of these parts, given how many are complete."""
+        if done >= self.gang.min_sub_groups:
+            return self._rest()
+        if done + len(parts) < self.gang.min_sub_groups:
+            return False
+        if done > self.best:
+            self.best, self.stuck = done, parts[0]
+        part, others = parts[0], parts[1:]
+        chosen = members_of(self.gang, part)
+        for rows in self._domains(part, chosen) if chosen else ():
+            self.tries += 1
+            if self.tries > _TRIES_MAX:
+                return False
+            mark = self.statement.checkpoint()
+            if self.place_all(self.session, chosen, self.statement, rows):
+                if self._from(others, done + 1):
+                    return True
+                self.statement.rollback(mark)
+        return self._from(others, done)
+
+    def _domains(self, part: SubGroup, chosen: Chosen) -> Iterator[Bools | None]:
+        return part_areas(self.session, self.gang, part, self.rows, chosen)
+
+    def _rest(self) -> bool:
+        """Members beyond the sub-groups' minima: roles first, then any until there are enough."""
+        taken = Counter(id(place.pod) for place in self.statement.places)
+        placed = len(self.statement.places)
+        roles = Counter(place.pod.role for place in self.statement.places)
+        left = {
+            index: [pod for pod in task.pods if not taken[id(pod)]]
+            for index, task in enumerate(self.gang.tasks)
+            if not task.sub_group or task.sub_group in self._complete()
+        }
+        wanted: Chosen = []
+        for role, lacking in self.gang.missing_roles:
+            missing = lacking - roles[role]
+            for index, pods in left.items():
+                task = self.gang.tasks[index]
+                if task.role == role and missing > 0 and pods:
+                    count = min(missing, len(pods))
+                    wanted.append((attrs.evolve(task, pods=tuple(pods[:count])), count))
+                    left[index] = pods[count:]
+                    missing -= count
+            if missing > 0:
+                return False
+        need = self.gang.min_member - self.gang.ready - placed - sum(n for _, n in wanted)
+        for index, pods in left.items():
+            count = min(max(0, need), len(pods))
+            if count:
+                task = self.gang.tasks[index]
+                wanted.append((attrs.evolve(task, pods=tuple(pods[:count])), count))
+                need -= count
+        if need > 0:
+            return False
+        return self.place_all(self.session, wanted, self.statement, self.rows)
+
+    def _complete(self) -> set[str]:
+        have = Counter(dict(self.gang.ready_sub_groups))
+        have.update(place.pod.sub_group for place in self.statement.places)
+        return {part.name for part in self.gang.sub_groups if have[part.name] >= part.min_member}
+
+
+def place_parts(
+    session: Session,
+    gang: Gang,
+    statement: Statement,
+    *,
+    areas: Sequence[Bools | None],
+    place_all: PlaceAll,
+) -> str | None:
+    """Place the minimum of a gang that has sub-groups, or nothing.
+
+    Args:
+        session: on whose nodes.
+        gang: with sub-groups.
+        statement: takes the places.
+        areas: rows of each area in which the gang may be, best first; None for all.
+        place_all: places members of equal right.
+
+    Returns:
+        None when it was placed, else how far the best attempt came, as a sentence.
+    """
+    known = {part.name for part in gang.sub_groups}
+    strange = sorted({task.sub_group for task in gang.tasks if task.sub_group} - known)
+    if strange:
+        names = ", ".join(sorted(known))
+        return f"pods name sub-group {short(strange[0])!r}, which spec.subGroups does not have: {names}"
+    best: _Search | None = None
+    for rows in areas:
+        search = _Search(session, gang, statement, rows, place_all)
+        mark = statement.checkpoint()
+        if search.run():
+            return None
+        statement.rollback(mark)
+        if best is None or search.best > best.best:
+            best = search
+    return _told(gang, best)
+
+
+def _told(gang: Gang, best: _Search | None) -> str:
+    need, parts = gang.min_sub_groups, len(gang.sub_groups)
+    if best is None or best.stuck is None:
+        return (
+            f"needs {members(gang.need)} in {need} of {parts} sub-groups; there is no room for all"
+        )
+    part = best.stuck
+    waiting = sum(len(task.pods) for task in gang.tasks if task.sub_group == part.name)
+    lacks = gang.lacks(part)
+    text = f"needs {need} of {parts} sub-groups complete; {max(0, best.best)} can be"
+    if waiting < lacks:
+        return f"{text}; sub-group {short(part.name)} needs {members(lacks)} more and has {waiting}"
+    where = f" in one {short(part.topology.required)}" if part.topology.required else ""
+    return f"{text}; sub-group {short(part.name)} finds no room for {members(lacks)}{where}"
+
+
+def members_of(gang: Gang, part: SubGroup) -> Chosen:
+    """Who completes a sub-group, largest class first; empty when too few pods exist."""
+    missing = gang.lacks(part)
+    chosen: Chosen = []
+    for task in gang.tasks:
+        if task.sub_group == part.name and missing > 0:
+            count = min(missing, len(task.pods))
+            chosen.append((task, count))
+            missing -= count
+    return [] if missing > 0 else chosen
+
+
+def part_areas(
+    session: Session, gang: Gang, part: SubGroup, rows: Bools | None, chosen: Chosen
+) -> Iterator[Bools | None]:
+    """Where a sub-group may sit inside the gang's rows, tightest domain that fits first."""
+    wish = part.topology
+    name = wish.required or wish.preferred
+    level = next((each for each in session.levels if each.name == name), None)
+    if not name:
+        yield rows
+        return
+    if level is not None:
+        homes = _homes(session, gang, part)
+        fixed = {int(level.domain[row]) for row in homes}
+        numbers = sorted(fixed) if fixed else list(range(len(level.names)))
+        found: list[tuple[int, int, Bools]] = []
+        for number in numbers if len(fixed) <= 1 else []:
+            inside = level.domain == number
+            inside = inside if rows is None else inside & rows
+            boards = [(session.seat(task.pod_class).board, count) for task, count in chosen]
+            if all(board.total(inside, most=count) >= count for board, count in boards):
+                spare = sum(board.total(inside, most=2**20) for board, _ in boards)
+                found.append((spare, number, inside))
+        for _, _, inside in sorted(found, key=lambda each: each[:2]):
+            yield inside
+    if not wish.required:
+        yield rows
+
+
+def _homes(session: Session, gang: Gang, part: SubGroup) -> list[int]:
+    """Rows of its members that have places."""
+    row_of = session.snapshot.nodes.row
+    rows = [
+        row_of[each.node]
+        for each in gang.placed
+        if each.pod.sub_group == part.name and each.node in row_of
+    ]
+    return rows + [place.row for place in session.kept(gang) if place.pod.sub_group == part.name]
+
+
+def both(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Rows that are in both; None stands for all."""
+    if one is None or other is None:
+        return other if one is None else one
+    return np.logical_and(one, other)
