@@ -167,3 +167,38 @@ def test_what_was_decided_is_carried_out_step_by_step(given):
         "node-0",
         "node-1",
     }
+
+
+def test_what_was_freed_for_a_gang_waits_for_the_actions_that_evict(given):
+    """A promise of which one half is free and the other not (a crash in between): others wait."""
+    c = given.nodes(2, gpus=8)
+    c.group("old", min_member=1).pod(
+        "old-0", group="old", gpus=8, node="node-1", slots=255, plan="p", phase=PodPhase.RUNNING
+    )
+    c.group("big", min_member=2)
+    for number in range(2):
+        c.pod(
+            f"big-{number}", group="big", gpus=8, nominated=f"node-{number}",
+            unschedulable_reason="PreemptionInProgress", unschedulable_since=c.now - 5,
+        )  # fmt: skip
+    c.gang("small", pods=1, gpus=8, created=entities.BORN + 1)
+    plan = c.when.one_session()
+    assert plan.binds == ()
+    assert c.then.status("big").nominated == ()
+    c.when.carried_out()
+    assert c.then.started() == []
+    assert [bind.gang.name for bind in c.when.one_session().binds] == ["small"]
+
+
+def test_a_promise_for_a_part_of_the_gang_is_none(given):
+    """Only one of two members was promised room before a crash: the gang does not wait for it."""
+    c = leaving(given, 8)
+    c.node("node-1", gpus=8, unschedulable=True)
+    c.group("big", min_member=2)
+    c.pod(
+        "big-0", group="big", gpus=4, nominated="node-0",
+        unschedulable_reason="PreemptionInProgress", unschedulable_since=c.now,
+    )  # fmt: skip
+    c.pod("big-1", group="big", gpus=4)
+    (claim,) = c.when.one_session().claims
+    assert len(claim.nominations) == 2

@@ -1,0 +1,129 @@
+"""What is under way is shown at once, and never longer than until the watch knows better."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import msgspec
+import pytest
+
+from gpusched.cache.overlay import Nomination
+from gpusched.objects.meta import ObjectKey, ResourceVersion
+from gpusched.objects.pod import PodPhase
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+
+REASON = "PreemptionInProgress"
+
+
+def running(c: Given) -> Given:
+    """A node of 8 GPUs with a gang of two that runs on it."""
+    c.nodes(1, gpus=8).group("old", min_member=2)
+    for number in range(2):
+        c.pod(
+            f"old-{number}", group="old", gpus=4, node="node-0", slots=15 << 4 * number, plan="p",
+            phase=PodPhase.RUNNING, scheduled=entities.BORN,
+        )  # fmt: skip
+    return c
+
+
+def shown(c: Given, name: str):
+    return c.cache.pods[ObjectKey("default", name)]
+
+
+def watch(c: Given, name: str, **fields) -> None:
+    """The watch shows the pod as the API has it, whatever marks there are."""
+    truth = msgspec.structs.replace(
+        shown(c, name), deleting=False, nominated="", unschedulable_reason=""
+    )
+    version = ResourceVersion(c._next())
+    c.cache.put_pod(msgspec.structs.replace(truth, resource_version=version, **fields))
+
+
+def test_a_victim_counts_as_leaving_at_once(given):
+    """Its room is free later, its gang has it no more; until that is taken back."""
+    c = running(given)
+    uid = c.then.uid("old-0")
+    before = c.cache.snapshot(c.now)
+    c.cache.mark_leaving(uid)
+    marked = c.cache.snapshot(c.now)
+    assert [gang.leaving for gang in marked.gangs if gang.key.name == "old"] == [1]
+    assert marked.nodes.leaving[0].sum() > 0
+    c.cache.mark_leaving(uid, leaving=False)
+    after = c.cache.snapshot(c.now)
+    assert [gang.leaving for gang in after.gangs if gang.key.name == "old"] == [0]
+    assert (after.nodes.leaving == before.nodes.leaving).all()
+    assert not shown(c, "old-0").deleting
+
+
+def test_a_mark_survives_other_news_and_ends_with_what_it_waits_for(given):
+    """A pod that changed otherwise still leaves; once its deletion is shown the mark is spent."""
+    c = running(given)
+    uid = c.then.uid("old-0")
+    c.cache.mark_leaving(uid)
+    watch(c, "old-0", phase=PodPhase.RUNNING)
+    assert shown(c, "old-0").deleting
+    watch(c, "old-0", deleting=True)
+    c.cache.mark_leaving(uid, leaving=False)
+    assert shown(c, "old-0").deleting
+    watch(c, "old-0", deleting=False)
+    assert not shown(c, "old-0").deleting
+
+
+def test_a_promise_is_shown_until_the_api_shows_it_or_it_failed(given):
+    """Older promises of the same node do not count as this one; a bound pod needs none."""
+    c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
+    uid = c.then.uid("new-0")
+    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", c.now))
+    assert (shown(c, "new-0").nominated, shown(c, "new-0").unschedulable_since) == (
+        "node-0",
+        c.now,
+    )
+    old = {"nominated": "node-0", "unschedulable_reason": REASON}
+    watch(c, "new-0", **old, unschedulable_since=c.now - 100)
+    assert shown(c, "new-0").unschedulable_since == c.now
+    watch(c, "new-0", **old, unschedulable_since=float(int(c.now)))
+    c.cache.nominate(uid, None)
+    assert shown(c, "new-0").nominated == "node-0"
+    c.cache.nominate(uid, Nomination("node-1", REASON, "waits", c.now))
+    c.cache.nominate(uid, None)
+    assert shown(c, "new-0").nominated == "node-0"
+    c.cache.nominate(uid, Nomination("node-1", REASON, "waits", c.now))
+    watch(c, "new-0", node="node-0")
+    assert shown(c, "new-0").nominated == ""
+
+
+def test_a_job_is_shown_as_it_will_be(given):
+    """Paused at once; what the watch shows of another Job of that name is its own."""
+    c = given.nodes(1, gpus=8).job("train", parallelism=1, completions=1, gpus=1, queue="default")
+    key = ObjectKey("default", "train")
+    job = c.cache.jobs.items[key]
+    c.cache.switch_job(key, job.uid, attrs.evolve(job, suspended=True))
+    assert c.cache.jobs.items[key].suspended
+    c.cache.put_job(key, attrs.evolve(job, resource_version=ResourceVersion("77")))
+    assert c.cache.jobs.items[key].suspended
+    c.cache.switch_job(key, job.uid, None)
+    assert not c.cache.jobs.items[key].suspended
+    assert c.cache.jobs.items[key].resource_version == "77"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_shown_depends_on_state_and_marks_not_on_their_order(seed):
+    """Marks and news in any order end in the same view (I16)."""
+    rng = random.Random(seed)
+    views = []
+    for _ in range(2):
+        c = running(Given())
+        uid = c.then.uid("old-0")
+        steps = [
+            lambda c=c, uid=uid: c.cache.mark_leaving(uid),
+            lambda c=c: watch(c, "old-0"),
+            lambda c=c: watch(c, "old-1", phase=PodPhase.SUCCEEDED),
+        ]
+        rng.shuffle(steps)
+        for step in steps:
+            step()
+        gang = next(g for g in c.cache.snapshot(c.now).gangs if g.key.name == "old")
+        views.append((gang.leaving, gang.succeeded, shown(c, "old-0").deleting))
+    assert views[0] == views[1] == (1, 1, True)
