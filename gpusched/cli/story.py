@@ -66,6 +66,8 @@ def account(evidence: Evidence) -> dict[str, Any]:
         ),
         "conditions": conditions,
         "pendingPods": waiting,
+        "promised": _promised(evidence),
+        "leaving": _leaving(evidence),
         "events": _events(evidence),
     }
 
@@ -77,7 +79,9 @@ def tell(story: dict[str, Any]) -> str:
     facts.append(("has", _census(story["pods"])))
     if story["estimatedStartTime"]:
         facts.append(("starts", f"about {_text(story['estimatedStartTime'])}"))
+    facts += [("held", held) for held in _held(story["promised"])]
     facts += [("why", why) for why in _reasons(story)]
+    facts += [("leaving", why) for why in _told(story["leaving"])]
     lines.append(table(facts, indent="  "))
     if story["conditions"]:
         header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
@@ -95,6 +99,46 @@ def tell(story: dict[str, Any]) -> str:
         rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
+
+
+def _promised(evidence: Evidence) -> list[dict[str, str]]:
+    """Pods that wait, with the node on which room is being freed for each."""
+    return [
+        {"pod": _text(_mapping(pod, "metadata").get("name")), "node": node}
+        for pod in evidence.pods
+        if _state(pod) == "pending"
+        and (node := _text(_mapping(pod, "status").get("nominatedNodeName")))
+    ]
+
+
+def _leaving(evidence: Evidence) -> list[dict[str, str]]:
+    """Pods that were told to go, and why."""
+    return [
+        {"pod": _text(_mapping(pod, "metadata").get("name")), "message": _text(item.get("message"))}
+        for pod in evidence.pods
+        for item in _objects(_mapping(pod, "status"), "conditions")
+        if item.get("type") == "DisruptionTarget" and item.get("status") == "True"
+    ]
+
+
+def _held(promised: Sequence[dict[str, str]]) -> list[str]:
+    if not promised:
+        return []
+    nodes = sorted({each["node"] for each in promised})
+    shown = ", ".join(nodes[:_MEMBERS_NAMED])
+    more = len(nodes) - _MEMBERS_NAMED
+    where = f"{shown} and {more} more" if more > 0 else shown
+    count = len(promised)
+    return [f"room for {count} pod{'s' if count != 1 else ''} on {where}, once it is free"]
+
+
+def _told(leaving: Sequence[dict[str, str]]) -> list[str]:
+    """One line a reason, with the number of pods."""
+    counts = Counter(each["message"] for each in leaving)
+    return [
+        f"{count} pod{'s' if count != 1 else ''}: {message}"
+        for message, count in sorted(counts.items())
+    ]
 
 
 def _headline(story: dict[str, Any]) -> str:

@@ -248,6 +248,28 @@ def test_explain_a_pod_group(cluster, capsys):
     assert "not this one" not in text
 
 
+def test_explain_tells_who_is_promised_room_and_who_leaves(cluster, capsys):
+    """Where room is being freed for waiting pods, and why others of the gang were told to go."""
+    labels = {"gpusched.io/pod-group": "llm"}
+    waiting = [pod(f"llm-{index}", labels=labels, said=SENTENCE) for index in range(2)]
+    for index, each in enumerate(waiting):
+        each["status"]["nominatedNodeName"] = f"n{index}"
+    victim = pod("llm-2", labels=labels, nodeName="n2")
+    victim["status"]["phase"] = "Running"
+    victim["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "message": "team-b/big needs 8 GPUs"}
+    ]
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group("llm", phase="Running"),
+        "/api/v1/namespaces/team-a/pods": [*waiting, victim],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  held      room for 2 pods on n0, n1, once it is free" in lines
+    assert "  leaving   1 pod: team-b/big needs 8 GPUs" in lines
+
+
 def test_explain_says_the_same_as_json(cluster, capsys):
     """Programs get the same facts."""
     cluster.objects |= {
