@@ -1,0 +1,147 @@
+"""Suspended Jobs on a whole cluster: started in their turn, with what there is, paused and resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.simulate import SimulationOptions, World, simulate
+
+Obj = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def node(world: World, name: str, gpus: int = 8, **labels: str) -> None:
+    """A fake node."""
+    meta = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
+    status = {"allocatable": room, "capacity": room}
+    world.client.create(
+        "nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status}
+    )
+
+
+def job(
+    world: World, name: str, pods: int, *, gpus: int = 8, run_for: str = "60s", **more: Any
+) -> None:
+    """An Indexed Job, suspended, of the default queue."""
+    limits = {"resources": {"limits": {GPU: str(gpus), "cpu": "1", "memory": "1Gi"}}}
+    template = {
+        "metadata": {"annotations": {"gpusched.io/run-for": run_for}},
+        "spec": {
+            "schedulerName": "gpusched",
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "i", **limits}],
+        },
+    }
+    meta = {
+        "name": name,
+        "namespace": "default",
+        "labels": {"gpusched.io/queue": more.pop("queue", "default")},
+        "annotations": more.pop("annotations", {}),
+    }
+    spec = {
+        "suspend": True,
+        "parallelism": pods,
+        "completions": pods,
+        "completionMode": "Indexed",
+        "template": template,
+    }
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+    world.client.create("jobs.batch", body)
+
+
+def get(world: World, name: str) -> Obj:
+    """A Job as it is."""
+    found: Obj = world.client.get("jobs.batch", "default", name) or {}
+    return found
+
+
+def done(world: World, name: str) -> bool:
+    """Whether a Job is Complete."""
+    conditions = get(world, name).get("status", {}).get("conditions", [])
+    return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
+
+
+def running(world: World, name: str) -> int:
+    """Pods of a Job that are bound and have not ended."""
+    return sum(
+        bool(pod["spec"].get("nodeName"))
+        and pod["status"].get("phase") not in ("Succeeded", "Failed")
+        for pod in world.client.list("pods", "default")
+        if pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == name
+    )
+
+
+def played(scenario: Any) -> Any:
+    """What a scenario returns."""
+    return simulate(scenario, options=SimulationOptions(seed=3, limit_s=4000)).value
+
+
+def test_jobs_are_started_one_after_another_as_their_pods_fit():
+    """Three Jobs of two whole nodes each on two nodes: one runs at a time, and all complete."""
+
+    async def story(world: World) -> list[int]:
+        for name in ("n0", "n1"):
+            node(world, name)
+        names = ["first", "second", "third"]
+        for name in names:
+            job(world, name, 2)
+        seen = []
+        for _ in range(300):
+            await world.clock.sleep(1)
+            seen.append(
+                sum(
+                    not get(world, name)["spec"].get("suspend") and not done(world, name)
+                    for name in names
+                )
+            )
+            if all(done(world, name) for name in names):
+                break
+        assert all(done(world, name) for name in names)
+        return seen
+
+    seen = played(story)
+    assert max(seen) == 1
+
+
+def test_a_job_starts_with_less_and_keeps_what_its_author_asked_for():
+    """Eight wished for, three needed, five GPUs free: five run, and the wish is kept."""
+
+    async def story(world: World) -> tuple[int, Obj]:
+        node(world, "n0", 5)
+        notes = {"kueue.x-k8s.io/job-min-parallelism": "3"}
+        job(world, "elastic", 8, gpus=1, run_for="1h", annotations=notes)
+        await world.until(lambda: running(world, "elastic") == 5, within_s=60)
+        await world.clock.sleep(60)
+        return running(world, "elastic"), get(world, "elastic")
+
+    count, made = played(story)
+    assert count == 5
+    assert made["spec"]["parallelism"] == 5
+    assert made["metadata"]["annotations"]["gpusched.io/parallelism"] == "8"
+
+
+def test_a_pools_labels_are_given_to_the_pods():
+    """The queue's first pool is full: the Job is started in the second, and its pods say so."""
+
+    async def story(world: World) -> list[str]:
+        node(world, "h", 8, gpu="h100")
+        node(world, "a", 8, gpu="a100")
+        pools = [{"name": each, "nodeSelector": {"gpu": each}} for each in ("h100", "a100")]
+        world.client.create(
+            "queues.scheduling.gpusched.io",
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue",
+                "metadata": {"name": "team"}, "spec": {"nodePools": pools},
+            },
+        )  # fmt: skip
+        job(world, "one", 1, run_for="1h", queue="team")
+        await world.until(lambda: running(world, "one") == 1, within_s=60)
+        job(world, "two", 1, run_for="1h", queue="team")
+        await world.until(lambda: running(world, "two") == 1, within_s=60)
+        return [
+            get(world, name)["spec"]["template"]["spec"]["nodeSelector"]["gpu"]
+            for name in ("one", "two")
+        ]
+
+    assert played(story) == ["h100", "a100"]
