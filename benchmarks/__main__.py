@@ -8,7 +8,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks import cache, decide, devcluster, drain, fanout, latency, queues, virtual_hour
+from benchmarks import (
+    cache,
+    decide,
+    devcluster,
+    drain,
+    fanout,
+    latency,
+    queues,
+    restart,
+    virtual_hour,
+)
 from benchmarks.figures import Figure, as_json, show
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
@@ -17,6 +27,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "drain": drain.measure,
     "latency": latency.measure,
     "queues": queues.measure,
+    "restart": restart.measure,
     "devcluster": devcluster.measure,
     "devcluster-fanout": fanout.measure,
     "devcluster-hour": virtual_hour.measure,

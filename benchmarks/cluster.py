@@ -20,7 +20,7 @@ from gpusched.clock import SystemClock
 from gpusched.io.api import Api
 
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_COMMAND: Final = str(Path(sys.executable).with_name("gpusched"))
+COMMAND: Final = str(Path(sys.executable).with_name("gpusched"))
 _READY_S: Final = 30.0
 _SILENCE_S: Final = 60.0
 
@@ -42,17 +42,17 @@ class Cluster:
     @contextmanager
     def child(self, command: list[str]) -> Iterator[None]:
         """A process beside the cluster."""
-        with _running(command):
+        with running(command):
             yield
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
         """The whole daemon in its own process."""
         command = [
-            _COMMAND, "run", "--kubeconfig", self.kubeconfig, "--listen", "none",
+            COMMAND, "run", "--kubeconfig", self.kubeconfig, "--listen", "none",
             "--log-level", "warning",
         ]  # fmt: skip
-        with _running(command):
+        with running(command):
             yield
 
     async def create(self, path: str, objects: Iterable[Obj]) -> None:
@@ -103,7 +103,7 @@ async def cluster(*, nodes: int) -> AsyncIterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="gpusched-bench-") as folder:
         kubeconfig = str(Path(folder) / "kubeconfig")
         command = [sys.executable, "-m", "benchmarks.server", kubeconfig]
-        with _running(command) as process:
+        with running(command) as process:
             assert process.stdout is not None
             line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), _READY_S)
             if not line.startswith("ready"):
@@ -123,7 +123,7 @@ def _namespace() -> Obj:
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A child process; what it says on standard error is shown when this fails."""
     with (
         tempfile.TemporaryFile("w+") as log,

@@ -71,13 +71,16 @@ _VERSION: Final = "@@VERSION@@"
 _NODE: Final = "@@NODE@@"
 
 
-def listed_pods(count: int, *, seed: int, templates: int = 100) -> list[bytes]:
+def listed_pods(
+    count: int, *, seed: int, templates: int = 100, nodes: int = 1000, waiting: bool = True
+) -> list[bytes]:
     """Pods of some 5.5 KB each, as a list shows them: managedFields, volumes, status.
 
-    Three of four run on a node; each template is one Job of its own.
+    Three of four run on one of so many nodes, or all when none is ``waiting``; each template is
+    one Job of its own.
     """
     rng = random.Random(seed)
-    shapes = [_split(_template(number, rng)) for number in range(templates)]
+    shapes = [_split(_template(number, rng, waiting=waiting)) for number in range(templates)]
     bodies = []
     for index in range(count):
         number = rng.randrange(templates)
@@ -86,7 +89,7 @@ def listed_pods(count: int, *, seed: int, templates: int = 100) -> list[bytes]:
             _NAME: f"job-{number:04d}-{index:06d}-x7k2p",
             _UID: uid,
             _VERSION: str(1_000_000 + index),
-            _NODE: f"node-{rng.randrange(1000):05d}",
+            _NODE: f"node-{rng.randrange(nodes):05d}",
         }
         bodies.append(
             b"".join(
@@ -97,11 +100,13 @@ def listed_pods(count: int, *, seed: int, templates: int = 100) -> list[bytes]:
     return bodies
 
 
-def page(bodies: list[bytes], *, token: str) -> bytes:
-    """One page of a PodList."""
+def page(bodies: list[bytes], *, token: str, kind: str = "Pod") -> bytes:
+    """One page of a list, of pods unless told."""
     head = {"resourceVersion": "9000000", **({"continue": token} if token else {})}
     return (
-        b'{"kind":"PodList","apiVersion":"v1","metadata":'
+        b'{"kind":"'
+        + kind.encode()
+        + b'List","apiVersion":"v1","metadata":'
         + json.dumps(head).encode()
         + b',"items":['
         + b",".join(bodies)
@@ -124,9 +129,9 @@ def _around(part: str, mark: str) -> list[str]:
     return out
 
 
-def _template(number: int, rng: random.Random) -> str:
+def _template(number: int, rng: random.Random, *, waiting: bool) -> str:
     job = f"job-{number:04d}"
-    running = number % 4 != 0
+    running = number % 4 != 0 or not waiting
     gpus = rng.choice([1, 2, 4, 8])
     owner = {
         "apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True,

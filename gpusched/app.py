@@ -20,12 +20,14 @@ from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
 from gpusched.errors import ConfigError
+from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
 from gpusched.io.feeds import reflectors
+from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
 from gpusched.io.leadership import Leadership
@@ -88,6 +90,7 @@ class App:
         self.telemetry = Telemetry(Tracing.from_environment())
         self.leadership = Leadership()
         self.reflectors: list[Reflector[Any]] = []
+        self.adapters: Adapters | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
         self._stop = asyncio.Event()
@@ -132,7 +135,7 @@ class App:
         for reflector in self.reflectors:
             if not reflector.fresh(now):
                 return f"{reflector.kind.name} are out of date: {reflector.trouble}"
-        return ""
+        return self.adapters.unready(now) if self.adapters is not None else ""
 
     def readiness(self) -> tuple[bool, str]:
         """Whether decisions can be made, or taken over; and why not, or in which part."""
@@ -182,6 +185,7 @@ class App:
             telemetry=self.telemetry,
             on_fault=self._broke,
             on_settled=lambda settled: _settled(status, settled),
+            group_path=lambda gang: group_path(self.cache, gang),
         )
         carrier = Carrier(
             api,
@@ -198,6 +202,14 @@ class App:
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
         self.reflectors = reflectors(
+            api,
+            self.cache,
+            clock=options.clock,
+            rng=options.rng,
+            telemetry=self.telemetry,
+            reject=lambda kind, rejected: self._rejected(status, kind, rejected),
+        )
+        self.adapters = Adapters(
             api,
             self.cache,
             clock=options.clock,
@@ -270,6 +282,8 @@ class App:
             readers = [
                 group.create_task(each.run(), name=each.kind.name) for each in self.reflectors
             ]
+            assert self.adapters is not None
+            readers.append(group.create_task(self.adapters.run(), name="adapters"))
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._take_part(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
@@ -354,7 +368,10 @@ class App:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
-        await asyncio.gather(*(reflector.relist() for reflector in self.reflectors))
+        assert self.adapters is not None
+        await asyncio.gather(
+            self.adapters.relist(), *(reflector.relist() for reflector in self.reflectors)
+        )
         self._caught_up = True
         assert self.cycle is not None
         assert self.care is not None

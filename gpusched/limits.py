@@ -44,6 +44,8 @@ WATCH_SHORT_S: Final = 5.0
 """A stream shorter than this counts as a failure for the back-off."""
 BACKOFF_MIN_S: Final = 0.8
 BACKOFF_MAX_S: Final = 30.0
+DISCOVERY_PERIOD_S: Final = 30.0
+"""How often is looked which kinds of other projects are served; 1 to 8 small requests."""
 STALENESS_MAX_S: Final = 30.0
 """After a stream broke, decisions go on so long on the cache, then stop."""
 

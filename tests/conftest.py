@@ -1,6 +1,9 @@
-"""Options of the whole suite: which cluster the conformance tests speak to."""
+"""Options of the whole suite, and packages of outside authors."""
 
 from __future__ import annotations
+
+import sys
+from textwrap import dedent
 
 import pytest
 
@@ -20,3 +23,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="KUBECONFIG[#CONTEXT]",
         help="the same, for a kubeconfig",
     )
+
+
+class Packages:
+    """Throwaway packages: modules and a dist-info in a folder on ``sys.path``."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.modules = set()
+
+    def install(self, package, *, plugins="", actions="", **modules):
+        """A distribution with modules and the lines of its two entry point groups."""
+        home = self.folder / package
+        home.mkdir()
+        (home / "__init__.py").write_text("")
+        for name, text in modules.items():
+            (home / f"{name}.py").write_text(dedent(text))
+        info = self.folder / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(
+            f"[gpusched.plugins]\n{dedent(plugins)}\n[gpusched.actions]\n{dedent(actions)}\n"
+        )
+        self.modules.add(package)
+
+    def forget(self):
+        """What was imported from them."""
+        for name in [each for each in sys.modules if each.split(".")[0] in self.modules]:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """An empty folder for packages, on ``sys.path`` during the test."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    made = Packages(folder)
+    yield made
+    made.forget()

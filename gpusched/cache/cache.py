@@ -10,12 +10,15 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.families import Families, key_of
+from gpusched.cache.layers import Layers
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
+from gpusched.objects.adapters.kinds import SOURCES, Served
+from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, Disbelief, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
@@ -56,6 +59,10 @@ class Cache:
             priorities=self.priorities,
             schedulers=self.schedulers,
         )
+        self.group_layers = Layers(SOURCES, put=self.put_group, drop=self.drop_group)
+        self.queue_layers = Layers(SOURCES, put=self.put_queue, drop=self.drop_queue)
+        self.served: dict[tuple[str, str], Served] = {}
+        """Where foreign groups and queues are, by kind and source."""
         self.overlay = Overlay()
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
@@ -275,6 +282,29 @@ class Cache:
         self.families.touch(GangKey("Job", *key))
         self._changed()
 
+    def put_workload(self, kind: str, key: ObjectKey, item: Workload | Rejected) -> None:
+        """A controller's object appeared or changed; most changes are of its status alone."""
+        shelf = self.families.workloads[kind]
+        same = not isinstance(item, Rejected) and shelf.items.get(key) == item
+        shelf.put(key, item)
+        if not same:
+            self.families.touch_workload(kind, key)
+            self._changed()
+
+    def drop_workload(self, kind: str, key: ObjectKey) -> None:
+        """A controller's object is gone."""
+        self.families.workloads[kind].drop(key)
+        self.families.touch_workload(kind, key)
+        self._changed()
+
+    def set_read(self, kinds: frozenset[str]) -> None:
+        """These kinds of workloads are read from now on, and no others."""
+        changed = self.families.read ^ kinds
+        if changed:
+            self.families.read = kinds
+            self.families.touch_kinds(changed)
+            self._changed()
+
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
         echo = _same_spec(self.queues.items.get(key), item)
@@ -302,6 +332,7 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
+        self.families.touch_class(key.name)
         self._changed()
 
     def drop_priority(self, key: ObjectKey) -> None:
@@ -310,6 +341,7 @@ class Cache:
         for name, group in self.groups.items.items():
             if group.priority_class == key.name:
                 self.families.touch(GangKey("PodGroup", *name))
+        self.families.touch_class(key.name)
         self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:

@@ -18,9 +18,12 @@ from gpusched.cache.gangs import (
     origin_of_pod,
 )
 from gpusched.cache.ledger import Hold, Ledger
+from gpusched.cache.origins import FAMILIES, Source, adopt, first_of, origin_of_family
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
 from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
+from gpusched.objects.adapters.kinds import WORKLOADS
+from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
@@ -32,6 +35,8 @@ def key_of(pod: Pod) -> GangKey:
     """The gang that a pod belongs to: its PodGroup's, its controller's, or its own."""
     if pod.group:
         return GangKey("PodGroup", pod.namespace, pod.group)
+    if pod.family is not None:
+        return GangKey(pod.family.kind, pod.namespace, pod.family.name)
     owner = pod.owner
     if owner is not None and owner.kind == "Job":
         return GangKey("Job", pod.namespace, owner.name)
@@ -65,6 +70,9 @@ class Families:
         self._namespaces = namespaces
         self._priorities = priorities
         self._schedulers = schedulers
+        self.workloads: dict[str, Shelf[Workload]] = {kind: Shelf() for kind in WORKLOADS}
+        self.read: frozenset[str] = frozenset()
+        """Kinds of ``workloads`` that are read here; of others only their pods tell."""
         self._dirty: set[GangKey] = set()
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
@@ -107,7 +115,9 @@ class Families:
             if (held := self._ledger.get(pod.uid)) is not None
         }
         if key.kind == "PodGroup":
-            return (make_gang(self._group_origin(key), pods, places),) if self._exists(key) else ()
+            if not self._exists(key):
+                return ()
+            return (make_gang(self._group_origin(key, pods, queue), pods, places),)
         started = self._started(key, pods, queue)
         if started is not None:
             return (make_gang(*started, places),)
@@ -164,12 +174,13 @@ class Families:
         job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
         return (job.queue if job else "") or fallback
 
-    def _group_origin(self, key: GangKey) -> Origin:
+    def _group_origin(self, key: GangKey, pods: list[Pod], queue: str) -> Origin:
         name = ObjectKey(key.namespace, key.name)
         group = self._groups.items.get(name)
         if group is not None:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
-            return origin_of_group(group, named=named)
+            origin = origin_of_group(group, named=named)
+            return adopt(origin, group, pods, queue=queue) if group.source else origin
         rejected = self._groups.rejected.get(name)
         if rejected is not None:
             why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
@@ -178,6 +189,8 @@ class Families:
         return Origin(key=key, uid=UID(""), trouble=("InvalidSpec", why))
 
     def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> Origin | None:
+        if key.kind in FAMILIES:
+            return origin_of_family(key, pods, self._source(key, pods, queue))
         owner = next((pod.owner for pod in pods if pod.owner), None)
         if key.kind == "Job":
             name = ObjectKey(key.namespace, key.name)
@@ -205,9 +218,50 @@ class Families:
             terms=single.terms,
         )
 
+    def _source(self, key: GangKey, pods: list[Pod], queue: str) -> Source:
+        """What is known of the controller of a gang that its labels name."""
+        first = first_of(pods)
+        assert first is not None
+        assert first.family is not None
+        shelf: Shelf[Workload] = self.workloads.get(key.kind) or Shelf()
+        name = ObjectKey(key.namespace, first.family.owner)
+        workload = shelf.items.get(name)
+        named = ObjectKey("", workload.priority_class if workload else "")
+        return Source(
+            workload=workload,
+            rejected=shelf.rejected.get(name),
+            read=key.kind in self.read,
+            named=self._priorities.items.get(named),
+            queue=queue,
+            by_class=self._by_class(first),
+        )
+
+    def touch_workload(self, kind: str, name: ObjectKey) -> None:
+        """The gangs of one controller are counted again."""
+        if kind != "LeaderWorkerSet":
+            self.touch(GangKey(kind, *name))
+            return
+        self._dirty.update(  # one gang a group, each with a name of its own
+            key
+            for key in self._members
+            if key.kind == kind and key.namespace == name.namespace and name.name in key.name
+        )
+
+    def touch_kinds(self, kinds: Collection[str]) -> None:
+        """All gangs of some kinds are counted again."""
+        self._dirty.update(key for key in self._members if key.kind in kinds)
+
+    def touch_class(self, name: str) -> None:
+        """The gangs of all controllers' objects that name a priority class are counted again."""
+        for kind, shelf in self.workloads.items():
+            for key, workload in shelf.items.items():
+                if workload.priority_class == name:
+                    self.touch_workload(kind, key)
+
     def touch_namespace(self, namespace: str) -> None:
         """All gangs of a namespace are counted again."""
-        self._dirty.update(key for key in self._members if key.namespace == namespace)
+        for known in (self._members, self._families):
+            self._dirty.update(key for key in known if key.namespace == namespace)
 
     def held(self) -> dict[str, Resources]:
         """Requests of members with a place, by queue."""

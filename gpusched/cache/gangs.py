@@ -175,9 +175,9 @@ class Gang:
         return tuple((role, count) for role, count in short if count > 0)
 
 
-def pod_order(pod: Pod) -> tuple[int, str, str]:
-    """Rank first, then name: the order in which equal pods take places."""
-    return (pod.rank if pod.rank >= 0 else 2**31, pod.name, pod.uid)
+def pod_order(pod: Pod) -> tuple[int, int, str, str]:
+    """Block and rank first, then name: the order in which equal pods take places."""
+    return (pod.block, pod.rank if pod.rank >= 0 else 2**31, pod.name, pod.uid)
 
 
 def make_tasks(pods: Iterable[Pod]) -> tuple[Task, ...]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from gpusched.cli.command import Subparsers, add_output, print_json, table
+from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import Config, PluginChoice
 from gpusched.errors import ConfigError
 from gpusched.objects.duration import NANOSECONDS, format_duration
 from gpusched.pluginhost.registry import load_policy
+from gpusched.pluginhost.rehearsal import rehearse
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "check-config",
-        description="Read a configuration and load what it names, as the daemon does at start.",
+        description="Read a configuration, load what it names and run it once on an empty "
+        "cluster, as the daemon does at start.",
     )
     parser.add_argument("file", metavar="FILE", help="such as conf/gpusched.yaml")
     add_output(parser)
@@ -25,24 +29,34 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the daemon does at start: read the file, load what it names, build it.
+    """Do what the daemon does at start: read the file, load what it names, try it on nothing.
 
     Raises:
         ConfigError: with every problem found.
     """
     try:
         config = load_file(arguments.file)
-        load_policy(config)
+        warnings = rehearse(config, load_policy(config), clock=SystemClock())
     except ConfigError as error:
         if arguments.output == "json":
             print_json({"file": arguments.file, "valid": False, "problems": error.problems})
             return error.exit_status
         raise
     if arguments.output == "json":
-        print_json({"file": arguments.file, "valid": True, "problems": [], "config": _json(config)})
+        print_json(
+            {
+                "file": arguments.file,
+                "valid": True,
+                "problems": [],
+                "warnings": warnings,
+                "config": _json(config),
+            }
+        )
     else:
         print(f"{arguments.file} is good; the daemon would run:")
         print(table(_rows(config), indent="  "))
+        for warning in warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 

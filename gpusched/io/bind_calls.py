@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -29,13 +30,14 @@ from gpusched.io.api import Api
 from gpusched.io.pace import Pace, Traffic
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
-from gpusched.objects.meta import ObjectKey
+from gpusched.objects.meta import GangKey, ObjectKey
 
 CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
 SERVER_QUERY: Final = {"timeout": f"{limits.BIND_TIMEOUT_SERVER_S:g}s"}
 
 _PLAIN: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
+GroupPath = Callable[[GangKey], str]
 Answer = Created | Doubted | NotDone | Refused
 
 
@@ -47,6 +49,11 @@ def pod_path(key: ObjectKey) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
+def own_group_path(gang: GangKey) -> str:
+    """Where the API has a PodGroup of our own kind."""
+    return f"/apis/{API_VERSION}/namespaces/{quote(gang.namespace)}/podgroups/{quote(gang.name)}"
+
+
 class BindCalls:
     """See the module.
 
@@ -55,9 +62,19 @@ class BindCalls:
         pace: gives turns to reads; bindings have had theirs.
         clock: time.
         telemetry: counts answers.
+        group_path: where a gang's PodGroup is.
     """
 
-    def __init__(self, api: Api, pace: Pace, *, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        api: Api,
+        pace: Pace,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        group_path: GroupPath = own_group_path,
+    ) -> None:
+        self._group_path = group_path
         self._api = api
         self._pace = pace
         self._clock = clock
@@ -133,10 +150,7 @@ class BindCalls:
     async def read_group(self, state: CommitState) -> GroupRead | GroupUnread:
         """One consistent GET of the gang's PodGroup."""
         gang = state.gang.gang
-        path = (
-            f"/apis/{API_VERSION}/namespaces/{quote(gang.namespace)}/podgroups/{quote(gang.name)}"
-        )
-        body, why = await self._get(path, doing=f"read PodGroup {gang}")
+        body, why = await self._get(self._group_path(gang), doing=f"read PodGroup {gang}")
         if why:
             return GroupUnread(why)
         try:

@@ -45,7 +45,7 @@ from gpusched.commit.model import (
     Superseded,
 )
 from gpusched.io.api import Api
-from gpusched.io.bind_calls import CALL_S, BindCalls
+from gpusched.io.bind_calls import CALL_S, BindCalls, GroupPath, own_group_path
 from gpusched.io.evictor import Evictor
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
@@ -103,6 +103,7 @@ class Binder:
         clock: time.
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
+        group_path: where a gang's PodGroup is.
         on_settled: told when a gang came to rest.
     """
 
@@ -117,8 +118,9 @@ class Binder:
         telemetry: Telemetry,
         on_fault: OnFault,
         on_settled: Callable[[Settled], None] | None = None,
+        group_path: GroupPath = own_group_path,
     ) -> None:
-        self._calls = BindCalls(api, pace, clock=clock, telemetry=telemetry)
+        self._calls = BindCalls(api, pace, clock=clock, telemetry=telemetry, group_path=group_path)
         self._pace = pace
         self._cache = cache
         self._lease = lease

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 from gpusched import API_VERSION
 from gpusched.cache.cache import Cache
+from gpusched.cache.layers import Layer
 from gpusched.clock import Clock
 from gpusched.io.api import Api
 from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.watched import KindSpec
+from gpusched.objects.adapters.kinds import OWN, ForeignKind
 from gpusched.objects.decode import CODECS
 from gpusched.objects.meta import ObjectKey, Rejected
 
@@ -78,6 +81,32 @@ def _key(item: Any) -> ObjectKey:
     return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
 
 
+def _layer(layer: Layer[Any]) -> tuple[Any, Put, Drop]:
+    return layer, layer.put, layer.drop
+
+
+def foreign_sink(
+    cache: Cache, kind: ForeignKind, reject: Callable[[str, Rejected], None]
+) -> KindSink:
+    """A sink for a kind of another project.
+
+    Args:
+        cache: where everything goes.
+        kind: a group, a queue or a workload.
+        reject: told the name of the kind and the object that cannot be believed.
+    """
+    put: Put
+    drop: Drop
+    if kind.source:
+        layers = cache.group_layers if kind.kind == "PodGroup" else cache.queue_layers
+        shelf, put, drop = _layer(layers.layer(kind.source))
+    else:
+        shelf = cache.families.workloads[kind.kind]
+        put = partial(cache.put_workload, kind.kind)
+        drop = partial(cache.drop_workload, kind.kind)
+    return KindSink(put, drop, keys=shelf.keys, reject=partial(reject, kind.name))
+
+
 def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, KindSink]:
     """A sink for each kind, by plural name.
 
@@ -88,8 +117,8 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
     shelves: dict[str, tuple[Any, Put, Drop]] = {
         "namespaces": (cache.namespaces, cache.put_namespace, cache.drop_namespace),
         "jobs": (cache.jobs, cache.put_job, cache.drop_job),
-        "podgroups": (cache.groups, cache.put_group, cache.drop_group),
-        "queues": (cache.queues, cache.put_queue, cache.drop_queue),
+        "podgroups": _layer(cache.group_layers.layer(OWN)),
+        "queues": _layer(cache.queue_layers.layer(OWN)),
         "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
         "priorityclasses": (cache.priorities, cache.put_priority, cache.drop_priority),
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),

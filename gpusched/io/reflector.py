@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -91,6 +92,14 @@ class Reflector(Generic[Item]):
         self._broken_at = 0.0
         self._cause = ""
         self._settling: asyncio.TimerHandle | None = None
+        self.on_refused: Callable[[], None] = _nothing
+        """Called when an optional kind turns out to be refused, or not to be any more."""
+        self._refused_list = 0
+
+    @property
+    def refused(self) -> bool:
+        """Whether the last list of an optional kind was refused, so that nobody waits for it."""
+        return self._refused_list > self._lists_done
 
     @property
     def synced(self) -> bool:
@@ -124,7 +133,9 @@ class Reflector(Generic[Item]):
         if self._lines is not None:
             self._lines.close()
         async with self._list_done:
-            await self._list_done.wait_for(lambda: self._lists_done >= wanted)
+            await self._list_done.wait_for(
+                lambda: max(self._lists_done, self._refused_list) >= wanted
+            )
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
@@ -152,6 +163,8 @@ class Reflector(Generic[Item]):
                 page = await self._page(limits.LIST_PAGE, token)
             except errors.GpuschedError as error:
                 # What broke off is not a list: the sink keeps what it has.
+                if self.kind.optional and isinstance(error, errors.Denied | errors.NotFound):
+                    await self._refuse(number)
                 return self._list_failed(error)
             items.extend(page.items)
             if len(items) > limits.OBJECTS_PER_KIND_MAX:
@@ -167,12 +180,22 @@ class Reflector(Generic[Item]):
             await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
         self._sink.replace(items)
         self._version = page.resource_version
-        self._lists_done = number
+        was_refused, self._lists_done = self.refused, number
+        if was_refused:
+            self.on_refused()
         self._broken_at = self._clock.monotonic()
         self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
         async with self._list_done:
             self._list_done.notify_all()
         return None
+
+    async def _refuse(self, number: int) -> None:
+        """Nobody waits for this list any more."""
+        was_refused, self._refused_list = self.refused, number
+        if not was_refused:
+            self.on_refused()
+        async with self._list_done:
+            self._list_done.notify_all()
 
     async def _page(self, limit: int, token: str) -> Page[Item]:
         query = {**self.kind.query, "limit": str(limit)}
@@ -347,6 +370,10 @@ class Reflector(Generic[Item]):
         if says != self._cause:
             _log.warning(says, resource=self.kind.name, reason=reason)
             self._cause = says
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _older(version: str, than: str) -> bool:

@@ -37,6 +37,7 @@ from gpusched.io.status_writes import (
 )
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
+from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
@@ -154,7 +155,7 @@ class StatusWriter:
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0):
             return  # whoever leads next lists everything again, and is told then
         _remember(self._rejected, rejected.uid, rejected.generation)
-        ref = ObjectRef(rejected.kind, rejected.key, rejected.uid)
+        ref = ObjectRef(rejected.kind, rejected.key, rejected.uid, rejected.api_version)
         self.events.tell(
             EventNote(
                 regarding=ref, type="Warning", reason=Reason.INVALID_SPEC, action="Reading",
@@ -226,6 +227,8 @@ class StatusWriter:
             self.events.withdraw(pod.uid, reason=WAITS)
 
     def _tell(self, status: GangStatus) -> None:
+        if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:
+            return  # there is nothing that it could be told on
         settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
         self.events.tell(
             gang_note(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s

@@ -6,7 +6,9 @@ import re
 from typing import Final
 
 from gpusched.io.status_writes import StatusCache
+from gpusched.objects.adapters.kinds import api_version_of
 from gpusched.objects.encode import EventNote, ObjectRef
+from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.session.plan import Ask, GangStatus
 
@@ -31,14 +33,27 @@ def pod_note(key: ObjectKey, uid: UID, ask: Ask) -> EventNote:
     )
 
 
-def gang_note(status: GangStatus, cache: StatusCache) -> EventNote:
-    """That the gang is scheduled, or why it waits; on a pod where its PodGroup is missing."""
+def _regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
+    """The gang's object; a pod where there is none, as whoever looks will look there."""
     gang = status.gang
-    ref = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), status.uid)
+    key = ObjectKey(gang.namespace, gang.name)
     pod = cache.pod(status.waiting[0][1]) if status.waiting else None
-    if pod is not None and gang.kind == "PodGroup" and ref.key not in cache.groups.items:
-        # The PodGroup does not exist: whoever looks, looks at a pod that names it.
-        ref = ObjectRef("Pod", pod.key, pod.uid)
+    group = cache.groups.items.get(key) if gang.kind == "PodGroup" else None
+    missing = gang.kind in WITHOUT_OBJECT or (gang.kind == "PodGroup" and group is None)
+    if pod is not None and missing:
+        return ObjectRef("Pod", pod.key, pod.uid)
+    served = cache.served.get(("PodGroup", group.source)) if group and group.source else None
+    version = served.api_version if served else api_version_of(gang.kind)
+    uid, _, part = status.uid.partition("/")
+    if gang.kind == "LeaderWorkerSet" and part:  # the gang is one of its groups
+        key = ObjectKey(gang.namespace, gang.name.rpartition("-")[0])
+        return ObjectRef(gang.kind, key, UID(uid), version)
+    return ObjectRef(gang.kind, key, UID("") if part else status.uid, version)
+
+
+def gang_note(status: GangStatus, cache: StatusCache) -> EventNote:
+    """That the gang is scheduled, or why it waits."""
+    ref = _regarding(status, cache)
     return EventNote(
         regarding=ref,
         type="Normal" if status.is_scheduled else "Warning",

@@ -13,7 +13,8 @@ from gpusched import API_VERSION
 from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.bind_calls import pod_path
 from gpusched.io.logs import Log
-from gpusched.objects import encode
+from gpusched.objects import encode, encode_foreign
+from gpusched.objects.adapters.kinds import VOLCANO, Served
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
@@ -49,6 +50,10 @@ class StatusCache(Protocol):
     def queues(self) -> Shelf[Queue]:
         """All Queues."""
 
+    @property
+    def served(self) -> Mapping[tuple[str, str], Served]:
+        """Where groups and queues of other projects are, by kind and source."""
+
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
 
@@ -76,6 +81,46 @@ class Written:
     told: tuple[str, str] = ("", "")
 
 
+def _foreign_group(
+    cache: StatusCache, group: PodGroup, status: GangStatus, shown: bytes, now: float
+) -> Request | None:
+    """In the words of the project whose kind it is, where we write to it at all."""
+    served = cache.served.get(("PodGroup", group.source))
+    if served is None:
+        return None
+    state = encode_foreign.GroupState(
+        phase=status.phase,
+        is_scheduled=status.is_scheduled,
+        reason=status.scheduled.reason,
+        sentence=status.scheduled.sentence,
+        counts=status.counts,
+        min_member=group.min_member,
+    )
+    body = encode_foreign.group_status(group.source, status.uid, shown, state, now=now)
+    if body is None:
+        return None
+    path = served.status_path(quote(group.namespace), quote(group.name))
+    return Request(path, MERGE_PATCH, body, group.resource_version)
+
+
+def _foreign_queue(
+    cache: StatusCache, queue: Queue, status: QueueStatus, shown: bytes
+) -> Request | None:
+    served = cache.served.get(("Queue", queue.source))
+    if served is None or queue.source != VOLCANO:
+        return None
+    body = encode_foreign.queue_status(
+        status.uid,
+        shown,
+        allocated=status.allocated.quantities(),
+        counts=(status.pending, status.inqueue, status.running),
+    )
+    if body is None:
+        return None
+    path = served.status_path("", quote(queue.name))
+    return Request(path, MERGE_PATCH, body, queue.resource_version)
+
+
 @attrs.frozen(slots=True)
 class GroupWrite:
     """The status of a PodGroup."""
@@ -94,6 +139,9 @@ class GroupWrite:
         if group is None or group.uid != status.uid:
             return None
         ours = written is not None and written.seen == group.resource_version
+        if group.source:
+            shown = written.status if written is not None and ours else group.status
+            return _foreign_group(cache, group, status, shown, now)
         scheduled, running, succeeded, failed = status.counts
         body = encode.status_patch(
             status.uid,
@@ -136,6 +184,9 @@ class QueueWrite:
         if queue is None or queue.uid != status.uid:
             return None
         ours = written is not None and written.seen == queue.resource_version
+        if queue.source:
+            shown = written.status if written is not None and ours else queue.status
+            return _foreign_queue(cache, queue, status, shown)
         body = encode.status_patch(
             status.uid,
             written.status if written is not None and ours else queue.status,

@@ -95,11 +95,13 @@ class KindSpec:
         name: plural resource name, with its group unless it is the core one.
         path: of the collection over all namespaces.
         query: selectors, the same for list and watch, not yet quoted.
+        optional: whether the rest goes on when this kind may not be read, or is gone.
     """
 
     name: str
     path: str
     query: Mapping[str, str] = attrs.Factory(dict)
+    optional: bool = False
 
     @property
     def from_our_manifests(self) -> bool:

@@ -43,13 +43,16 @@ PENDING: Final = "Pending"
 _NO_WISH: Final = TopologyWish()
 
 
-class _Status(msgspec.Struct, gc=False):
+class GroupStatus(msgspec.Struct, gc=False):
+    """What is read of the status of a group or queue."""
+
     phase: str | None = None
+    state: str | None = None
     conditions: list[wire.Condition] | None = None
 
 
-_STATUS: Final = msgspec.json.Decoder(_Status)
-_NO_STATUS: Final = _Status()
+_STATUS: Final = msgspec.json.Decoder(GroupStatus)
+_NO_STATUS: Final = GroupStatus()
 
 
 def queue_of(parsed: wire_groups.Queue) -> Queue:
@@ -73,7 +76,7 @@ def queue_of(parsed: wire_groups.Queue) -> Queue:
     _check_order(guarantee, deserved, field="spec.guarantee", above="deserved")
     _check_order(guarantee, capability, field="spec.guarantee", above="capability")
     _check_order(deserved, capability, field="spec.deserved", above="capability")
-    status, canonical = _status(parsed.status)
+    status, canonical = read_status(parsed.status)
     selector = spec.namespace_selector
     return Queue(
         name=metadata.name,
@@ -99,7 +102,7 @@ def queue_of(parsed: wire_groups.Queue) -> Queue:
             selector.match_labels, selector.match_expressions, field="spec.namespaceSelector"
         ),
         node_pools=_node_pools(spec.node_pools),
-        conditions=_conditions(status),
+        conditions=conditions_of(status),
         status=canonical,
     )
 
@@ -141,7 +144,7 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
         raise Disbelief(
             "spec.minSubGroups", f"asks for {min_sub_groups} of {len(sub_groups)} subGroups"
         )
-    status, canonical = _status(parsed.status)
+    status, canonical = read_status(parsed.status)
     return PodGroup(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -167,7 +170,7 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
             field="spec.disruption.checkpointInterval",
         ),
         phase=status.phase or PENDING,
-        conditions=_conditions(status),
+        conditions=conditions_of(status),
         status=canonical,
         deleting=metadata.deletion_timestamp is not None,
     )
@@ -214,7 +217,7 @@ def _wish(wish: wire_groups.TopologyWish | None, *, field: str) -> TopologyWish:
     )
 
 
-def _status(raw: msgspec.Raw) -> tuple[_Status, bytes]:
+def read_status(raw: msgspec.Raw) -> tuple[GroupStatus, bytes]:
     """What is read of a status, and the whole of it as canonical JSON."""
     status = decode_part(_STATUS, bytes(raw), field="status")
     if status is None:
@@ -222,7 +225,8 @@ def _status(raw: msgspec.Raw) -> tuple[_Status, bytes]:
     return status, msgspec.json.encode(msgspec.json.decode(raw), order="sorted")
 
 
-def _conditions(status: _Status) -> tuple[Condition, ...]:
+def conditions_of(status: GroupStatus) -> tuple[Condition, ...]:
+    """The conditions that it carries."""
     return tuple(
         Condition(
             type=each.type,

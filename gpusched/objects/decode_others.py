@@ -130,6 +130,9 @@ def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
     admitted = notes.admitted or ""
     if spec is None or spec.template is None or not (spec.suspend or admitted):
         return {}
+    owners = [each.kind for each in parsed.metadata.owner_references or () if each.controller]
+    if owners and owners[0] != "CronJob":
+        return {}  # its controller suspends and starts it: a JobSet's Job is none of ours
     return {
         "template": _template(spec.template),
         "admitted": parse_time(admitted),

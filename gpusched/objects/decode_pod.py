@@ -22,6 +22,7 @@ from gpusched.objects.fields import (
     version_of,
 )
 from gpusched.objects.hints import SUB_GROUP_LABEL, group_of, hints_of, queue_of, role_of
+from gpusched.objects.membership import block_of, family_of, rank_of
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.pod import Pod, PodClass, PodPhase
 from gpusched.objects.pod_class import PodClasses, requests_of
@@ -64,6 +65,10 @@ def pod_of(parsed: wire.Pod) -> Pod:
     slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
     scheduled, since, reason, message = _scheduling(status.conditions)
     intern = sys.intern
+    owner = _owner(metadata.owner_references) if metadata.owner_references else None
+    native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
+    group = intern(group_of(labels, notes, native))
+    wishes = hints_of(notes)
     return Pod(
         namespace=intern(metadata.namespace),
         name=metadata.name,
@@ -71,16 +76,16 @@ def pod_of(parsed: wire.Pod) -> Pod:
         resource_version=version_of(metadata),
         created=parse_time(metadata.creation_timestamp or ""),
         labels=labels,
-        owner=_owner(metadata.owner_references) if metadata.owner_references else None,
+        owner=owner,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
         pod_class=_classes.of(spec),
         priority=spec.priority or 0,
         priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
-        group=intern(group_of(labels, notes)),
+        group=group,
         queue=intern(queue_of(labels, notes)),
         role=intern(role_of(labels, notes)),
         sub_group=labels.get(SUB_GROUP_LABEL, ""),
-        hints=hints_of(notes),
+        hints=wishes,
         rank=_rank(labels, notes),
         node=intern(spec.node_name),
         phase=phase,
@@ -95,6 +100,8 @@ def pod_of(parsed: wire.Pod) -> Pod:
         unschedulable_since=since,
         nominated=intern(status.nominated_node_name or ""),
         may_preempt=spec.preemption_policy != "Never",
+        family=None if group else family_of(labels, notes, owner, wishes.min_member),
+        block=block_of(labels) if labels else 0,
     )
 
 
@@ -138,6 +145,9 @@ def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
         return _index(text, f"metadata.labels[{_JOB_INDEX}]")
     if notes is not None and notes.job_index is not None:
         return _index(notes.job_index, f"metadata.annotations[{_JOB_INDEX}]")
+    rank = rank_of(labels)
+    if rank >= 0:
+        return rank
     text = labels.get(_POD_INDEX)
     return -1 if text is None else _index(text, f"metadata.labels[{_POD_INDEX}]")
 

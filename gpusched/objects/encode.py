@@ -28,6 +28,9 @@ API_VERSIONS: Final = {
     "Topology": API_VERSION,
     "Job": "batch/v1",
     "Lease": "coordination.k8s.io/v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
     "PodDisruptionBudget": "policy/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
 }
@@ -42,6 +45,8 @@ class ObjectRef:
     kind: str
     key: ObjectKey
     uid: UID
+    api_version: str = ""
+    """Empty for the usual one of its kind."""
 
     @property
     def event_namespace(self) -> str:
@@ -195,6 +200,24 @@ def status_patch(
         now: seconds since the epoch, the time of conditions that change.
     """
     known = msgspec.json.decode(current)
+    conditions = _conditions(known.get("conditions") or [], says, now)
+    return merge_status(uid, known, fields, conditions)
+
+
+def merge_status(
+    uid: UID,
+    known: Mapping[str, object],
+    fields: Mapping[str, object],
+    conditions: Sequence[Mapping[str, object]] | None,
+) -> bytes | None:
+    """A merge patch of a status; None when it says so already.
+
+    Args:
+        uid: of the object.
+        known: its status as last seen.
+        fields: what we write; None removes a field, mappings are written as a whole.
+        conditions: all of them as they shall be; None leaves them as they are.
+    """
     patch: dict[str, object] = {}
     for name, value in fields.items():
         before = known.get(name)
@@ -205,8 +228,7 @@ def status_patch(
             patch[name] = {key: value.get(key) for key in sorted({*before, *value})}
         else:
             patch[name] = value
-    conditions = _conditions(known.get("conditions") or [], says, now)
-    if conditions != known.get("conditions"):
+    if conditions is not None and conditions != known.get("conditions"):
         patch["conditions"] = conditions
     if not patch:
         return None
@@ -249,7 +271,7 @@ def event(note: EventNote, *, instance: str, now: float) -> bytes:
     """
     ref = note.regarding
     regarding = {
-        "apiVersion": API_VERSIONS.get(ref.kind, "v1"),
+        "apiVersion": ref.api_version or API_VERSIONS.get(ref.kind, "v1"),
         "kind": ref.kind,
         "name": ref.key.name,
         "uid": ref.uid,

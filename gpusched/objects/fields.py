@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -67,9 +68,12 @@ def version_of(metadata: wire.Metadata) -> ResourceVersion:
     return ResourceVersion(metadata.resource_version)
 
 
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 def labels_of(metadata: wire.Metadata) -> Mapping[str, str]:
-    """The labels, each text held once in the process."""
-    return interned(metadata.labels) if metadata.labels else {}
+    """The labels, each text held once in the process. Nobody can change them: plugins see them."""
+    return MappingProxyType(interned(metadata.labels)) if metadata.labels else _NO_LABELS
 
 
 def interned(labels: dict[str, str]) -> dict[str, str]:

@@ -64,6 +64,8 @@ class Queue:
     node_pools: tuple[NodePool, ...] = ()
     conditions: tuple[Condition, ...] = ()
     status: bytes = b"{}"
+    source: str = ""
+    """Empty for our own kind, else whose kind it is: see ``adapters.kinds``."""
 
     @property
     def key(self) -> ObjectKey:
@@ -101,6 +103,8 @@ class PodGroup:
         disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
         checkpoint_ns: nanoseconds between checkpoints; 0 when work is lost from the start.
         status: the status object as last seen, as canonical JSON.
+        source: empty for our own kind, else whose kind it is: see ``adapters.kinds``.
+        remark: what of a foreign one is not honoured; empty for nothing.
     """
 
     namespace: str
@@ -127,6 +131,8 @@ class PodGroup:
     deleting: bool
     disruption: str = "Pod"
     checkpoint_ns: int = 0
+    source: str = ""
+    remark: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -21,22 +21,44 @@ _KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 _KAI_QUEUE: Final = "kai.scheduler/queue"
 _VOLCANO_TASK: Final = "volcano.sh/task-spec"
+_VOLCANO_JOB_QUEUE: Final = "volcano.sh/queue-name"
+_ROLES: Final = (
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "ray.io/group",
+    "spark-role",
+)
+"""Labels by which controllers tell roles."""
+LWS_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 LABEL_KEY_MAX: Final = 253 + 1 + 63
 """Characters of the longest label key: prefix, slash and name."""
+_TRUE: Final = ("true", "t", "1")
 _BOOLEANS: Final = {"true": True, "false": False}
 
-_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 7
+_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 9
 _NO_ANNOTATIONS: Final = wire.WorkloadAnnotations()
 
 
-def group_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None) -> str:
-    """Name of the pod group, empty for none."""
+def group_of(
+    labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None, native: str = ""
+) -> str:
+    """Name of the pod group, empty for none.
+
+    Args:
+        labels: of a pod or Job.
+        annotations: of the same.
+        native: what ``spec.schedulingGroup`` of a pod names.
+    """
     notes = annotations or _NO_ANNOTATIONS
+    kai = notes.kai_group if isinstance(notes, wire.PodAnnotations) else None
     return (
         labels.get(GROUP_LABEL)
+        or native
         or labels.get(_COSCHEDULING_GROUP)
         or notes.volcano_group_old
         or notes.volcano_group
+        or kai
         or ""
     )
 
@@ -48,8 +70,10 @@ def queue_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | 
         labels.get(QUEUE_LABEL)
         or labels.get(_KUEUE_QUEUE)
         or labels.get(_VOLCANO_QUEUE)
+        or labels.get(_VOLCANO_JOB_QUEUE)
         or notes.volcano_queue
         or labels.get(_KAI_QUEUE)
+        or notes.yunikorn_queue
         or ""
     )
 
@@ -57,7 +81,16 @@ def queue_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | 
 def role_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None) -> str:
     """Role inside the gang, empty for none."""
     notes = annotations or _NO_ANNOTATIONS
-    return labels.get(ROLE_LABEL) or notes.volcano_task or labels.get(_VOLCANO_TASK) or ""
+    named = labels.get(ROLE_LABEL) or notes.volcano_task or labels.get(_VOLCANO_TASK)
+    if named:
+        return named
+    for key in _ROLES:
+        if key in labels:
+            return labels[key]
+    index = labels.get(LWS_INDEX)
+    if index is None:
+        return (isinstance(notes, wire.PodAnnotations) and notes.yunikorn_task) or ""
+    return "leader" if index == "0" else "worker"
 
 
 def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:
@@ -78,6 +111,8 @@ def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:
         annotations.expected_duration,
         annotations.preemptible,
         annotations.min_runtime,
+        annotations.volcano_preemptable if annotations.preemptible is None else None,
+        annotations.volcano_cooldown if annotations.min_runtime is None else None,
     )
     return _hints(texts)
 
@@ -87,14 +122,20 @@ def _hints(texts: tuple[str | None, ...]) -> GangHints:
     """In the order of ``hints_of``; pods of one template share the result."""
     if texts == _NO_TEXTS:
         return NO_HINTS
-    own_min, volcano_min, required, preferred, expected, preemptible, min_runtime = texts
+    own_min, volcano_min, required, preferred, expected, preemptible, min_runtime = texts[:7]
+    preemptable, cooldown = texts[7:]
     return GangHints(
         min_member=_members(own_min, volcano_min),
         topology_required=_level("topology-required", required),
         topology_preferred=_level("topology-preferred", preferred),
         expected_duration_ns=duration_ns(expected, field=_field("expected-duration")),
-        preemptible=_boolean("preemptible", preemptible),
-        min_runtime_ns=duration_ns(min_runtime, field=_field("min-runtime")),
+        # Volcano takes whatever is not "true" for false.
+        preemptible=_boolean("preemptible", preemptible)
+        if preemptable is None
+        else preemptable.lower() in _TRUE,
+        min_runtime_ns=duration_ns(min_runtime, field=_field("min-runtime"))
+        if cooldown is None
+        else duration_ns(cooldown, field="metadata.annotations[volcano.sh/cooldown-time]"),
     )
 
 

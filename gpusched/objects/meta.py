@@ -26,7 +26,7 @@ class ObjectKey(NamedTuple):
 
 
 class GangKey(NamedTuple):
-    """Who a gang is: ``PodGroup``, ``Job`` or ``Pod``, with namespace and name. Sorts by all."""
+    """Who a gang is: ``PodGroup``, ``Job``, ``Pod`` or another owner's kind. Sorts by all."""
 
     kind: str
     namespace: str
@@ -73,6 +73,8 @@ class Rejected:
     which say by ``scheduler`` whom they ask."""
     scheduler: str = ""
     """For pods: the ``schedulerName``."""
+    api_version: str = ""
+    """Group and version, where the kind alone does not tell."""
 
     @property
     def sentence(self) -> str:

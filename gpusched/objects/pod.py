@@ -63,6 +63,25 @@ class GangHints:
 NO_HINTS = GangHints()
 
 
+@attrs.frozen(slots=True)
+class Family:
+    """The gang that a pod names by the labels of the controller that made it.
+
+    Attributes:
+        kind: of the controller, or of the convention where there is no object.
+        name: of the gang: the controller's, or of one of its groups.
+        owner: name of the object that says how large the gang is; empty for none.
+        size: members of the whole gang as the pod itself tells; 0 when it does not.
+        part: members of the pod's own role as it tells, at least; 0 when it does not.
+    """
+
+    kind: str
+    name: str
+    owner: str = ""
+    size: int = 0
+    part: int = 0
+
+
 class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod as the scheduler sees it.
 
@@ -74,6 +93,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: empty until bound.
         slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
         plan, fence: written with our binding, empty on pods that others bound.
+        family: the gang by its controller's labels, where neither label nor annotation names a
+            group; None for none.
+        block: ranks of a lower block come first: leaders, then the jobs of a JobSet in order.
         rank: index inside its controller, -1 for none.
         unschedulable: message of PodScheduled=False, to write only what changed.
         unschedulable_reason: its reason.
@@ -112,6 +134,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unschedulable_since: float = 0.0
     nominated: str = ""
     may_preempt: bool = True
+    family: Family | None = None
+    block: int = 0
 
     @property
     def key(self) -> ObjectKey:

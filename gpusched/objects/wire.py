@@ -48,6 +48,9 @@ class WorkloadAnnotations(
         "volcano_min_member": "scheduling.volcano.sh/group-min-member",
         "volcano_queue": "scheduling.volcano.sh/queue-name",
         "volcano_task": "volcano.sh/task-spec",
+        "volcano_preemptable": "volcano.sh/preemptable",
+        "volcano_cooldown": "volcano.sh/cooldown-time",
+        "yunikorn_queue": "yunikorn.apache.org/queue",
     },
 ):
     """Annotations that a pod, a Job or a namespace may carry for us."""
@@ -65,6 +68,9 @@ class WorkloadAnnotations(
     volcano_min_member: str | None = None
     volcano_queue: str | None = None
     volcano_task: str | None = None
+    volcano_preemptable: str | None = None
+    volcano_cooldown: str | None = None
+    yunikorn_queue: str | None = None
 
 
 class PodAnnotations(
@@ -75,6 +81,14 @@ class PodAnnotations(
         "plan": "gpusched.io/plan",
         "fence": "gpusched.io/fence",
         "job_index": "batch.kubernetes.io/job-completion-index",
+        "kai_group": "pod-group-name",
+        "koordinator_gang": "gang.scheduling.koordinator.sh/name",
+        "koordinator_min": "gang.scheduling.koordinator.sh/min-available",
+        "kueue_count": "kueue.x-k8s.io/pod-group-total-count",
+        "yunikorn_app": "yunikorn.apache.org/app-id",
+        "yunikorn_task": "yunikorn.apache.org/task-group-name",
+        "yunikorn_tasks": "yunikorn.apache.org/task-groups",
+        "lws_size": "leaderworkerset.sigs.k8s.io/size",
     },
 ):
     """Those of a pod, with what our binding wrote."""
@@ -83,6 +97,14 @@ class PodAnnotations(
     plan: str | None = None
     fence: str | None = None
     job_index: str | None = None
+    kai_group: str | None = None
+    koordinator_gang: str | None = None
+    koordinator_min: str | None = None
+    kueue_count: str | None = None
+    yunikorn_app: str | None = None
+    yunikorn_task: str | None = None
+    yunikorn_tasks: str | None = None
+    lws_size: str | None = None
 
 
 class NodeAnnotations(Struct, gc=False, rename={"gpu_layout": "gpusched.io/gpu-layout"}):
@@ -158,6 +180,12 @@ class SchedulingGate(Struct, gc=False):
     """A gate; that it is there is all that matters."""
 
 
+class SchedulingGroup(Struct, gc=False, rename="camel"):
+    """``spec.schedulingGroup``: the native PodGroup that a pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Struct, gc=False, rename="camel"):
     """The part of a pod's spec that scheduling reads."""
 
@@ -167,6 +195,7 @@ class PodSpec(Struct, gc=False, rename="camel"):
     preemption_policy: str | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     resources: Raw = ABSENT

@@ -14,6 +14,7 @@ from gpusched.objects.wire import (
     Expression,
     Int32,
     Metadata,
+    OwnerReference,
     Quantities,
     WorkloadAnnotations,
     WorkloadMetadata,
@@ -203,6 +204,7 @@ class JobMetadata(Metadata, gc=False, rename="camel"):
     """Of a Job."""
 
     annotations: JobAnnotations | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class JobSpec(Struct, gc=False, rename="camel"):

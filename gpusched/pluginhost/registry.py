@@ -98,6 +98,7 @@ def _actions(
 
 def _action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -> Action:
     cls = _class(name, known, kind="action", place=place)
+    _check_api(name, getattr(cls, "api", PLUGIN_API))  # an action need not say it
     if not callable(getattr(cls, "run", None)):
         raise PluginFault(name, "load", f"{cls.__qualname__} has no method run")
     action: Action = attempt(name, "load", cls)
@@ -106,12 +107,7 @@ def _action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -> Act
 
 def _plugin(choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config: Config) -> Plugin:
     cls = _class(choice.name, known, kind="plugin", place=config.at(choice.line))
-    if getattr(cls, "api", None) != PLUGIN_API:
-        raise PluginFault(
-            choice.name,
-            "load",
-            f"it is written for api {getattr(cls, 'api', None)!r}, this is api {PLUGIN_API}",
-        )
+    _check_api(choice.name, getattr(cls, "api", None))
     if not callable(getattr(cls, "open", None)):
         raise PluginFault(choice.name, "load", f"{cls.__qualname__} has no method open")
     arguments = args_class(choice.name, cls)
@@ -127,6 +123,11 @@ def _plugin(choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config:
         )
     plugin: Plugin = attempt(choice.name, "load", lambda: cls(**given))
     return plugin
+
+
+def _check_api(name: str, api: object) -> None:
+    if api != PLUGIN_API:
+        raise PluginFault(name, "load", f"it is written for api {api!r}, this is api {PLUGIN_API}")
 
 
 def _class(name: str, known: dict[str, list[EntryPoint]], *, kind: str, place: str) -> type[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -88,7 +89,7 @@ def node(
         uid=UID(own_uid) if own_uid else uid("Node", name),
         resource_version=ResourceVersion(version),
         created=BORN,
-        labels=dict(labels or {}),
+        labels=MappingProxyType(dict(labels or {})),
         allocatable=resources({PODS: pods, "cpu": cpu, "memory": memory, gpu: gpus}),
         taints=tuple(taints),
         unschedulable=unschedulable,
@@ -133,7 +134,7 @@ def pod(
         uid=UID(own_uid) if own_uid else uid("Pod", name, namespace),
         resource_version=ResourceVersion(version),
         created=created,
-        labels={},
+        labels=MappingProxyType({}),
         owner=owner,
         scheduler=scheduler,
         pod_class=spec,

@@ -13,6 +13,7 @@ The real cache, session and policies run; only the API is missing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -120,7 +121,7 @@ class Given:
             name=name,
             uid=entities.uid("Namespace", name),
             resource_version=ResourceVersion(self._next()),
-            labels=dict(labels or {}),
+            labels=MappingProxyType(dict(labels or {})),
             queue=queue,
         )
         self.cache.put_namespace(ObjectKey("", name), made)

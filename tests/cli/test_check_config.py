@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gpusched import assets
 from gpusched.cli import check_config
 from gpusched.cli.main import main
 from gpusched.errors import ConfigError
@@ -22,6 +23,7 @@ def file(tmp_path):
 def loadable(monkeypatch):
     """Every action and plugin exists."""
     monkeypatch.setattr(check_config, "load_policy", lambda config: config)
+    monkeypatch.setattr(check_config, "rehearse", lambda *_args, **_how: ())
 
 
 def test_a_good_file_shows_what_would_run(capsys, file, loadable):
@@ -86,3 +88,42 @@ def test_problems_as_json(capsys, file, monkeypatch):
     monkeypatch.setattr(check_config, "load_policy", refuse)
     assert main(["check-config", str(file), "-o", "json"]) == 78
     assert json.loads(capsys.readouterr().out)["problems"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "actions: [allocate, enqueue]\n",
+            (
+                ":1: action allocate stands before enqueue: "
+                "gangs are placed a session after they were admitted"
+            ),
+        ),
+        ("actions: [enqueue]\n", ": actions do not name allocate: no gang is ever placed"),
+        (
+            "tiers:\n- plugins: [{name: quota}]\n",
+            (
+                ": no plugin registers node_filter: "
+                "pods go to nodes whatever their taints, selectors and conditions"
+            ),
+        ),
+        (
+            "tiers:\n- plugins: [{name: predicates}]\n",
+            ": no plugin registers quota_check: nothing holds queues to their capability",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_a_warning(capsys, file, text, said):
+    """It is allowed, as an outside policy may mean it; the person is told on stderr."""
+    file.write_text(text)
+    assert main(["check-config", str(file)]) == 0
+    assert f"warning: {file}{said}" in capsys.readouterr().err.splitlines()
+    assert main(["check-config", str(file), "-o", "json"]) == 0
+    assert f"{file}{said}" in json.loads(capsys.readouterr().out)["warnings"]
+
+
+def test_the_shipped_configuration_has_no_warnings(capsys):
+    """What we ship makes sense."""
+    assert main(["check-config", str(assets.path("conf") / "gpusched.yaml")]) == 0
+    assert not capsys.readouterr().err

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT, Placement
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
+from gpusched.session.protocols import Policy
 from gpusched.simulate.loop import run_virtual
 from gpusched.testing.given import Given
 
@@ -99,3 +102,44 @@ def test_a_session_leaves_a_span_with_its_actions_and_gangs_below() -> None:
         assert spans[child].parent.span_id == session.context.span_id
     assert spans["gang"].attributes is not None
     assert spans["gang"].attributes["pods"] == 4
+
+
+def test_a_session_that_waits_for_a_plugin_says_for_which() -> None:
+    """The call under way can be read while the session's thread is in it, across a reload too."""
+    inside, release = threading.Event(), threading.Event()
+
+    class Slow:
+        name, api = "slow", 1
+
+        def open(self, _hooks: Any, _view: Any) -> None:
+            """Take long."""
+            inside.set()
+            assert release.wait(60)
+
+    async def main() -> None:
+        accepting, clock = Accepting(), SystemClock()
+        shipped = load_policy(DEFAULT)
+        rules = Rules(DEFAULT, Policy(shipped.actions, ((Slow(),),)), Guard(clock))
+        cycle = SessionCycle(
+            awkward().cache,
+            accepting,  # type: ignore[arg-type]
+            accepting,
+            carrier=Accepting(),  # type: ignore[arg-type]
+            lease=accepting,
+            ready=lambda: "",
+            rules=rules,
+            clock=clock,
+            telemetry=Telemetry(),
+        )
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        assert await asyncio.to_thread(inside.wait, 60)
+        cycle.rules = Rules(DEFAULT, shipped, Guard(clock))
+        running = cycle.running
+        assert running is not None
+        assert running.who == ("slow", "open")
+        assert cycle.thread not in {0, threading.get_ident()}
+        release.set()
+        task.cancel()
+
+    asyncio.run(main())

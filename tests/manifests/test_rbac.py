@@ -12,6 +12,7 @@ import yaml
 
 from gpusched.assets import path
 from gpusched.io.feeds import KINDS
+from gpusched.objects.adapters.kinds import ALL, POD_GROUPS
 
 WRITTEN = {
     ("", "pods/binding", "create"): "io/bind_calls.py",
@@ -30,10 +31,10 @@ WRITTEN = {
 """Every right that is not a list or a watch, and who needs it."""
 
 
-def granted() -> set[tuple[str, str, str]]:
+def granted(manifest: str = "rbac.yaml") -> set[tuple[str, str, str]]:
     """Group, resource and verb of every rule for the daemon's account."""
     docs: list[dict[str, Any]] = list(
-        yaml.safe_load_all((path("manifests") / "rbac.yaml").read_text())
+        yaml.safe_load_all((path("manifests") / manifest).read_text())
     )
     return {
         (group, resource, verb)
@@ -63,3 +64,13 @@ def test_everything_that_the_code_uses_is_granted():
 def test_nothing_else_is_granted():
     """A stolen token can do no more than the scheduler does."""
     assert granted() - read() - WRITTEN.keys() == set()
+
+
+def test_kinds_of_other_projects_are_granted_as_they_are_used():
+    """In a manifest of its own: every kind is read, status is written where we write it."""
+    wanted = {(kind.group, kind.plural, verb) for kind in ALL for verb in ("list", "watch")}
+    wanted |= {(kind.group, "podgroups", "get") for kind in POD_GROUPS.values()}
+    wanted |= {(kind.group, f"{kind.plural}/status", "patch") for kind in ALL if kind.writes}
+    # Volcano's PodGroup has no status of its own: it is patched as a whole.
+    wanted.add(("scheduling.volcano.sh", "podgroups", "patch"))
+    assert granted("rbac-adapters.yaml") == wanted

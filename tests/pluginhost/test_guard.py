@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gpusched.errors import Fenced, InvariantBroken, PluginFault
@@ -155,3 +157,49 @@ def test_a_faults_text_is_one_short_line():
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    "kind", [SystemExit, GeneratorExit, asyncio.CancelledError, RecursionError]
+)
+def test_a_plugin_cannot_end_the_process(guard, kind):
+    """``sys.exit`` in a hook, or in a module that is imported, is a fault like any other."""
+
+    def leave(number):
+        raise kind(number)
+
+    assert f"{kind.__name__}: 3 (3)" in guard.wrap("cap", "quota_check", leave, refuse)(3)
+    with pytest.raises(PluginFault, match=kind.__name__):
+        attempt("cap", "load", lambda: leave(1))
+
+
+def test_a_person_at_the_terminal_can(guard):
+    """Control-C goes through."""
+
+    def interrupted(number):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guard.wrap("cap", "quota_check", interrupted, refuse)(1)
+    assert guard.running is None
+
+
+def test_the_call_under_way_is_named(guard):
+    """The innermost one, and afterwards again the one around it."""
+    seen = []
+
+    def inner(number):
+        seen.append(guard.running)
+        return reciprocal(number)
+
+    def outer(number):
+        seen.append(guard.running)
+        guard.wrap("bare", "node_score", inner, refuse)(0)
+        seen.append(guard.running)
+
+    guard.wrap("cap", "quota_check", outer, refuse)(1)
+    names = [running.who for running in seen]
+    assert names == [("cap", "quota_check"), ("bare", "node_score"), ("cap", "quota_check")]
+    assert seen[0] == seen[2]
+    assert seen[0].since < seen[1].since
+    assert guard.running is None

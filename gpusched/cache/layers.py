@@ -1,0 +1,80 @@
+"""Groups or queues of one name from several APIs: the first source that has one counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from gpusched.objects.meta import ObjectKey, Rejected
+
+E = TypeVar("E")
+
+
+class Layers(Generic[E]):
+    """See the module.
+
+    Args:
+        sources: best first.
+        put: told of the object that counts now.
+        drop: told of a key of which there is none any more.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        *,
+        put: Callable[[ObjectKey, E | Rejected], None],
+        drop: Callable[[ObjectKey], None],
+    ) -> None:
+        self._known: dict[str, dict[ObjectKey, E | Rejected]] = {each: {} for each in sources}
+        self._put = put
+        self._drop = drop
+
+    def layer(self, source: str) -> Layer[E]:
+        """What one source has."""
+        return Layer(self, source)
+
+    def keys(self, source: str) -> list[ObjectKey]:
+        """Of everything that the source has."""
+        return list(self._known[source])
+
+    def put(self, source: str, key: ObjectKey, item: E | Rejected) -> None:
+        """It is there, in this form."""
+        self._known[source][key] = item
+        if self._first(key) == source:
+            self._put(key, item)
+
+    def drop(self, source: str, key: ObjectKey) -> None:
+        """It is gone; what it hid, if anything, counts from now on."""
+        first = self._first(key)
+        self._known[source].pop(key, None)
+        if first != source:
+            return
+        hidden = self._first(key)
+        if hidden is None:
+            self._drop(key)
+        else:
+            self._put(key, self._known[hidden][key])
+
+    def _first(self, key: ObjectKey) -> str | None:
+        return next((source for source, known in self._known.items() if key in known), None)
+
+
+class Layer(Generic[E]):
+    """What one source has."""
+
+    def __init__(self, layers: Layers[E], source: str) -> None:
+        self._layers = layers
+        self._source = source
+
+    def put(self, key: ObjectKey, item: E | Rejected) -> None:
+        """It is there, in this form."""
+        self._layers.put(self._source, key, item)
+
+    def drop(self, key: ObjectKey) -> None:
+        """It is gone."""
+        self._layers.drop(self._source, key)
+
+    def keys(self) -> list[ObjectKey]:
+        """Of everything that the source has."""
+        return self._layers.keys(self._source)

@@ -1,0 +1,172 @@
+"""Gangs of other projects: what their groups leave open, and those of their controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from gpusched.cache.gangs import Origin, terms_of
+from gpusched.objects.adapters.kinds import WORKLOADS
+from gpusched.objects.adapters.workload import Workload
+from gpusched.objects.group import NO_WISH, PodGroup, TopologyWish
+from gpusched.objects.membership import WITHOUT_OBJECT
+from gpusched.objects.meta import UID, GangKey, Rejected
+from gpusched.objects.others import PriorityClass
+from gpusched.objects.pod import NO_HINTS, Pod
+
+FAMILIES = frozenset(WORKLOADS) | WITHOUT_OBJECT
+"""Kinds of gangs whose members are known by labels of their controllers."""
+
+
+def first_of(pods: Sequence[Pod]) -> Pod | None:
+    """The oldest member: it speaks for all where they differ."""
+    return min(pods, key=lambda pod: (pod.created, pod.key), default=None)
+
+
+def adopt(origin: Origin, group: PodGroup, pods: Sequence[Pod], *, queue: str) -> Origin:
+    """A foreign PodGroup's gang; what the group does not say, its pods and namespace do.
+
+    Args:
+        origin: as the group describes it.
+        group: the group.
+        pods: its members.
+        queue: of the namespace, empty for none.
+    """
+    first = first_of(pods)
+    wishes = first.hints if first is not None else NO_HINTS
+    topology = origin.topology
+    if topology == NO_WISH:
+        topology = TopologyWish(wishes.topology_required, wishes.topology_preferred)
+    terms = origin.terms
+    if group.preemptible is None and wishes.preemptible is not None:
+        priority = origin.priority or (first.priority if first else 0)
+        own = terms_of(wishes, by_class=None, priority=priority)
+        terms = attrs.evolve(terms, preemptible=own.preemptible)
+    if not terms.min_runtime_ns:
+        terms = attrs.evolve(terms, min_runtime_ns=wishes.min_runtime_ns)
+    return attrs.evolve(
+        origin,
+        queue=group.queue or (first.queue if first else "") or queue,
+        topology=topology,
+        terms=terms,
+        remark="; ".join(text for text in (group.remark, origin.remark) if text),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """What is known of a gang's controller.
+
+    Attributes:
+        workload: its object; None when it has not been seen.
+        rejected: its object, when that cannot be believed.
+        read: whether objects of its kind are read at all.
+        named: the priority class that the object names.
+        queue: of the namespace, empty for none.
+        by_class: whether the pods' priority class lets them be evicted; None for no word.
+    """
+
+    workload: Workload | None
+    rejected: Rejected | None
+    read: bool
+    named: PriorityClass | None
+    queue: str
+    by_class: bool | None
+
+
+def origin_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> Origin:
+    """A gang of pods that name it by labels of their controller.
+
+    Args:
+        key: of the gang.
+        pods: all members that exist, at least one.
+        source: what is known of the controller.
+    """
+    first = first_of(pods)
+    assert first is not None
+    assert first.family is not None
+    workload = source.workload
+    hints = first.hints
+    if workload is not None and workload.hints != NO_HINTS:
+        hints = workload.hints
+    named = source.named
+    priority = named.value if named else first.priority
+    by_class = named.preemptible if named and named.preemptible is not None else source.by_class
+    origin = Origin(
+        key=key,
+        uid=_uid(key, workload),
+        created=first.created,
+        queue=(workload.queue if workload else "") or first.queue or source.queue,
+        hints=hints,
+        topology=TopologyWish(hints.topology_required, hints.topology_preferred),
+        priority=named.value if named else None,
+        counts_succeeded=True,
+        terms=terms_of(hints, by_class=by_class, priority=priority),
+    )
+    own = max(hints.min_member, *(pod.hints.min_member for pod in pods))
+    if source.rejected is not None:
+        why = f"{source.rejected.field}: {source.rejected.why}"
+        sentence = f"{key.kind} {_owner(key, first)} cannot be used: {why}"
+        return attrs.evolve(origin, trouble=("InvalidSpec", sentence))
+    if workload is not None:
+        return _measured(origin, workload, pods, own=own)
+    if source.read:
+        sentence = f"{key.kind} {_owner(key, first)}: it has not been seen yet"
+        return attrs.evolve(origin, trouble=("InvalidSpec", sentence))
+    return _guessed(origin, pods, own=own)
+
+
+def _measured(origin: Origin, workload: Workload, pods: Sequence[Pod], *, own: int) -> Origin:
+    """With the size that the controller's object tells."""
+    remarks = [workload.remark]
+    if workload.priority_class and origin.priority is None:
+        remarks.append(
+            f"priorityClass {workload.priority_class} does not exist, its pods' priority counts"
+        )
+    origin = attrs.evolve(origin, remark="; ".join(text for text in remarks if text))
+    if own:
+        return attrs.evolve(origin, min_member=own)
+    present = {pod.role for pod in pods}
+    return attrs.evolve(
+        origin,
+        # A JobSet is as old as its object; the groups of a LeaderWorkerSet come one by one.
+        created=origin.created if workload.name != origin.key.name else workload.created,
+        min_member=workload.minimum(present),
+        min_roles=workload.min_roles,
+        succeeded_known=workload.finished,
+    )
+
+
+def _guessed(origin: Origin, pods: Sequence[Pod], *, own: int) -> Origin:
+    """With the size that the pods themselves tell; else those that exist start together."""
+    families = [pod.family for pod in pods if pod.family is not None]
+    size = own or max(family.size for family in families)
+    if size:
+        return attrs.evolve(origin, min_member=size)
+    key = origin.key
+    parts: dict[str, int] = {}
+    for pod in pods:
+        if pod.family is not None:
+            parts[pod.role] = max(parts.get(pod.role, 0), pod.family.part)
+    alive = sum(not pod.deleting and not pod.finished for pod in pods)
+    least = max(1, alive, sum(parts.values()))
+    what = "no annotation tells its size"
+    if key.kind in WORKLOADS:
+        what = f"{WORKLOADS[key.kind].name} cannot be read here"
+    remark = f"the size of {key.kind} {key} is unknown ({what}): members that exist start together"
+    return attrs.evolve(origin, min_member=least, remark=remark)
+
+
+def _owner(key: GangKey, first: Pod) -> str:
+    owner = first.family.owner if first.family is not None else ""
+    return f"{key.namespace}/{owner or key.name}"
+
+
+def _uid(key: GangKey, workload: Workload | None) -> UID:
+    """The controller's; its groups add their names, and where no object is, names must do."""
+    if workload is None:
+        return UID(f"{key.kind}/{key.namespace}/{key.name}")
+    if workload.name == key.name:
+        return workload.uid
+    return UID(f"{workload.uid}/{key.name}")

@@ -1,0 +1,245 @@
+"""Kinds of other projects: followed while the API server serves them, and no longer.
+
+What is served is asked at the start and again every so often, so that a CRD may come and go. A
+kind that may not be read is said once and does without: its gangs are then known by their pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpusched import errors, limits
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.io.answers import api_error
+from gpusched.io.api import Api
+from gpusched.io.backoff import Backoff
+from gpusched.io.feeds import foreign_sink
+from gpusched.io.logs import Log
+from gpusched.io.reflector import Reflector
+from gpusched.io.telemetry import Telemetry
+from gpusched.io.text import one_line
+from gpusched.io.watched import KindSpec
+from gpusched.objects.adapters import groups, kinds, owners, queues
+from gpusched.objects.adapters.kinds import ForeignKind, Served
+from gpusched.objects.meta import Rejected
+
+_log = Log(__name__)
+
+
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
+class _Group(msgspec.Struct):
+    name: str = ""
+    versions: list[_Version] = []
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+    verbs: list[str] = []
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] = []
+
+
+_GROUPS: Final = msgspec.json.Decoder(_Groups)
+_RESOURCES: Final = msgspec.json.Decoder(_Resources)
+
+
+class Adapters:
+    """See the module. ``run`` never returns.
+
+    Args:
+        api: shared with everything but the lease.
+        cache: where everything goes.
+        clock: monotonic time.
+        rng: jitter.
+        telemetry: counts.
+        reject: told the name of a kind and an object of it that cannot be believed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        telemetry: Telemetry,
+        reject: Callable[[str, Rejected], None],
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._reject = reject
+        self._running: dict[str, tuple[Served, Reflector[Any], asyncio.Task[None]]] = {}
+        self._looked = False
+        self._trouble = "looking which kinds are served"
+
+    def unready(self, now: float) -> str:
+        """Empty when decisions can be made, else why not.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if not self._looked:
+            return f"kinds of other projects are not known yet: {self._trouble}"
+        for _, reflector, _ in self._running.values():
+            if reflector.refused:
+                continue
+            if not reflector.synced:
+                return f"{reflector.kind.name} have not been listed yet: {reflector.trouble}"
+            if not reflector.fresh(now):
+                return f"{reflector.kind.name} are out of date: {reflector.trouble}"
+        return ""
+
+    async def relist(self) -> None:
+        """List everything again; returns when that is done, or refused."""
+        followed = [reflector for _, reflector, _ in self._running.values()]
+        await asyncio.gather(*(each.relist() for each in followed))
+
+    async def run(self) -> None:
+        """Follow what is served until cancelled."""
+        backoff = Backoff(self._rng)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    found = await self._look()
+                except errors.GpuschedError as error:
+                    self._failed(str(error))
+                    pause_s = backoff.failed()
+                else:
+                    backoff.succeeded()
+                    await self._follow(found, group)
+                    pause_s = limits.DISCOVERY_PERIOD_S
+                await self._clock.sleep(pause_s)
+
+    def _failed(self, why: str) -> None:
+        """Without an answer what was followed is followed on; the same is said only once."""
+        if why != self._trouble:
+            _log.warning("which kinds are served cannot be found out", why=why)
+        self._trouble = why
+
+    # -- discovery --------------------------------------------------------------------------
+
+    async def _look(self) -> dict[str, Served]:
+        """Where each kind is, by its name; only those that can be listed and watched."""
+        listed = await self._get("/apis", _GROUPS)
+        versions = {
+            group.name: {each.version for each in group.versions}
+            for group in (listed.groups if listed else ())
+        }
+        found: dict[str, Served] = {}
+        known: dict[str, Mapping[str, list[str]]] = {}
+        for kind in kinds.ALL:
+            for version in kind.versions:
+                if version not in versions.get(kind.group, ()):
+                    continue
+                api_version = f"{kind.group}/{version}"
+                if api_version not in known:
+                    page = await self._get(f"/apis/{api_version}", _RESOURCES)
+                    known[api_version] = {
+                        each.name: each.verbs for each in (page.resources if page else ())
+                    }
+                resources = known[api_version]
+                if {"list", "watch"} <= set(resources.get(kind.plural, ())):
+                    status = f"{kind.plural}/status" in resources
+                    found[kind.name] = Served(api_version, kind.plural, status)
+                    break
+        return found
+
+    async def _get(self, path: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+        """The answer; None when it is not there, or from the start may not be read.
+
+        Raises:
+            GpuschedError: no answer, or none that can be read.
+        """
+        answer = await self._api.request("GET", path, timeout_s=limits.REQUEST_TIMEOUT_S)
+        if not answer.ok:
+            error = api_error(answer, doing=f"read {path}")
+            if isinstance(error, errors.NotFound):
+                return None
+            if isinstance(error, errors.Denied) and not self._looked:
+                self._failed(str(error))
+                return None
+            raise error
+        try:
+            return decoder.decode(answer.body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise errors.Undecodable(
+                f"what is served at {path} cannot be read: {one_line(str(error))}"
+            ) from error
+
+    # -- following --------------------------------------------------------------------------
+
+    async def _follow(self, found: Mapping[str, Served], group: asyncio.TaskGroup) -> None:
+        """Begin and end so that exactly what was found is followed."""
+        for kind in kinds.ALL:
+            running, served = self._running.get(kind.name), found.get(kind.name)
+            if running is not None and running[0] != served:
+                await self._end(kind, running[2])
+            if served is not None and kind.name not in self._running:
+                self._begin(kind, served, group)
+        self._looked = True
+        self._note_read()
+
+    def _begin(self, kind: ForeignKind, served: Served, group: asyncio.TaskGroup) -> None:
+        _log.info("following", resource=kind.name, version=served.api_version)
+        if kind.source:
+            self._cache.served[kind.kind, kind.source] = served
+        reflector: Reflector[Any] = Reflector(
+            self._api,
+            KindSpec(kind.name, served.path, optional=True),
+            codec=codec_of(kind),
+            sink=foreign_sink(self._cache, kind, self._reject),
+            clock=self._clock,
+            rng=self._rng,
+            telemetry=self._telemetry,
+        )
+        reflector.on_refused = self._note_read
+        task = group.create_task(reflector.run(), name=kind.name)
+        self._running[kind.name] = (served, reflector, task)
+
+    async def _end(self, kind: ForeignKind, task: asyncio.Task[None]) -> None:
+        """The kind is served no more, or elsewhere; its objects are gone or come again."""
+        _log.info("not served any more", resource=kind.name)
+        del self._running[kind.name]
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        foreign_sink(self._cache, kind, self._reject).replace([])
+        self._cache.served.pop((kind.kind, kind.source), None)
+
+    def _note_read(self) -> None:
+        """Tell the cache which controllers' objects it may wait for."""
+        self._cache.set_read(
+            frozenset(
+                kind
+                for kind, foreign in kinds.WORKLOADS.items()
+                if foreign.name in self._running and not self._running[foreign.name][1].refused
+            )
+        )
+
+
+def codec_of(kind: ForeignKind) -> Any:
+    """Reads a foreign kind."""
+    if not kind.source:
+        return owners.CODECS[kind.kind]
+    if kind.kind == "PodGroup":
+        return groups.CODECS[kind.source]
+    return queues.CODECS[kind.source]

@@ -1,0 +1,1 @@
+"""Groups, queues and workloads of other projects, read as our own entities."""

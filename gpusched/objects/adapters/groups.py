@@ -1,0 +1,213 @@
+"""PodGroups of Kubernetes itself, coscheduling, Volcano and KAI, as ours."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from gpusched.objects import hints, wire
+from gpusched.objects.adapters import kinds, wire_foreign
+from gpusched.objects.codec import KindCodec
+from gpusched.objects.decode_group import PENDING, conditions_of, read_status
+from gpusched.objects.fields import (
+    check_identity,
+    labels_of,
+    parse_resources,
+    quoted,
+    uid_of,
+    version_of,
+)
+from gpusched.objects.group import NO_WISH, PodGroup, TopologyWish
+from gpusched.objects.meta import Disbelief, Rejected, parse_time
+from gpusched.objects.resources import NOTHING
+
+TIER: Final = "tier:"
+"""Prefix of a level by its number, counted from the hosts outwards, as Volcano counts."""
+_SECOND_NS: Final = 10**9
+_PHASES: Final = {
+    "PreScheduling": "Pending",
+    "Scheduling": "Inqueue",
+    "Scheduled": "Running",
+    "Finished": "Completed",
+}
+"""Of coscheduling, where its words are not ours."""
+
+
+def _group(metadata: wire.WorkloadMetadata, raw: Any, source: str, **more: Any) -> PodGroup:
+    """What all foreign groups have in common; ``more`` are the fields of one source."""
+    check_identity(metadata, namespaced=True)
+    status, canonical = read_status(raw)
+    wishes = hints.hints_of(metadata.annotations)
+    named = hints.queue_of(labels_of(metadata), metadata.annotations)
+    phase = _PHASES.get(status.phase or "", status.phase or PENDING)
+    fields: dict[str, Any] = {
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": uid_of(metadata),
+        "resource_version": version_of(metadata),
+        "generation": metadata.generation,
+        "created": parse_time(metadata.creation_timestamp or ""),
+        "min_task_member": (),
+        "min_resources": NOTHING,
+        "priority_class": "",
+        "preemptible": wishes.preemptible,
+        "sub_groups": (),
+        "min_sub_groups": 0,
+        "topology": TopologyWish(wishes.topology_required, wishes.topology_preferred),
+        "expected_duration_ns": wishes.expected_duration_ns,
+        "min_runtime_ns": wishes.min_runtime_ns,
+        "schedule_timeout_ns": 0,
+        "phase": phase,
+        "conditions": conditions_of(status),
+        "status": canonical,
+        "deleting": metadata.deletion_timestamp is not None,
+        "source": source,
+        **more,
+    }
+    fields["queue"] = fields.get("queue") or named
+    return PodGroup(**fields)
+
+
+def volcano_group_of(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
+    """A Volcano PodGroup.
+
+    Without ``minMember`` its pods are independent: one is enough to start. Minima of roles do
+    not count where ``minMember`` is less than their sum; so it is in Volcano.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.VolcanoGroupSpec()
+    tasks = tuple(sorted((spec.min_task_member or {}).items()))
+    by_role = sum(count for _, count in tasks)
+    remarks = []
+    if tasks and (spec.min_member or 0) < by_role:
+        remarks.append(
+            f"minTaskMember adds up to {by_role} and is ignored, as minMember is "
+            f"{spec.min_member or 0}"
+        )
+        tasks = ()
+    if spec.sub_group_policy:
+        remarks.append("subGroupPolicy is not honoured")
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.VOLCANO,
+        queue=spec.queue,
+        min_member=max(1, spec.min_member or 0),
+        min_task_member=tasks,
+        min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
+        priority_class=spec.priority_class_name or "",
+        remark="; ".join(remarks),
+    )
+    if spec.network_topology is None:
+        return group
+    return attrs.evolve(group, topology=_tiers(spec.network_topology))
+
+
+def _tiers(wish: wire_foreign.NetworkTopology) -> TopologyWish:
+    """``hard`` is required, ``soft`` preferred; soft without a tier is the narrowest level."""
+    field = "spec.networkTopology"
+    if wish.mode not in (None, "", "hard", "soft"):
+        raise Disbelief(f"{field}.mode", f"{quoted(wish.mode or '')} is neither hard nor soft")
+    if wish.highest_tier_name and wish.highest_tier_allowed is not None:
+        raise Disbelief(field, "has both highestTierAllowed and highestTierName")
+    level = wish.highest_tier_name or ""
+    if wish.highest_tier_allowed is not None:
+        level = f"{TIER}{wish.highest_tier_allowed}"
+    if wish.mode == "soft":
+        return TopologyWish(preferred=level or f"{TIER}1")
+    return TopologyWish(required=level) if level else NO_WISH
+
+
+def coscheduling_group_of(parsed: wire_foreign.CoschedulingGroup) -> PodGroup:
+    """A coscheduling PodGroup.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.CoschedulingGroupSpec()
+    return _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.COSCHEDULING,
+        min_member=max(1, spec.min_member or 0),
+        min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
+        schedule_timeout_ns=(spec.schedule_timeout_seconds or 0) * _SECOND_NS,
+    )
+
+
+def native_group_of(parsed: wire_foreign.NativeGroup) -> PodGroup:
+    """A PodGroup of Kubernetes itself; without a gang policy its pods are independent.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.NativeGroupSpec()
+    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
+    constraints = spec.scheduling_constraints
+    keys = [each.key for each in (constraints and constraints.topology) or ()]
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.NATIVE,
+        min_member=max(1, (gang and gang.min_count) or 0),
+        priority_class=spec.priority_class_name or "",
+    )
+    scheduled = group.condition("PodGroupScheduled")
+    if scheduled is not None and scheduled.status == "True":
+        group = attrs.evolve(group, phase="Running")
+    return attrs.evolve(group, topology=TopologyWish(required=keys[0])) if keys else group
+
+
+def kai_group_of(parsed: wire_foreign.KaiGroup) -> PodGroup:
+    """A KAI PodGroup; the start of its members is known from them alone.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.KaiGroupSpec()
+    wish = spec.topology_constraint or wire_foreign.KaiTopology()
+    remark = ""
+    if spec.sub_groups:
+        remark = "subGroups are not honoured, all members start as one gang"
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.KAI,
+        queue=spec.queue,
+        min_member=max(1, spec.min_member or 0),
+        priority_class=spec.priority_class_name or "",
+        phase=PENDING,
+        remark=remark,
+    )
+    if spec.preemptibility:
+        group = attrs.evolve(group, preemptible=spec.preemptibility == "preemptible")
+    if wish.required_topology_level or wish.preferred_topology_level:
+        levels = (wish.required_topology_level or "", wish.preferred_topology_level or "")
+        group = attrs.evolve(group, topology=TopologyWish(*levels))
+    return group
+
+
+def _foreign(api_version: str) -> Any:
+    def adorn(rejected: Rejected, _parts: dict[str, bytes]) -> Rejected:
+        return attrs.evolve(rejected, api_version=api_version)
+
+    return adorn
+
+
+def _codec(source: str, wire_type: type[Any], entity: Any) -> KindCodec[Any, PodGroup]:
+    kind = kinds.POD_GROUPS[source]
+    adorn = _foreign(f"{kind.group}/{kind.versions[0]}")
+    return KindCodec("PodGroup", wire_type=wire_type, entity=entity, ours=True, adorn=adorn)
+
+
+CODECS: Final = {
+    kinds.NATIVE: _codec(kinds.NATIVE, wire_foreign.NativeGroup, native_group_of),
+    kinds.COSCHEDULING: _codec(
+        kinds.COSCHEDULING, wire_foreign.CoschedulingGroup, coscheduling_group_of
+    ),
+    kinds.VOLCANO: _codec(kinds.VOLCANO, wire_foreign.VolcanoGroup, volcano_group_of),
+    kinds.KAI: _codec(kinds.KAI, wire_foreign.KaiGroup, kai_group_of),
+}

@@ -1,0 +1,79 @@
+"""A controller's object from which a gang's size is known: JobSet, PyTorchJob and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.pod import NO_HINTS, GangHints
+
+
+@attrs.frozen(slots=True)
+class Part:
+    """Pods of one role.
+
+    Attributes:
+        size: pods that it needs from now on; those of finished children are left out.
+        late: its pods are made only when others are ready, so that nobody may wait for them.
+        finished: pods that were left out of ``size``.
+    """
+
+    role: str
+    size: int
+    late: bool = False
+    finished: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Workload:
+    """One object.
+
+    Attributes:
+        min_member: members it asks for itself; 0 for the sum of its parts.
+        min_roles: roles that must be whole although ``min_member`` is less than the sum.
+        remark: what of it is not honoured, empty for nothing.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion = attrs.field(eq=False)
+    created: float
+    parts: tuple[Part, ...]
+    min_member: int = 0
+    min_roles: tuple[tuple[str, int], ...] = ()
+    queue: str = ""
+    group: str = ""
+    priority_class: str = ""
+    hints: GangHints = NO_HINTS
+    remark: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def finished(self) -> int:
+        """Pods of finished children."""
+        return sum(part.finished for part in self.parts)
+
+    def minimum(self, present: Collection[str]) -> int:
+        """Members that must start together now.
+
+        A late part counts once one of its pods exists: until then its controller waits for the
+        others, and who waited for it would wait for ever.
+
+        Args:
+            present: roles of the pods that exist.
+        """
+        counted = [part for part in self.parts if not part.late or part.role in present]
+        if not counted:
+            counted = list(self.parts[:1])
+        total = sum(part.size for part in counted)
+        if not self.min_member:
+            return total
+        return min(self.min_member, total) if len(counted) < len(self.parts) else self.min_member

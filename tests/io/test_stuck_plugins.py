@@ -1,0 +1,136 @@
+"""A plugin that does not come back is named with its hook and the line where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from gpusched.clock import SystemClock
+from gpusched.io.aside import Aside
+from gpusched.io.long_calls import Call, LongCalls
+from gpusched.io.watchdog import Watchdog
+from gpusched.limits import WATCHDOG_PERIOD_S
+from gpusched.pluginhost.guard import Guard, HookId, Running
+
+CALL = Running(HookId("cap", "quota_check"), 7.0)
+
+
+def looks(calls, *, step=WATCHDOG_PERIOD_S):
+    """What a series of looks finds, one every ``step`` seconds."""
+    logic = LongCalls(dump_after_s=2.0, exit_after_s=10.0)
+    return [logic.look(call, now=100 + n * step) for n, call in enumerate(calls)]
+
+
+def test_calls_that_come_and_go_are_fine():
+    """However many there are, and however long the session is."""
+    calls = [Running(HookId("cap", "quota_check"), float(n // 3)) for n in range(100)]
+    assert set(looks(calls)) == {Call.FINE}
+    assert set(looks([None] * 100)) == {Call.FINE}
+
+
+def test_a_call_that_lasts_is_named_once_and_ended_at_last():
+    """After two seconds the one, after ten the other."""
+    found = looks([CALL] * 30)
+    assert found.count(Call.STUCK) == 1
+    assert found.index(Call.STUCK) == 4
+    assert found.index(Call.LOST) == 20
+
+
+def test_a_second_call_is_named_anew():
+    """The same hook called again is another call."""
+    found = looks([CALL] * 6 + [CALL._replace(since=8.0)] * 6)
+    assert found.count(Call.STUCK) == 2
+
+
+def test_a_paused_process_is_no_plugins_fault():
+    """When the looks themselves come late, the plugin had no time either."""
+    assert set(looks([CALL] * 2, step=3600.0)) == {Call.FINE}
+
+
+def test_it_sees_a_real_plugin_hang(monkeypatch, caplog):
+    """The log has plugin, hook and the stack of the session's thread; then the process ends."""
+    monkeypatch.setattr("gpusched.limits.WATCHDOG_PERIOD_S", 0.01)
+    monkeypatch.setattr("gpusched.limits.PLUGIN_STUCK_S", 0.03)
+    monkeypatch.setattr("gpusched.limits.PLUGIN_STUCK_MAX_S", 0.1)
+    release, ended = threading.Event(), []
+    told: list[Running] = []
+
+    def wait_for_ever(_gang):
+        assert release.wait(60)
+
+    def end(status):
+        ended.append(status)
+        release.set()
+
+    async def main():
+        guard, aside = Guard(SystemClock()), Aside("session")
+        check = guard.wrap("cap", "quota_check", wait_for_ever, lambda fault, gang: None)
+        dog = Watchdog(
+            SystemClock(),
+            leading=lambda: True,
+            exit_after_s=3600,
+            blocked=lambda: None,
+            running=lambda: guard.running,
+            session=lambda: aside.ident,
+            stuck=told.append,
+            end=end,
+        )
+        dog.start()
+        await aside.run(lambda: check("gang"))
+        aside.stop()
+        dog.stop()
+
+    with caplog.at_level(logging.ERROR, logger="gpusched"):
+        asyncio.run(main())
+    assert ended == [70]
+    assert [running.who for running in told] == [("cap", "quota_check")]
+    first, last = caplog.records
+    assert first.message == "a plugin does not come back"
+    assert first.gpusched_facts["plugin"] == "cap"
+    assert first.gpusched_facts["hook"] == "quota_check"
+    assert "wait_for_ever" in first.gpusched_dump
+    assert last.message == "a plugin does not come back, ending at once"
+
+
+def test_a_thread_aside_does_jobs_in_order_and_passes_on_what_they_raise():
+    """Answers and exceptions come out where the job is awaited."""
+
+    async def main():
+        aside = Aside("work")
+        assert await asyncio.gather(*(aside.run(lambda n=n: n * n) for n in range(5))) == [
+            0, 1, 4, 9, 16,
+        ]  # fmt: skip
+        with pytest.raises(ZeroDivisionError):
+            await aside.run(lambda: 1 / 0)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await aside.run(lambda: next(iter(())))
+        assert await aside.run(lambda: "still there") == "still there"
+        aside.stop()
+
+    asyncio.run(main())
+
+
+def test_a_process_ends_although_a_job_does_not():
+    """The thread is no reason to stay: a plugin that hangs must not outlive SIGTERM."""
+    hangs = threading.Event()
+    begun = threading.Event()
+
+    async def main():
+        aside = Aside("session")
+        waiting = asyncio.create_task(aside.run(lambda: (begun.set(), hangs.wait(60))))
+        assert await asyncio.to_thread(begun.wait, 60)
+        waiting.cancel()
+        aside.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return next(t for t in threading.enumerate() if t.ident == aside.ident)
+
+    thread = asyncio.run(main())
+    assert thread.is_alive()
+    assert thread.daemon
+    hangs.set()
+    thread.join(60)
+    assert not thread.is_alive()
