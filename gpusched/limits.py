@@ -243,3 +243,9 @@ EVENT_QUEUE_MAX: Final = 2_000
 """Events that wait; beyond, the oldest is dropped and counted."""
 TOLD_MAX: Final = OBJECTS_PER_KIND_MAX
 """Objects of which is remembered what was told about them."""
+
+# -- search ---------------------------------------------------------------------------------
+RELATED_STEPS_MAX: Final = 600
+"""Places tried for one gang whose members have rules about each other: a tenth of a second."""
+RELATED_DOMAINS_MAX: Final = 32
+"""Domains of one topology key in which such a gang is tried one after another."""

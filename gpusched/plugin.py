@@ -12,16 +12,19 @@ from gpusched.objects.group import PodGroup, Queue
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
+from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import NOTHING, PODS, Resources
-from gpusched.objects.selector import NodeTerm, Taint, Toleration
+from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.objects.slot import accelerator
 from gpusched.session.demand import less
 from gpusched.session.hooks import Hooks, Key, first_refusal
+from gpusched.session.pairs import PairRule, PairScore
 from gpusched.session.placing import grow, place_minimum
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.protocols import Action, Plugin
 from gpusched.session.reasons import Reason, request_text
+from gpusched.session.residents import PodQuery
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
@@ -40,22 +43,29 @@ __all__ = [
     "Gang",
     "GangKey",
     "Hooks",
+    "HostPort",
     "Key",
     "Node",
     "NodeRows",
     "NodeTerm",
     "ObjectKey",
+    "PairRule",
+    "PairScore",
     "Placed",
     "Plugin",
     "Pod",
     "PodClass",
     "PodGroup",
+    "PodQuery",
+    "PodTerm",
     "Proposal",
     "Queue",
     "QueueNode",
     "Reason",
     "Resources",
+    "Selector",
     "Session",
+    "SpreadTerm",
     "Statement",
     "Taint",
     "Task",

@@ -14,6 +14,7 @@ from gpusched.cache.layers import Layers
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
+from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
@@ -39,6 +40,7 @@ class Cache:
         self.schedulers = frozenset(scheduler_names)
         self.ledger = Ledger()
         self.rows = NodeRows()
+        self.residents = ResidentRows()
         self.pods: dict[ObjectKey, Pod] = {}
         self.charged: dict[ObjectKey, Rejected] = {}
         """Rejected pods by key; those that are bound hold their node's room all the same."""
@@ -95,10 +97,11 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             self._changed(echo=expected)
-        elif known is None or (known.holds, known.deleting) != (item.holds, item.deleting):
+        elif known is None or public(known) != public(item):
             self._changed()
 
     def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
+        self.residents.note(pod, known, ours=pod.scheduler in self.schedulers)
         self.pods[pod.key] = pod
         self.by_uid[pod.uid] = pod
         self._charge(pod)
@@ -112,7 +115,7 @@ class Cache:
             held is not None
             and item.holds
             and (held.node, held.slots) == (item.node, item.slots)
-            and (known.deleting, known.pod_class) == (item.deleting, item.pod_class)
+            and social(known) == social(item)
             and key_of(known) == key_of(item)
         )
 
@@ -124,6 +127,7 @@ class Cache:
             return
         self.by_uid.pop(pod.uid, None)
         self.overlay.drop(pod.uid)
+        self.residents.drop(pod.uid)
         self.ledger.drop(pod.uid)
         if pod.scheduler in self.schedulers:
             self.families.leave(pod)
@@ -388,6 +392,7 @@ class Cache:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision += 1
         gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
+        moved = set(self.ledger.dirty)
         nodes = self.rows.columns(self.ledger)
         return Snapshot(
             revision=self._revision,
@@ -405,6 +410,8 @@ class Cache:
             running=self.families.running(),
             active=self.families.active(),
             budgets=tuple(item for _, item in sorted(self.budgets.items.items())),
+            residents=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
+            awaited=self.residents.awaited(),
             now=now,
         )
 

@@ -9,6 +9,7 @@ which is then right. The ledger is a function of what the API shows and of what 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 import attrs
@@ -103,6 +104,10 @@ class Ledger:
     def on(self, node: str) -> list[Holding]:
         """What is held on a node, sorted by UID."""
         return [holding for _, holding in sorted(self._by_node.get(node, {}).items())]
+
+    def uids_on(self, node: str) -> Iterable[UID]:
+        """Who holds anything on a node, in any order."""
+        return self._by_node.get(node, {})
 
     def use(self, node: str, allocatable: Resources) -> NodeUse:
         """The sums of a node that offers so much.

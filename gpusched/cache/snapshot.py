@@ -9,9 +9,11 @@ import attrs
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueTree
+from gpusched.cache.residents import Residents
 from gpusched.objects.group import Topology
 from gpusched.objects.meta import GangKey
 from gpusched.objects.others import DisruptionBudget, Namespace
+from gpusched.objects.pod import Pod
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -25,6 +27,8 @@ class Snapshot:
         running: by queue, gangs that have their minimum.
         active: every gang of which a member has a place, by key; in any order.
         budgets: disruption budgets, sorted by key.
+        residents: all pods that sit on nodes, whoever placed them.
+        awaited: unbound pods of other schedulers that are nominated to a node, sorted by key.
         now: seconds since the epoch, for ages and display.
     """
 
@@ -37,4 +41,6 @@ class Snapshot:
     running: Mapping[str, int]
     active: Mapping[GangKey, Gang]
     budgets: tuple[DisruptionBudget, ...]
+    residents: Residents
+    awaited: tuple[Pod, ...]
     now: float

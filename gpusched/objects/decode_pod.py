@@ -69,6 +69,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
     native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
     group = intern(group_of(labels, notes, native))
     wishes = hints_of(notes)
+    claims, own_claims = _claims(metadata.name, spec.volumes) if spec.volumes else ((), ())
     return Pod(
         namespace=intern(metadata.namespace),
         name=metadata.name,
@@ -78,7 +79,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         labels=labels,
         owner=owner,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
-        pod_class=_classes.of(spec),
+        pod_class=_classes.of(spec, status if spec.node_name else None),
         priority=spec.priority or 0,
         priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
         group=group,
@@ -102,7 +103,23 @@ def pod_of(parsed: wire.Pod) -> Pod:
         may_preempt=spec.preemption_policy != "Never",
         family=None if group else family_of(labels, notes, owner, wishes.min_member),
         block=block_of(labels) if labels else 0,
+        claims=claims,
+        own_claims=own_claims,
     )
+
+
+def _claims(pod: str, volumes: Iterable[wire.Volume]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of all claims that volumes are, and of those that are made for this pod."""
+    named: set[str] = set()
+    own: set[str] = set()
+    for each in volumes:
+        if each.persistent_volume_claim is not None:
+            named.add(each.persistent_volume_claim.claim_name)
+        elif each.ephemeral is not None:
+            own.add(f"{pod}-{each.name}")
+    if not named and not own:
+        return (), ()
+    return tuple(sorted(named | own)), tuple(sorted(own))
 
 
 def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:

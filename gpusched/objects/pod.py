@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
+from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Toleration
 
@@ -34,6 +35,10 @@ class PodClass:
         gpus: pieces of it, the number of slots one pod takes.
         affinity: required node affinity, ORed terms; None when there is none.
         preferred: weights and terms of preferred node affinity.
+        near, apart: required affinity and anti-affinity to pods, ANDed.
+        liked, disliked: weights and terms of preferred affinity and anti-affinity to pods.
+        spread, soft_spread: topology spread constraints that forbid, and that only prefer.
+        ports: wanted on the host.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
     """
 
@@ -46,6 +51,13 @@ class PodClass:
     preferred: tuple[tuple[int, NodeTerm], ...]
     tolerations: tuple[Toleration, ...]
     unsupported: str
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    liked: tuple[tuple[int, PodTerm], ...] = ()
+    disliked: tuple[tuple[int, PodTerm], ...] = ()
+    spread: tuple[SpreadTerm, ...] = ()
+    soft_spread: tuple[SpreadTerm, ...] = ()
+    ports: tuple[HostPort, ...] = ()
 
 
 @attrs.frozen(slots=True)
@@ -101,6 +113,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         unschedulable_reason: its reason.
         unschedulable_since: when that condition last changed, seconds since the epoch.
         nominated: the node that is promised to it and not free yet, empty for none.
+        claims: names of the persistent volume claims that its volumes are, sorted.
+        own_claims: those of them that are made for this pod alone (ephemeral volumes).
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
 
@@ -136,6 +150,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     may_preempt: bool = True
     family: Family | None = None
     block: int = 0
+    claims: tuple[str, ...] = ()
+    own_claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> ObjectKey:

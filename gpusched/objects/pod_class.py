@@ -17,6 +17,7 @@ import msgspec
 
 from gpusched.limits import CLASS_BYTES_MAX
 from gpusched.objects import requests, rules, wire
+from gpusched.objects.grants import NO_GRANTS, Grants, grants_of
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import gpu_request
@@ -25,7 +26,7 @@ _SIDECAR: Final = "Always"
 _ENTRY_BYTES: Final = 512
 """What an entry costs beside the text of its key, by estimate."""
 
-_Key = tuple[bytes | bool, ...]
+_Key = tuple[bytes | bool | str, ...]
 
 
 class PodClasses:
@@ -36,17 +37,22 @@ class PodClasses:
         self._bytes = 0
         self._by_digest: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
 
-    def of(self, spec: wire.PodSpec) -> PodClass:
+    def of(self, spec: wire.PodSpec, status: wire.PodStatus | None = None) -> PodClass:
         """The class of a pod with this spec.
+
+        Args:
+            spec: of the pod.
+            status: of a bound pod, whose containers may have been resized in place.
 
         Raises:
             Disbelief: a part of the spec that cannot be believed.
         """
-        key = _key(spec)
+        granted = grants_of(status)
+        key = (*_key(spec), *granted.parts) if granted else _key(spec)
         known = self._by_bytes.get(key)
         if known is not None:
             return known
-        made = _parse(spec)
+        made = _parse(spec, granted)
         kept = self._by_digest.setdefault(made.digest, made)
         self._remember(key, kept)
         return kept
@@ -61,7 +67,7 @@ class PodClasses:
 
 
 def _key(spec: wire.PodSpec) -> _Key:
-    parts: list[bytes | bool] = [
+    parts: list[bytes | bool | str] = [
         bytes(spec.node_selector),
         bytes(spec.affinity),
         bytes(spec.tolerations),
@@ -81,45 +87,60 @@ def _key(spec: wire.PodSpec) -> _Key:
     return tuple(parts)
 
 
-def requests_of(spec: wire.PodSpec) -> Resources:
-    """What a pod with this spec takes from its node.
+def requests_of(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> Resources:
+    """What a pod with this spec takes from its node; ``status`` of a bound pod.
 
     Raises:
         Disbelief: a part that cannot be read.
     """
+    return _requests(spec, grants_of(status))
+
+
+def _requests(spec: wire.PodSpec, granted: Grants | None) -> Resources:
+    given = granted or NO_GRANTS
     return requests.pod_requests(
         containers=[
-            requests.ContainerNeed(bytes(each.resources)) for each in spec.containers or ()
+            requests.ContainerNeed(bytes(each.resources), grant=given.of(each.name))
+            for each in spec.containers or ()
         ],
         init_containers=[
-            requests.ContainerNeed(bytes(each.resources), each.restart_policy == _SIDECAR)
+            requests.ContainerNeed(
+                bytes(each.resources), each.restart_policy == _SIDECAR, grant=given.of(each.name)
+            )
             for each in spec.init_containers or ()
         ],
         pod_level=bytes(spec.resources),
         overhead=bytes(spec.overhead),
+        pod_grant=given.pod,
     )
 
 
-def _parse(spec: wire.PodSpec) -> PodClass:
-    needs = requests_of(spec)
+def _parse(spec: wire.PodSpec, granted: Grants | None) -> PodClass:
+    needs = _requests(spec, granted)
     gpu, gpus = gpu_request(needs)
-    affinity, preferred, by_affinity = rules.parse_affinity(bytes(spec.affinity))
-    tolerations, by_toleration = rules.parse_tolerations(bytes(spec.tolerations))
-    ports = [bytes(each.ports) for each in (spec.containers or [])]
-    ports += [bytes(each.ports) for each in (spec.init_containers or [])]
-    by_spread = rules.forbids_by_spread(bytes(spec.topology_spread_constraints))
-    by_ports = rules.uses_host_ports(ports)
-    by_claims = rules.uses_claims(bytes(spec.resource_claims))
+    affinity = rules.parse_affinity(bytes(spec.affinity))
+    hard, soft = rules.parse_spread(bytes(spec.topology_spread_constraints))
+    ports = [bytes(each.ports) for each in spec.containers or ()]
+    ports += [
+        bytes(each.ports) for each in spec.init_containers or () if each.restart_policy == _SIDECAR
+    ]
     made = PodClass(
         digest="",
         requests=needs,
         gpu=gpu,
         gpus=gpus,
         node_selector=rules.parse_node_selector(bytes(spec.node_selector)),
-        affinity=affinity,
-        preferred=preferred,
-        tolerations=tolerations,
-        unsupported=by_affinity or by_spread or by_ports or by_claims or by_toleration,
+        affinity=affinity.required,
+        preferred=affinity.preferred,
+        tolerations=rules.parse_tolerations(bytes(spec.tolerations)),
+        unsupported=rules.uses_claims(bytes(spec.resource_claims)),
+        near=affinity.near,
+        apart=affinity.apart,
+        liked=affinity.liked,
+        disliked=affinity.disliked,
+        spread=hard,
+        soft_spread=soft,
+        ports=rules.parse_host_ports(ports),
     )
     return attrs.evolve(made, digest=_digest(made))
 

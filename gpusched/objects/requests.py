@@ -15,6 +15,7 @@ import msgspec
 from gpusched.limits import QUANTITY_MAX
 from gpusched.objects import wire
 from gpusched.objects.fields import decode_part, parse_resources
+from gpusched.objects.grants import NO_GRANT, Grant
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import NOTHING, PODS, Resources
 
@@ -26,10 +27,11 @@ _POD_LEVEL: Final = frozenset({"cpu", "memory"})
 
 @attrs.frozen(slots=True)
 class ContainerNeed:
-    """Raw ``resources`` of a container, and whether it is a sidecar."""
+    """Raw ``resources`` of a container, whether it is a sidecar, and what it was granted."""
 
     resources: bytes
     sidecar: bool = False
+    grant: Grant = NO_GRANT
 
 
 def pod_requests(
@@ -38,6 +40,7 @@ def pod_requests(
     init_containers: Iterable[ContainerNeed],
     pod_level: bytes,
     overhead: bytes,
+    pod_grant: Grant = NO_GRANT,
 ) -> Resources:
     """The sum that a node must have, with one piece of ``pods`` and without zeros.
 
@@ -46,12 +49,14 @@ def pod_requests(
     """
     running = NOTHING
     for need in containers:
-        running = running.plus(_container(need.resources, field="spec.containers[].resources"))
+        running = running.plus(_granted(need, field="spec.containers[].resources"))
     peak = _initial(init_containers)
     running = running.plus(peak[1]).maximum(peak[0])
-    running = _with_pod_level(running, pod_level)
-    extra = decode_part(_QUANTITIES, overhead, field="spec.overhead")
-    running = running.plus(parse_resources(extra, field="spec.overhead")).plus(_ONE_POD)
+    extra = parse_resources(
+        decode_part(_QUANTITIES, overhead, field="spec.overhead"), field="spec.overhead"
+    )
+    running = _with_pod_level(running, pod_level, grant=pod_grant, overhead=extra)
+    running = running.plus(extra).plus(_ONE_POD)
     for name, amount in running.items:
         if amount > QUANTITY_MAX:
             raise Disbelief(
@@ -75,7 +80,7 @@ def _initial(init_containers: Iterable[ContainerNeed]) -> tuple[Resources, Resou
     """The peak while init containers run, and the sum of sidecars that stay."""
     peak = sidecars = NOTHING
     for need in init_containers:
-        own = _container(need.resources, field="spec.initContainers[].resources")
+        own = _granted(need, field="spec.initContainers[].resources")
         if need.sidecar:
             sidecars = sidecars.plus(own)
             peak = peak.maximum(sidecars)
@@ -84,7 +89,26 @@ def _initial(init_containers: Iterable[ContainerNeed]) -> tuple[Resources, Resou
     return peak, sidecars
 
 
-def _with_pod_level(running: Resources, raw: bytes) -> Resources:
+def _granted(need: ContainerNeed, *, field: str) -> Resources:
+    """The largest of what the spec asks for and what the container was granted and has."""
+    asked = _container(need.resources, field=field)
+    grant = need.grant
+    if not grant.allocated and not grant.actual:
+        return asked
+    told = _told(grant, field="status.containerStatuses[]")
+    return told.maximum(asked) if grant.spec_counts else told
+
+
+def _told(grant: Grant, *, field: str) -> Resources:
+    allocated = decode_part(_QUANTITIES, grant.allocated, field=f"{field}.allocatedResources")
+    actual = decode_part(_REQUIREMENTS, grant.actual, field=f"{field}.resources")
+    have = parse_resources(actual.requests if actual else None, field=f"{field}.resources.requests")
+    return have.maximum(parse_resources(allocated, field=f"{field}.allocatedResources"))
+
+
+def _with_pod_level(
+    running: Resources, raw: bytes, *, grant: Grant, overhead: Resources
+) -> Resources:
     """``spec.resources`` replaces what containers add up to, for what it may name."""
     needs = decode_part(_REQUIREMENTS, raw, field="spec.resources")
     if needs is None:
@@ -92,10 +116,16 @@ def _with_pod_level(running: Resources, raw: bytes) -> Resources:
     requests = parse_resources(needs.requests, field="spec.resources.requests")
     limits = parse_resources(needs.limits, field="spec.resources.limits")
     missing = [each for each in limits.items if each[0] not in running]
-    amounts = {**dict(missing), **dict(requests.items)}
-    return running.replaced_by(
-        Resources.of({name: amount for name, amount in amounts.items() if _pod_level(name)})
-    )
+    asked = {**dict(missing), **dict(requests.items)}
+    amounts = {name: amount for name, amount in asked.items() if _pod_level(name)}
+    if amounts and (grant.allocated or grant.actual):
+        told = dict(_told(grant, field="status").items)
+        extra = dict(overhead.items)
+        for name, amount in amounts.items():
+            # The kubelet counts the overhead in, the spec does not.
+            granted = max(0, told.get(name, 0) - extra.get(name, 0))
+            amounts[name] = max(granted, amount if grant.spec_counts else 0)
+    return running.replaced_by(Resources.of(amounts))
 
 
 def _pod_level(name: str) -> bool:

@@ -1,16 +1,25 @@
-"""Placement rules of a pod's spec: node affinity, tolerations, and what is not honoured yet."""
+"""Placement rules of a pod's spec: affinities, tolerations, spread, ports of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+import attrs
 import msgspec
 
 from gpusched.objects import wire
-from gpusched.objects.fields import decode_part
+from gpusched.objects.fields import decode_part, quoted
 from gpusched.objects.meta import Disbelief
-from gpusched.objects.selector import NodeTerm, Requirement, Selector, Toleration, requirement
+from gpusched.objects.pod_terms import ANY_ADDRESS, HostPort, PodTerm, SpreadTerm
+from gpusched.objects.selector import (
+    NUMERIC,
+    NodeTerm,
+    Requirement,
+    Selector,
+    Toleration,
+    requirement,
+)
 
 _AFFINITY: Final = msgspec.json.Decoder(wire.Affinity)
 _TOLERATIONS: Final = msgspec.json.Decoder(list[wire.Toleration])
@@ -87,75 +96,156 @@ def _node_term(term: wire.NodeSelectorTerm, *, field: str) -> NodeTerm:
     )
 
 
-def parse_affinity(
-    raw: bytes,
-) -> tuple[tuple[NodeTerm, ...] | None, tuple[tuple[int, NodeTerm], ...], str]:
-    """``spec.affinity``: required terms, weighted terms, and the rule we cannot honour.
+@attrs.frozen(slots=True)
+class Affinities:
+    """``spec.affinity``, decoded.
+
+    Attributes:
+        required: of nodes, ORed; None when there is none.
+        preferred: of nodes, weighted.
+        near, apart: required of pods, ANDed.
+        liked, disliked: preferred of pods, weighted.
+    """
+
+    required: tuple[NodeTerm, ...] | None = None
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    liked: tuple[tuple[int, PodTerm], ...] = ()
+    disliked: tuple[tuple[int, PodTerm], ...] = ()
+
+
+def parse_affinity(raw: bytes) -> Affinities:
+    """``spec.affinity``.
 
     Raises:
         Disbelief: not an affinity.
     """
     affinity = decode_part(_AFFINITY, raw, field="spec.affinity")
     if affinity is None:
-        return None, (), ""
+        return Affinities()
+    required, preferred = _node_affinity(affinity.node_affinity)
+    near, liked = _pod_affinity(affinity.pod_affinity, field="spec.affinity.podAffinity")
+    apart, disliked = _pod_affinity(
+        affinity.pod_anti_affinity, field="spec.affinity.podAntiAffinity"
+    )
+    return Affinities(required, preferred, near, apart, liked, disliked)
+
+
+def _node_affinity(
+    node: wire.NodeAffinity | None,
+) -> tuple[tuple[NodeTerm, ...] | None, tuple[tuple[int, NodeTerm], ...]]:
+    if node is None:
+        return None, ()
+    field = "spec.affinity.nodeAffinity"
     required: tuple[NodeTerm, ...] | None = None
-    preferred: tuple[tuple[int, NodeTerm], ...] = ()
-    node = affinity.node_affinity
-    if node is not None:
-        field = "spec.affinity.nodeAffinity"
-        if node.required is not None:
-            terms = {
-                _node_term(each, field=field) for each in node.required.node_selector_terms or ()
-            }
-            required = tuple(sorted(terms, key=_term_order))
-        weighted = [
-            (each.weight, _node_term(each.preference, field=field)) for each in node.preferred or ()
-        ]
-        preferred = tuple(sorted(weighted, key=lambda each: (-each[0], _term_order(each[1]))))
-    unsupported = ""
-    if affinity.pod_affinity is not None and affinity.pod_affinity.required:
-        unsupported = "uses required pod affinity"
-    elif affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
-        unsupported = "uses required pod anti-affinity"
-    return required, preferred, unsupported
+    if node.required is not None:
+        terms = {_node_term(each, field=field) for each in node.required.node_selector_terms or ()}
+        required = tuple(sorted(terms, key=_term_order))
+    weighted = [
+        (each.weight, _node_term(each.preference, field=field)) for each in node.preferred or ()
+    ]
+    return required, tuple(sorted(weighted, key=lambda each: (-each[0], _term_order(each[1]))))
 
 
-def parse_tolerations(raw: bytes) -> tuple[tuple[Toleration, ...], str]:
-    """``spec.tolerations`` of taints that keep pods away, sorted; and what we cannot honour.
+def _pod_affinity(
+    pods: wire.PodAffinity | None, *, field: str
+) -> tuple[tuple[PodTerm, ...], tuple[tuple[int, PodTerm], ...]]:
+    if pods is None:
+        return (), ()
+    required = {_pod_term(each, field=field) for each in pods.required or ()}
+    weighted = [
+        (each.weight, _pod_term(each.pod_affinity_term, field=field))
+        for each in pods.preferred or ()
+    ]
+    return (
+        tuple(sorted(required, key=_canonical)),
+        tuple(sorted(weighted, key=lambda each: (-each[0], _canonical(each[1])))),
+    )
+
+
+def _pod_term(term: wire.PodAffinityTerm, *, field: str) -> PodTerm:
+    if not term.topology_key:
+        raise Disbelief(f"{field}[].topologyKey", "is missing")
+    return PodTerm(
+        topology_key=term.topology_key,
+        selector=_selector(term.label_selector, field=f"{field}[].labelSelector"),
+        namespaces=tuple(sorted(set(term.namespaces or ()))),
+        namespace_selector=_selector(term.namespace_selector, field=f"{field}[].namespaceSelector"),
+        same_keys=tuple(sorted(set(term.match_label_keys or ()))),
+        other_keys=tuple(sorted(set(term.mismatch_label_keys or ()))),
+    )
+
+
+def _selector(selector: wire.LabelSelector | None, *, field: str) -> Selector | None:
+    if selector is None:
+        return None
+    return parse_selector(selector.match_labels, selector.match_expressions, field=field)
+
+
+def _canonical(term: PodTerm | SpreadTerm) -> bytes:
+    return msgspec.json.encode(attrs.astuple(term))
+
+
+def parse_tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    """``spec.tolerations`` of taints that keep pods away, sorted.
 
     Raises:
-        Disbelief: not a list of tolerations.
+        Disbelief: not a list of tolerations, or an operator that does not exist.
     """
     tolerations: set[Toleration] = set()
-    unsupported = ""
     for each in decode_part(_TOLERATIONS, raw, field="spec.tolerations") or ():
         operator = each.operator or "Equal"
-        if operator not in {"Equal", "Exists"}:
-            unsupported = "uses a toleration that compares numbers"
-        elif each.effect in _HARD_EFFECTS:
+        if operator not in {"Equal", "Exists"} and operator not in NUMERIC:
+            raise Disbelief("spec.tolerations[].operator", f"{quoted(operator)} is not known")
+        if each.effect in _HARD_EFFECTS:
             value = "" if operator == "Exists" else each.value
             tolerations.add(Toleration(each.key, operator, value, each.effect))
-    ordered = sorted(
-        tolerations, key=lambda each: (each.key, each.operator, each.value, each.effect)
+    return tuple(
+        sorted(tolerations, key=lambda each: (each.key, each.operator, each.value, each.effect))
     )
-    return tuple(ordered), unsupported
 
 
-def forbids_by_spread(raw: bytes) -> str:
-    """The phrase for a hard topology spread constraint, empty for none."""
-    constraints = decode_part(_SPREAD, raw, field="spec.topologySpreadConstraints") or ()
-    if any(each.when_unsatisfiable == "DoNotSchedule" for each in constraints):
-        return "uses a topology spread constraint with DoNotSchedule"
-    return ""
+def parse_spread(raw: bytes) -> tuple[tuple[SpreadTerm, ...], tuple[SpreadTerm, ...]]:
+    """``spec.topologySpreadConstraints``: those that forbid, and those that only prefer.
+
+    Raises:
+        Disbelief: a constraint that is none.
+    """
+    hard: set[SpreadTerm] = set()
+    soft: set[SpreadTerm] = set()
+    field = "spec.topologySpreadConstraints"
+    for each in decode_part(_SPREAD, raw, field=field) or ():
+        if not each.topology_key:
+            raise Disbelief(f"{field}[].topologyKey", "is missing")
+        term = SpreadTerm(
+            topology_key=each.topology_key,
+            max_skew=each.max_skew,
+            selector=_selector(each.label_selector, field=f"{field}[].labelSelector"),
+            min_domains=1 if each.min_domains is None else each.min_domains,
+            by_affinity=each.node_affinity_policy != "Ignore",
+            by_taints=each.node_taints_policy == "Honor",
+            same_keys=tuple(sorted(set(each.match_label_keys or ()))),
+        )
+        (soft if each.when_unsatisfiable == "ScheduleAnyway" else hard).add(term)
+    return tuple(sorted(hard, key=_canonical)), tuple(sorted(soft, key=_canonical))
 
 
-def uses_host_ports(raws: Iterable[bytes]) -> str:
-    """The phrase for a port on the host, empty for none; one raw list a container."""
+def parse_host_ports(raws: Iterable[bytes]) -> tuple[HostPort, ...]:
+    """Ports on the host, sorted; one raw list a container.
+
+    Raises:
+        Disbelief: not a list of ports.
+    """
+    found: set[HostPort] = set()
     for raw in raws:
         ports = decode_part(_PORTS, raw, field="spec.containers[].ports") or ()
-        if any(port.host_port for port in ports):
-            return "uses host ports"
-    return ""
+        found.update(
+            HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+            for port in ports
+            if port.host_port and port.host_port > 0
+        )
+    return tuple(sorted(found))
 
 
 def uses_claims(raw: bytes) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from gpusched.objects.meta import Disbelief
 
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,64}").fullmatch
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+NUMERIC: Final = frozenset({"Gt", "Lt"})
+"""Operators of tolerations that compare the taint's value with their own as numbers."""
 
 
 @attrs.frozen(slots=True)
@@ -34,11 +39,18 @@ class Requirement:
         return self._compares(value)
 
     def _compares(self, value: str | None) -> bool:
-        try:
-            own, bound = int(value or ""), int(self.values[0])
-        except (ValueError, IndexError):
+        own, bound = int64(value), int64(self.values[0] if self.values else None)
+        if own is None or bound is None:
             return False
         return own > bound if self.operator == "Gt" else own < bound
+
+
+def int64(text: str | None) -> int | None:
+    """A decimal number of 64 bits with or without a sign, as the API reads it; else None."""
+    if text is None or not _DECIMAL(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @attrs.frozen(slots=True)
@@ -102,7 +114,15 @@ class Toleration:
             return False
         if self.operator == "Exists":
             return True
+        if self.operator in NUMERIC:
+            return self._compares(taint.value)
         return bool(self.key) and self.value == taint.value
+
+    def _compares(self, value: str) -> bool:
+        theirs, own = int64(value), int64(self.value)
+        if theirs is None or own is None:
+            return False
+        return theirs > own if self.operator == "Gt" else theirs < own
 
 
 def requirement(key: str, operator: str, values: tuple[str, ...], *, field: str) -> Requirement:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta, Raw, Struct
+from msgspec import field as msgspec_field
 
 ABSENT: Final = Raw(b"")
 """Stands for a raw part that the object does not have."""
@@ -171,9 +172,28 @@ class Condition(Struct, gc=False, rename="camel"):
 class Container(Struct, gc=False, rename="camel"):
     """What a container takes from its node."""
 
+    name: str = ""
     resources: Raw = ABSENT
     ports: Raw = ABSENT
     restart_policy: str | None = None
+
+
+class ClaimSource(Struct, gc=False, rename="camel"):
+    """A claim that a volume is, by name."""
+
+    claim_name: str = ""
+
+
+class EphemeralSource(Struct, gc=False):
+    """A claim made for the pod and named after it; that it is there is all that matters."""
+
+
+class Volume(Struct, gc=False, rename="camel"):
+    """A volume; only one that is a claim keeps a pod off a node."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
 
 
 class SchedulingGate(Struct, gc=False):
@@ -198,6 +218,7 @@ class PodSpec(Struct, gc=False, rename="camel"):
     scheduling_group: SchedulingGroup | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
     resources: Raw = ABSENT
     overhead: Raw = ABSENT
     node_selector: Raw = ABSENT
@@ -207,12 +228,24 @@ class PodSpec(Struct, gc=False, rename="camel"):
     resource_claims: Raw = ABSENT
 
 
+class ContainerStatus(Struct, gc=False, rename="camel"):
+    """What a container was granted, and what it has now."""
+
+    name: str = ""
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
+
+
 class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
     phase: str = ""
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
 
 
 class Pod(Struct, gc=False):
@@ -238,6 +271,8 @@ class Port(Struct, gc=False, rename="camel"):
     """A port; only one on the host keeps a pod off a node."""
 
     host_port: Int32 | None = None
+    protocol: str | None = None
+    host_ip: str | None = msgspec_field(name="hostIP", default=None)
 
 
 class Expression(Struct, gc=False):
@@ -282,12 +317,43 @@ class NodeAffinity(
     preferred: list[PreferredTerm] | None = None
 
 
-class PodAffinity(
-    Struct, gc=False, rename={"required": "requiredDuringSchedulingIgnoredDuringExecution"}
-):
-    """Affinity to pods: whether any of it is required."""
+class LabelSelector(Struct, gc=False, rename="camel"):
+    """Selects objects by their labels."""
 
-    required: list[Raw] | None = None
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class PodAffinityTerm(Struct, gc=False, rename="camel"):
+    """Pods near which, or away from which, a pod wants to be."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodTerm(Struct, gc=False, rename="camel"):
+    """A weighted term of preferred affinity to pods."""
+
+    weight: Annotated[int, Meta(ge=0, le=100)]
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(
+    Struct,
+    gc=False,
+    rename={
+        "required": "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferred": "preferredDuringSchedulingIgnoredDuringExecution",
+    },
+):
+    """Affinity to pods, or its opposite."""
+
+    required: list[PodAffinityTerm] | None = None
+    preferred: list[WeightedPodTerm] | None = None
 
 
 class Affinity(Struct, gc=False, rename="camel"):
@@ -308,9 +374,16 @@ class Toleration(Struct, gc=False):
 
 
 class SpreadConstraint(Struct, gc=False, rename="camel"):
-    """A topology spread constraint: whether it forbids or prefers."""
+    """A topology spread constraint."""
 
+    topology_key: str = ""
+    max_skew: Int32 = 1
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 # -- nodes ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ touched rows are computed again, so placing a pod costs the same on ten nodes an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +16,26 @@ from gpusched.arrays.workbench import Workbench
 
 Score = Callable[[Sequence[int] | None], Ints]
 """Scores of some rows (None: of all), int64, larger is better."""
+
+
+class Gate(Protocol):
+    """What of a class's rules depends on where other pods are."""
+
+    @property
+    def version(self) -> object:
+        """Changes whenever the answers may have changed."""
+
+    @property
+    def once(self) -> bool:
+        """Whether two of its pods never share a node."""
+
+    def allows(self) -> Bools:
+        """Where another pod may go as things stand, shape (nodes,)."""
+
+    def points(self) -> Ints | None:
+        """What to add to each row's score, shape (nodes,); None for nothing at all."""
+
+
 _NEVER = np.int64(-(2**62))
 _FEW = 64
 """Up to so many rows are refreshed one by one; beyond, all at once is cheaper."""
@@ -28,33 +49,62 @@ class Board:
         ask: of one pod.
         allowed: bool, shape (nodes,): what filters allow.
         score: rates rows; ties go to the lower row, which is the smaller node name.
+        gate: for pods with rules about other pods: what these allow on top.
     """
 
-    def __init__(self, bench: Workbench, ask: Demand, *, allowed: Bools, score: Score) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        ask: Demand,
+        *,
+        allowed: Bools,
+        score: Score,
+        gate: Gate | None = None,
+    ) -> None:
         self.ask = ask
-        self.allowed = allowed
+        self.allowed = allowed if gate is None else allowed & gate.allows()
+        self.fixed = allowed
+        """The same without the gate."""
+        self._gate = gate
+        self._passed = None if gate is None else gate.version
         self._bench = bench
         self._score = score
         self._seen = len(bench.touched)
-        self.fits: Ints = self._count(slice(None), allowed)
-        self._rank: Ints = np.where(self.fits > 0, score(None), _NEVER)
+        self.fits: Ints = self._count(slice(None), self.allowed)
+        self._rank: Ints = self._ranked()
 
     def refresh(self) -> None:
         """Take in what happened on the bench since the last look."""
         touched = self._bench.touched
-        if self._seen == len(touched):
+        turned = self._turned()
+        if self._seen == len(touched) and not turned:
             return
-        rows = sorted(set(touched[self._seen :]))
+        rows = sorted({*touched[self._seen :], *turned})
         self._seen = len(touched)
-        if len(rows) > _FEW:
+        if len(rows) > _FEW or (self._gate is not None and self._gate.points() is not None):
             self.fits = self._count(slice(None), self.allowed)
-            self._rank = np.where(self.fits > 0, self._score(None), _NEVER)
+            self._rank = self._ranked()
             return
         fits = self._count(rows, self.allowed[rows])
         self.fits[rows] = fits
         # A row that is full now, as most are after a whole-node pod, needs no score.
         some = bool(fits.any())
         self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER) if some else _NEVER
+
+    def _turned(self) -> list[int]:
+        """Rows on which the gate has changed its mind."""
+        if self._gate is None or self._gate.version == self._passed:
+            return []
+        self._passed = self._gate.version
+        allowed = self.fixed & self._gate.allows()
+        turned: list[int] = np.flatnonzero(allowed != self.allowed).tolist()
+        self.allowed = allowed
+        return turned
+
+    def _ranked(self) -> Ints:
+        score = self._score(None)
+        points = None if self._gate is None else self._gate.points()
+        return np.where(self.fits > 0, score if points is None else score + points, _NEVER)
 
     def best(self, within: Bools | None = None) -> int:
         """The row where the next pod goes, -1 when it fits nowhere.
@@ -68,6 +118,13 @@ class Board:
         row = int(rank.argmax())
         return row if rank[row] > _NEVER else -1
 
+    def by_rank(self, within: Bools | None = None) -> list[int]:
+        """All rows where the next pod may go, best first."""
+        fit = self.fits > 0 if within is None else within & (self.fits > 0)
+        rows = np.flatnonzero(fit)
+        ordered: list[int] = rows[np.argsort(-self._rank[rows], kind="stable")].tolist()
+        return ordered
+
     def total(self, within: Bools | None = None, *, most: int) -> int:
         """How many pods fit in all, counted up to ``most`` a node so that sums stay small."""
         fits = self.fits if within is None else np.where(within, self.fits, 0)
@@ -77,4 +134,7 @@ class Board:
         if self.ask.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)
         free = self._bench.free(rows, self.ask.columns)
-        return np.where(allowed, how_many_fit(free, self.ask.amounts), 0)
+        fits = how_many_fit(free, self.ask.amounts)
+        if self._gate is not None and self._gate.once:
+            fits = np.minimum(fits, 1)
+        return np.where(allowed, fits, 0)

@@ -6,6 +6,8 @@
 | gang_order, pod_order                 | keys joined in tier order          | sits out          |
 | node_filter                           | AND; each names its reason         | no node           |
 | node_score                            | sum of clamped ints                | 0                 |
+| pair_filter                           | AND; each names its reason         | no node           |
+| pair_score                            | sum of clamped ints                | 0                 |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
 | reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
 | victim_filter, reclaim_gate           | AND; the first refusal is told     | nobody is evicted |
@@ -31,6 +33,7 @@ from gpusched.errors import PluginFault
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf
 from gpusched.session.proposal import Proposal
 from gpusched.session.protocols import Guard
 from gpusched.session.reasons import Reason
@@ -87,6 +90,7 @@ class Hooks:
         self.pod_orders: list[PodOrder] = []
         self.filters: list[Filter] = []
         self.scores: list[NodeScore] = []
+        self.pairs = PairHooks(guard, self.faults)
         self.enqueue_checks: list[Check] = []
         self.quota_checks: list[Check] = []
         self.ready_checks: list[Check] = []
@@ -175,6 +179,21 @@ class Hooks:
 
         self_plugin = self.plugin
         self.scores.append(self.guard.wrap(self.plugin, "node_score", weighed, neutral))
+
+    def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
+        """Which nodes may take a pod, where that depends on where other pods are.
+
+        Args:
+            reason: what is wrong with a refused node, as words after a number of nodes.
+            rule: what holds for a pod, None for no objection. Asked once for each pod.
+            concerns: whether pods of a class may have such a rule. A class that no rule
+                concerns costs nothing.
+        """
+        self.pairs.add_filter(self.plugin, reason, rule, concerns)
+
+    def pair_score(self, score: ScoreOf, *, concerns: Concerns, weight: int = 1) -> None:
+        """Which nodes are better for a pod, where that depends on where other pods are."""
+        self.pairs.add_score(self.plugin, score, concerns, weight)
 
     def enqueue_check(self, check: Check) -> None:
         """May the gang be admitted from Pending to Inqueue?"""

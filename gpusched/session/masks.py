@@ -12,6 +12,7 @@ from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.objects.group import Topology
 from gpusched.objects.pod import PodClass
 from gpusched.session.hooks import Filter
+from gpusched.session.residents import ColumnCache
 from gpusched.topology.domain import Level, levels_of
 
 CLASSES_KEPT = 2048
@@ -33,6 +34,8 @@ class MaskCache:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self.columns = ColumnCache()
+        """Counts of pods by node, and domains."""
         self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
 
     def refusals(

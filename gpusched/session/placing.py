@@ -13,6 +13,7 @@ from gpusched.objects.group import SubGroup
 from gpusched.objects.pod import Pod
 from gpusched.session.hooks import first_refusal, in_pod_order
 from gpusched.session.reasons import Reason, cut, members, what
+from gpusched.session.related import RelatedSearch, is_related
 from gpusched.session.search import search
 from gpusched.session.session import Session, wanted
 from gpusched.session.shortage import Shortage
@@ -63,7 +64,8 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
             if failed is None:
                 return None
             last = failed if largest_first or last is None else last
-    if len(gang.tasks) > 1 and session.placement.solver == "cpsat":
+    solver = session.placement.solver == "cpsat" and not is_related(session, _all(gang))
+    if len(gang.tasks) > 1 and solver:
         searched = search(session, gang, statement, [area.rows for area in areas])
         if searched is None:
             return None
@@ -136,7 +138,13 @@ def _start_part(
                 session.keep(gang, statement)
                 return None
             statement.discard()
-    return _told(session, *chosen[0], areas[-1] if areas else ANYWHERE)
+    task, count = chosen[0]
+    where = areas[-1] if areas else ANYWHERE
+    return _told(session, task, count, where, pod=task.pods[0])
+
+
+def _all(gang: Gang) -> list[tuple[Task, int]]:
+    return [(task, len(task.pods)) for task in gang.tasks]
 
 
 def grow(session: Session, gang: Gang) -> Refusal | None:
@@ -180,10 +188,10 @@ def _place_extra(
     verdict = first_refusal(session.hooks.quota_checks, alone)
     if verdict.refuses:
         return Refusal(Reason(verdict.reason), verdict.sentence)
-    seat = session.seat(task.pod_class)
+    seat = session.seat_of(pod)
     row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
     if row < 0:
-        return _told(session, task, left, areas[-1] if areas else ANYWHERE)
+        return _told(session, task, left, areas[-1] if areas else ANYWHERE, pod=pod)
     statement = session.statement()
     statement.place(pod, row, seat.ask)
     session.keep(gang, statement)
@@ -193,6 +201,8 @@ def _place_extra(
 def _place_all(
     session: Session, tasks: Sequence[tuple[Task, int]], statement: Statement, area: Area
 ) -> Refusal | None:
+    if is_related(session, tasks):
+        return _place_related(session, tasks, statement, area)
     start = statement.checkpoint()
     for task, count in tasks:
         seat = session.seat(task.pod_class)
@@ -200,14 +210,33 @@ def _place_all(
             row = seat.board.best(area.rows)
             if row < 0:
                 statement.rollback(start)
-                seat.board.refresh()
-                return _told(session, task, count, area)
+                return _told(session, task, count, area, pod=pod)
             statement.place(pod, row, seat.ask)
             seat.board.refresh()
     return None
 
 
-def _told(session: Session, task: Task, count: int, area: Area) -> Refusal:
+def _place_related(
+    session: Session, tasks: Sequence[tuple[Task, int]], statement: Statement, area: Area
+) -> Refusal | None:
+    start = statement.checkpoint()
+    search = RelatedSearch(session, tasks, statement, area.rows)
+    stuck = search.first()
+    if stuck is None:
+        return None
+    # Told as things stand with the others placed: their rules are part of the reason.
+    count = next(count for task, count in tasks if task is stuck.task)
+    told = _told(session, stuck.task, count, area, pod=stuck.pod, placed=stuck.placed)
+    if search.others():
+        return None
+    statement.rollback(start)
+    return told
+
+
+def _told(
+    session: Session, task: Task, count: int, area: Area, *, pod: Pod, placed: int = 0
+) -> Refusal:
+    """Why so many of a task find no place; ``pod`` is the first that did not."""
     if task.pod_class.unsupported:
         return Refusal(
             Reason.INVALID_SPEC,
@@ -216,19 +245,21 @@ def _told(session: Session, task: Task, count: int, area: Area) -> Refusal:
                 f"gpusched does not place; remove it or use another schedulerName"
             ),
         )
-    seat = session.seat(task.pod_class)
-    if seat.board.total(area.rows, most=count) >= count:
+    seat = session.seat_of(pod)
+    if seat.gate is None and seat.board.total(area.rows, most=count) >= count:
         alone = what(count, task.pod_class)
         sentence = f"{alone} find no place beside the gang's other members, though alone they would"
         return Refusal(Reason.INSUFFICIENT_RESOURCES, cut(sentence))
+    filters, refused = session.seats.causes(seat)
     shortage = Shortage(
         pod_class=task.pod_class,
         bench=session.bench,
         board=seat.board,
-        filters=session.hooks.filters,
-        refused=seat.refused,
+        filters=filters,
+        refused=refused,
         within=area.rows,
         where=area.where,
+        placed=placed if seat.gate is not None else None,
     )
     return Refusal(*shortage.told(count))
 
@@ -315,7 +346,7 @@ def _no_domain(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal:
         return Refusal(reason, f"no node is labelled for topology level {name[:64]!r}")
     for task, count in tasks:
         if task.pod_class.unsupported:
-            return _told(session, task, count, ANYWHERE)
+            return _told(session, task, count, ANYWHERE, pod=task.pods[0])
     task, count = max(tasks, key=lambda each: each[1])
     board = session.seat(task.pod_class).board
     level = _level(session, name)

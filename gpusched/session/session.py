@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import attrs
-import numpy as np
-
-from gpusched.arrays.columns import Bools, Demand, Ints, demand
+from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang, Placed, Task
 from gpusched.cache.queues import QueueNode
@@ -22,8 +19,7 @@ from gpusched.config.model import Placement
 from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX
 from gpusched.objects.meta import UID, GangKey
-from gpusched.objects.pod import PodClass
-from gpusched.placement.board import Board
+from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.problem import Outcome
 from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
@@ -32,20 +28,13 @@ from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason, members, short
+from gpusched.session.residents import Neighbours
+from gpusched.session.seats import ClassSeat, Seats
 from gpusched.session.statement import Place, Statement
 from gpusched.session.variant import Variant
 from gpusched.session.verdict import Verdict, error
-from gpusched.session.view import NodeRows, View
+from gpusched.session.view import View
 from gpusched.topology.domain import Level
-
-
-@attrs.frozen(slots=True, eq=False)
-class ClassSeat:
-    """One class in this session: its demand, what filters refuse, its board."""
-
-    ask: Demand
-    refused: list[Bools]
-    board: Board
 
 
 class Session:
@@ -74,8 +63,10 @@ class Session:
         """How each search of the solver ended, and seconds spent, for metrics."""
         self.bench = Workbench(snapshot.nodes)
         self.accounts = Accounts(snapshot.queues)
+        self.neighbours = Neighbours(self.bench, snapshot.residents, masks.columns)
+        """Who sits where; statements tell it their moves."""
         self.hooks = Hooks(guard)
-        self.view = View(snapshot, self.accounts, self.hooks.fair_shares)
+        self.view = View(snapshot, self.accounts, self.neighbours, self.hooks.fair_shares)
         self.admitted: set[GangKey] = set()
         self.asks: dict[GangKey, Ask] = {}
         self.admission: dict[GangKey, Ask] = {}
@@ -90,8 +81,8 @@ class Session:
         self._all = tuple(self._gangs.values())
         self.variants: dict[GangKey, Variant] = {}
         """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
-        self._seats: dict[str, ClassSeat] = {}
         self._masks = masks
+        self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
         self._binds = 0
         self.promises: dict[GangKey, tuple[Place, ...]] = {}
         """Room held for gangs, by earlier sessions and by this one."""
@@ -142,38 +133,12 @@ class Session:
         return self._kept.get(gang.key, [])
 
     def seat(self, pod_class: PodClass) -> ClassSeat:
-        """The class on this session's nodes, up to date."""
-        seat = self._seats.get(pod_class.digest)
-        if seat is None:
-            seat = self._make_seat(pod_class)
-            self._seats[pod_class.digest] = seat
-        else:
-            seat.board.refresh()
-        return seat
+        """The class on this session's nodes, up to date, whatever rules between pods say."""
+        return self.seats.of_class(pod_class)
 
-    def _make_seat(self, pod_class: PodClass) -> ClassSeat:
-        nodes = self.snapshot.nodes
-        ask = demand(pod_class.requests, nodes.columns)
-        faults = self.hooks.filter_faults
-        refused = self._masks.refusals(pod_class, nodes, self.hooks.filters)
-        if self.hooks.filter_faults > faults:
-            self._masks.forget(pod_class)
-        allowed = np.full(len(nodes), not pod_class.unsupported, dtype=np.bool_)
-        for mask in refused:
-            allowed &= ~mask
-        scores = self.hooks.scores
-        bench = self.bench
-
-        def score(rows: Sequence[int] | None) -> Ints:
-            chosen = NodeRows(bench, rows)
-            points: Ints = np.zeros(len(chosen), dtype=np.int64)
-            for each in scores:
-                opinion = each(pod_class, chosen)
-                if opinion is not None:
-                    points += opinion
-            return points
-
-        return ClassSeat(ask, refused, Board(bench, ask, allowed=allowed, score=score))
+    def seat_of(self, pod: Pod) -> ClassSeat:
+        """The seat of one pod, up to date, with the rules between pods that concern it."""
+        return self.seats.of_pod(pod)
 
     def admit(self, gang: Gang, verdict: Verdict) -> None:
         """Enter the answer on admission; a refused gang is told the same on both conditions."""
@@ -188,7 +153,7 @@ class Session:
     # -- moving ----------------------------------------------------------------------------
     def statement(self) -> Statement:
         """An empty batch of moves."""
-        return Statement(self.bench, self.accounts)
+        return Statement(self.bench, self.accounts, self.neighbours)
 
     @contextmanager
     def looking_later(self) -> Iterator[None]:
@@ -229,12 +194,24 @@ class Session:
         """
         if len(self.promises.get(gang.key, ())) < gang.need:
             return False
+        statement = self.statement()
         with self.looking_later():
-            for place in self.promises.get(gang.key, ()):
-                seat = self.seat(place.pod.pod_class)
-                free = self.bench.free_on(place.row, place.ask.columns)
-                if (free < 0).any() or not seat.board.allowed[place.row]:
-                    return False
+            # Each is lifted and placed again, so that none is in the way of itself.
+            self.lift(statement, gang)
+            left = list(self.promises.get(gang.key, ()))
+            found = True
+            while left and found:
+                # Members may wait for each other: whoever can go first does.
+                rest = [place for place in left if not self._still(statement, place)]
+                found, left = len(rest) < len(left), rest
+            statement.discard()
+        return not left
+
+    def _still(self, statement: Statement, place: Place) -> bool:
+        seat = self.seat_of(place.pod)
+        if not seat.board.fits[place.row]:
+            return False
+        statement.place(place.pod, place.row, seat.ask)
         return True
 
     def keep(self, gang: Gang, statement: Statement) -> None:
@@ -297,6 +274,7 @@ class Session:
         self.promises[gang.key] = tuple(places)
         for place in places:
             self.bench.reserve(place.row, place.ask)
+            self.neighbours.promise(place.pod, place.row)
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
         self._fix(gang, places)
 

@@ -23,6 +23,7 @@ class Shortage:
 
     Attributes:
         filters, refused: each filter and the rows it refuses, shape (nodes,).
+        placed: of pods with rules about each other, how many found a place; None for others.
         within, where: the domain that was looked at, as rows (None: all) and as words.
     """
 
@@ -33,6 +34,7 @@ class Shortage:
     refused: Sequence[Bools]
     within: Bools | None = None
     where: str = ""
+    placed: int | None = None
 
     def told(self, count: int) -> tuple[Reason, str]:
         """Reason and sentence for so many pods that do not all fit."""
@@ -40,9 +42,11 @@ class Shortage:
         asked = what(count, self.pod_class)
         if total == 0:
             return Reason.NO_FEASIBLE_NODE, cut(f"needs {asked}; the cluster has no usable node")
-        fit = self.board.total(self.within, most=count)
+        fit = self.placed
+        if fit is None:
+            fit = self.board.total(self.within, most=count)
         sentence = no_room(asked, fit=fit, total=total, refused=self._causes(), where=self.where)
-        never = never_fits(self.pod_class, self.bench, self.board.allowed)
+        never = never_fits(self.pod_class, self.bench, self.board.fixed)
         if never:
             return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
         room = self._room_when_empty(count)
@@ -52,7 +56,7 @@ class Shortage:
 
     def _room_when_empty(self, most: int) -> int:
         """How many would fit if nothing else ran there, counted up to ``most`` a node."""
-        rows = self.board.allowed if self.within is None else self.board.allowed & self.within
+        rows = self.board.fixed if self.within is None else self.board.fixed & self.within
         ask = self.board.ask
         offered = self.bench.nodes.allocatable[rows][:, ask.columns]
         return int(np.minimum(how_many_fit(offered, ask.amounts), most).sum())

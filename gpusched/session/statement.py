@@ -19,6 +19,7 @@ from gpusched.cache.gangs import Gang, Placed
 from gpusched.errors import InvariantBroken
 from gpusched.objects.pod import Pod
 from gpusched.session.accounts import Accounts
+from gpusched.session.residents import Neighbours
 from gpusched.topology.fabric import choose_slots
 
 
@@ -67,10 +68,12 @@ class Statement:
         bench: on which is moved.
         accounts: of the queues; places are charged when the statement is kept, evictions and
             lifted promises at once, so that policies see them while victims are chosen.
+        neighbours: who sits where, for rules between pods.
     """
 
-    def __init__(self, bench: Workbench, accounts: Accounts) -> None:
+    def __init__(self, bench: Workbench, accounts: Accounts, neighbours: Neighbours) -> None:
         self._bench = bench
+        self._neighbours = neighbours
         self._accounts = accounts
         self._moves: list[Place | Evict | Lift] = []
         self._open = True
@@ -107,6 +110,7 @@ class Statement:
             raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
         if bench.later:
             bench.reserve(row, ask)
+            self._neighbours.promise(pod, row)
             self._moves.append(Place(pod, row, 0, ask, promised=True))
             return
         slots = 0
@@ -117,6 +121,7 @@ class Statement:
                 bench.nodes.nodes[row].layout,
             )
         bench.add(row, ask, slots=slots)
+        self._neighbours.place(pod, row)
         self._moves.append(Place(pod, row, slots, ask))
 
     def evict(
@@ -128,6 +133,7 @@ class Statement:
         """
         self._must_be_open()
         self._bench.release(row, ask)
+        self._neighbours.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(Evict(gang, member, row, ask, tuple(path)))
 
@@ -135,6 +141,7 @@ class Statement:
         """Take back a promise, to use its room or to give it up."""
         self._must_be_open()
         self._bench.reserve(place.row, place.ask, times=-1)
+        self._neighbours.promise(place.pod, place.row, times=-1)
         self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
         self._moves.append(Lift(place, tuple(path)))
 
@@ -148,14 +155,18 @@ class Statement:
         bench = self._bench
         if isinstance(move, Evict):
             bench.release(move.row, move.ask, times=-1)
+            self._neighbours.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
         elif isinstance(move, Lift):
             bench.reserve(move.place.row, move.place.ask)
+            self._neighbours.promise(move.place.pod, move.place.row)
             self._accounts.promise(move.path, move.place.pod.pod_class.requests)
         elif move.promised:
             bench.reserve(move.row, move.ask, times=-1)
+            self._neighbours.promise(move.pod, move.row, times=-1)
         else:
             bench.remove(move.row, move.ask, slots=move.slots)
+            self._neighbours.place(move.pod, move.row, times=-1)
 
     def keep(self) -> tuple[Place, ...]:
         """The moves stand; the places among them."""

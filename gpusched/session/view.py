@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
+from gpusched.objects.pod import Pod
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
 from gpusched.session.accounts import Accounts
 from gpusched.session.demand import Demand
+from gpusched.session.residents import Neighbours, PodQuery
 
 
 class NodeRows:
@@ -69,6 +71,7 @@ class View:
 
     Args:
         accounts: what queues hold, as the session moves it.
+        neighbours: who sits where, as the session moves it.
         fair_shares: who says what queues are due; the first answers.
     """
 
@@ -76,11 +79,14 @@ class View:
         self,
         snapshot: Snapshot,
         accounts: Accounts,
+        neighbours: Neighbours,
         fair_shares: Sequence[Callable[[str], Resources]] = (),
     ) -> None:
         self._snapshot = snapshot
         self._accounts = accounts
+        self._neighbours = neighbours
         self._fair_shares = fair_shares
+        self._namespace_labels: dict[str, Mapping[str, str]] | None = None
         self._demand = Demand(snapshot)
 
     @property
@@ -131,6 +137,48 @@ class View:
     def fair_share(self, queue: str) -> Resources:
         """What the queue is due now, in base units; nothing where no policy divides."""
         return self._fair_shares[0](queue) if self._fair_shares else NOTHING
+
+    # -- pods on nodes -----------------------------------------------------------------------
+    def nodes(self) -> Sequence[Node]:
+        """All nodes, in row order."""
+        return self._snapshot.nodes.nodes
+
+    def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
+        """Some rows of the node columns as they stand now; None for all."""
+        return NodeRows(self._neighbours.bench, rows)
+
+    def count(self, query: PodQuery) -> Ints:
+        """Pods for which the query says yes, by row, int64, shape (nodes,); not to be changed.
+
+        It follows the session: who is placed counts, and once one looks at what will be, who
+        leaves does not.
+        """
+        return self._neighbours.count(query)
+
+    def domains(self, key: str) -> Ints:
+        """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""
+        return self._neighbours.domains(key)
+
+    def repelling(self) -> Iterator[Pod]:
+        """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
+        for row in self._neighbours.residents.apart:
+            yield from row
+        for gang in self._snapshot.gangs:
+            for task in gang.tasks:
+                if task.pod_class.apart:
+                    yield from task.pods
+
+    def awaited(self) -> Sequence[Pod]:
+        """Unbound pods of other schedulers that are nominated to a node, sorted by key."""
+        return self._snapshot.awaited
+
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of every namespace, by its name."""
+        if self._namespace_labels is None:
+            self._namespace_labels = {
+                name: each.labels for name, each in self._snapshot.namespaces.items()
+            }
+        return self._namespace_labels
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of that name."""

@@ -255,37 +255,3 @@ def test_node_affinity_and_selector(wire, pod):
     )
     assert made.preferred == ((5, NodeTerm((Requirement("q", "Exists"),))),)
     assert made.unsupported == ""
-
-
-HARD = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}
-
-
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        ({"affinity": {"podAffinity": HARD}}, "uses required pod affinity"),
-        ({"affinity": {"podAntiAffinity": HARD}}, "uses required pod anti-affinity"),
-        (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "uses a topology spread constraint with DoNotSchedule",
-        ),
-        ({"resourceClaims": [{"name": "c"}]}, "uses resource claims"),
-        (
-            {"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]},
-            "uses a toleration that compares numbers",
-        ),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
-    ],
-)
-def test_rules_that_are_not_honoured_are_named(wire, pod, part, says):
-    """A hard rule we cannot keep is told, a soft one is no obstacle."""
-    pod["spec"].update(part)
-    assert wire.read("pods", pod).pod_class.unsupported == says
-
-
-def test_host_ports_are_named(wire, pod):
-    """Of any container; a port inside the pod is no obstacle."""
-    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
-    assert wire.read("pods", pod).pod_class.unsupported == ""
-    pod["spec"]["initContainers"] = [{"ports": [{"containerPort": 80, "hostPort": 80}]}]
-    assert wire.read("pods", pod).pod_class.unsupported == "uses host ports"

@@ -25,6 +25,7 @@ from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, PodPhase
 from gpusched.objects.resources import Resources
 from gpusched.session.accounts import Accounts
+from gpusched.session.residents import ColumnCache, Neighbours
 from gpusched.session.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
@@ -178,7 +179,8 @@ def test_rollback_is_identity(seed):
     c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
     snapshot = c.cache.snapshot(0.0)
     bench = Workbench(snapshot.nodes)
-    statement = Statement(bench, Accounts(snapshot.queues))
+    neighbours = Neighbours(bench, snapshot.residents, ColumnCache())
+    statement = Statement(bench, Accounts(snapshot.queues), neighbours)
     row = snapshot.nodes.row["spare"]
     marks = [(statement.checkpoint(), bench.used.copy(), list(bench.free_slots))]
     for number in range(4):

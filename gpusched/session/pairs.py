@@ -1,0 +1,190 @@
+"""Rules between pods: what a plugin registers, and the gate that a board asks.
+
+A rule is made for one pod and may hold for many: its key says for whom, so that pods that only
+differ in what no rule reads share one board. A rule is asked again after every move that could
+change its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.errors import PluginFault
+from gpusched.objects.pod import Pod, PodClass
+from gpusched.session.protocols import Guard
+from gpusched.session.residents import Neighbours
+
+POINTS_MAX = 1_000_000
+"""One rule's score of one node lies within plus and minus this."""
+
+
+@attrs.frozen(eq=False)
+class PairRule:
+    """What one rule says for a pod, and for all pods for which it has the same key.
+
+    Attributes:
+        key: equal keys of one filter mean equal answers.
+        allows: where one more such pod may go as the session stands, bool, shape (nodes,).
+        once: whether two pods with this key never share a node.
+    """
+
+    key: Hashable
+    allows: Callable[[], Bools]
+    once: bool = False
+
+
+@attrs.frozen(eq=False)
+class PairScore:
+    """What one preference says: larger points, int64, shape (nodes,), are better."""
+
+    key: Hashable
+    points: Callable[[], Ints]
+
+
+RuleOf = Callable[[Pod], PairRule | None]
+ScoreOf = Callable[[Pod], PairScore | None]
+Concerns = Callable[[PodClass], bool]
+
+
+@attrs.frozen(eq=False)
+class PairFilter:
+    """A registered filter."""
+
+    plugin: str
+    reason: str
+    rule: RuleOf
+    concerns: Concerns
+
+
+@attrs.frozen(eq=False)
+class PairScorer:
+    """A registered preference."""
+
+    score: ScoreOf
+    concerns: Concerns
+
+
+class PairHooks:
+    """Wraps what plugins register: a faulty filter refuses, a faulty score says nothing.
+
+    Args:
+        guard: contains faults.
+        faults: takes their sentences.
+    """
+
+    def __init__(self, guard: Guard, faults: list[str]) -> None:
+        self._guard = guard
+        self._faults = faults
+        self.filters: list[PairFilter] = []
+        self.scorers: list[PairScorer] = []
+
+    def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
+        """See ``Hooks.pair_filter``."""
+
+        def nowhere(fault: PluginFault, _pod: Pod) -> PairRule | None:
+            self._faults.append(str(fault))
+            return PairRule(str(fault), lambda: np.zeros(1, dtype=np.bool_))
+
+        def sound(pod: Pod) -> PairRule | None:
+            made = rule(pod)
+            if made is None:
+                return None
+            allows = self._guard.wrap(plugin, "pair_filter", made.allows, self._refuse)
+            return PairRule(made.key, allows, made.once)
+
+        wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere)
+        concerned = self._guard.wrap(plugin, "pair_filter", concerns, self._all)
+        self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
+
+    def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
+        """See ``Hooks.pair_score``."""
+
+        def silent(fault: PluginFault, _pod: Pod) -> PairScore | None:
+            self._faults.append(str(fault))
+            return None
+
+        def zero(fault: PluginFault) -> Ints:
+            self._faults.append(str(fault))
+            return np.zeros(1, dtype=np.int64)
+
+        def sound(pod: Pod) -> PairScore | None:
+            made = score(pod)
+            if made is None:
+                return None
+            points = made.points
+
+            def weighed() -> Ints:
+                clamped: Ints = np.minimum(np.maximum(points(), -POINTS_MAX), POINTS_MAX)
+                return clamped * weight
+
+            return PairScore(made.key, self._guard.wrap(plugin, "pair_score", weighed, zero))
+
+        wrapped = self._guard.wrap(plugin, "pair_score", sound, silent)
+        concerned = self._guard.wrap(plugin, "pair_score", concerns, self._none)
+        self.scorers.append(PairScorer(wrapped, concerned))
+
+    def _refuse(self, fault: PluginFault) -> Bools:
+        self._faults.append(str(fault))
+        return np.zeros(1, dtype=np.bool_)
+
+    def _all(self, fault: PluginFault, _pod_class: PodClass) -> bool:
+        self._faults.append(str(fault))
+        return True
+
+    def _none(self, fault: PluginFault, _pod_class: PodClass) -> bool:
+        self._faults.append(str(fault))
+        return False
+
+
+class RuleGate:
+    """All rules and preferences of one kind of pods together, for its board.
+
+    Args:
+        neighbours: who sits where, as the session stands.
+        rules: each with the words under which a refused node is counted.
+        scores: preferences.
+        size: number of nodes.
+    """
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        rules: Sequence[tuple[str, PairRule]],
+        scores: Sequence[PairScore],
+        size: int,
+    ) -> None:
+        self._neighbours = neighbours
+        self._rules = rules
+        self._scores = scores
+        self._size = size
+        self.once = any(rule.once for _, rule in rules)
+
+    @property
+    def version(self) -> object:
+        """See ``board.Gate``."""
+        return self._neighbours.version
+
+    def allows(self) -> Bools:
+        """See ``board.Gate``."""
+        allowed = np.ones(self._size, dtype=np.bool_)
+        for _, rule in self._rules:
+            allowed &= rule.allows()
+        return allowed
+
+    def points(self) -> Ints | None:
+        """See ``board.Gate``."""
+        if not self._scores:
+            return None
+        total = np.zeros(self._size, dtype=np.int64)
+        for score in self._scores:
+            total += score.points()
+        return total
+
+    def refused(self) -> list[tuple[str, Bools]]:
+        """For each rule its words and the rows it refuses as things stand."""
+        full = np.ones(self._size, dtype=np.bool_)
+        return [(words, ~(full & rule.allows())) for words, rule in self._rules]

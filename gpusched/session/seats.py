@@ -1,0 +1,156 @@
+"""Where pods may sit: one seat for each class, and for pods with rules one for each stance.
+
+Most pods have no rule about other pods, and none keeps them away: all pods of their class share
+one board. The others are told apart by what their rules read, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Demand, Ints, NodeColumns, demand
+from gpusched.arrays.workbench import Workbench
+from gpusched.objects.meta import UID
+from gpusched.objects.pod import Pod, PodClass
+from gpusched.placement.board import Board
+from gpusched.session.hooks import Filter, Hooks
+from gpusched.session.masks import MaskCache
+from gpusched.session.pairs import PairRule, PairScore, RuleGate
+from gpusched.session.residents import Neighbours
+from gpusched.session.view import NodeRows
+
+
+@attrs.frozen(slots=True, eq=False)
+class ClassSeat:
+    """Pods that are equal in this session: their demand, what filters refuse, their board."""
+
+    ask: Demand
+    refused: list[Bools]
+    board: Board
+    gate: RuleGate | None = None
+
+
+class Seats:
+    """All seats of one session, made when they are asked for.
+
+    Args:
+        bench: moves under them.
+        neighbours: who sits where.
+        hooks: what plugins registered.
+        masks: filter results kept from earlier sessions.
+    """
+
+    def __init__(
+        self, bench: Workbench, neighbours: Neighbours, hooks: Hooks, masks: MaskCache
+    ) -> None:
+        self._bench = bench
+        self._neighbours = neighbours
+        self._hooks = hooks
+        self._masks = masks
+        self._plain: dict[str, ClassSeat] = {}
+        self._concerned: dict[str, bool] = {}
+        self._by_stance: dict[Hashable, ClassSeat] = {}
+        self._by_pod: dict[UID, ClassSeat] = {}
+
+    @property
+    def nodes(self) -> NodeColumns:
+        """Of the session."""
+        return self._bench.nodes
+
+    def of_class(self, pod_class: PodClass) -> ClassSeat:
+        """The class on this session's nodes, up to date, whatever rules its pods have."""
+        seat = self._plain.get(pod_class.digest)
+        if seat is None:
+            seat = self._plain[pod_class.digest] = self._make(pod_class)
+        else:
+            seat.board.refresh()
+        return seat
+
+    def concern(self, pod_class: PodClass) -> bool:
+        """Whether pods of the class may have rules about other pods, or be meant by theirs."""
+        concerned = self._concerned.get(pod_class.digest)
+        if concerned is None:
+            concerned = self._any_concerns(pod_class)
+            self._concerned[pod_class.digest] = concerned
+        return concerned
+
+    def of_pod(self, pod: Pod) -> ClassSeat:
+        """The seat of one pod, up to date, with all rules between pods."""
+        if not self.concern(pod.pod_class):
+            return self.of_class(pod.pod_class)
+        seat = self._by_pod.get(pod.uid)
+        if seat is None:
+            seat = self._by_pod[pod.uid] = self._stance(pod)
+        seat.board.refresh()
+        return seat
+
+    def causes(self, seat: ClassSeat) -> tuple[list[Filter], list[Bools]]:
+        """Filters and the rows that each refuses as things stand, rules between pods last."""
+        filters, refused = list(self._hooks.filters), list(seat.refused)
+        if seat.gate is not None:
+            for words, mask in seat.gate.refused():
+                filters.append(Filter("", words, _no_opinion))
+                refused.append(mask)
+        return filters, refused
+
+    def _any_concerns(self, pod_class: PodClass) -> bool:
+        pairs = self._hooks.pairs
+        return any(each.concerns(pod_class) for each in pairs.filters) or any(
+            each.concerns(pod_class) for each in pairs.scorers
+        )
+
+    def _stance(self, pod: Pod) -> ClassSeat:
+        pairs = self._hooks.pairs
+        rules: list[tuple[str, PairRule]] = []
+        scores: list[PairScore] = []
+        key: list[Hashable] = [pod.pod_class.digest]
+        for number, filter_ in enumerate(pairs.filters):
+            rule = filter_.rule(pod) if filter_.concerns(pod.pod_class) else None
+            if rule is not None:
+                rules.append((filter_.reason, rule))
+                key.append((number, rule.key))
+        for number, scorer in enumerate(pairs.scorers):
+            score = scorer.score(pod) if scorer.concerns(pod.pod_class) else None
+            if score is not None:
+                scores.append(score)
+                key.append((-1 - number, score.key))
+        if not rules and not scores:
+            return self.of_class(pod.pod_class)
+        stance = tuple(key)
+        seat = self._by_stance.get(stance)
+        if seat is None:
+            gate = RuleGate(self._neighbours, rules, scores, len(self.nodes))
+            seat = self._by_stance[stance] = self._make(pod.pod_class, gate)
+        return seat
+
+    def _make(self, pod_class: PodClass, gate: RuleGate | None = None) -> ClassSeat:
+        nodes = self.nodes
+        ask = demand(pod_class.requests, nodes.columns)
+        faults = self._hooks.filter_faults
+        refused = self._masks.refusals(pod_class, nodes, self._hooks.filters)
+        if self._hooks.filter_faults > faults:
+            self._masks.forget(pod_class)
+        allowed = np.full(len(nodes), not pod_class.unsupported, dtype=np.bool_)
+        for mask in refused:
+            allowed &= ~mask
+        scores = self._hooks.scores
+        bench = self._bench
+
+        def score(rows: Sequence[int] | None) -> Ints:
+            chosen = NodeRows(bench, rows)
+            points: Ints = np.zeros(len(chosen), dtype=np.int64)
+            for each in scores:
+                opinion = each(pod_class, chosen)
+                if opinion is not None:
+                    points += opinion
+            return points
+
+        board = Board(bench, ask, allowed=allowed, score=score, gate=gate)
+        return ClassSeat(ask, refused, board, gate)
+
+
+def _no_opinion(_pod: PodClass, _nodes: Sequence[object]) -> None:
+    """Stands where a filter's answer is known already."""

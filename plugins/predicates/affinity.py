@@ -1,0 +1,174 @@
+"""Nearness to and distance from other pods, required: the pod's own terms and those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import numpy as np
+from gpusched_plugins.predicates.queries import (
+    Bools,
+    Matching,
+    part_of,
+    selected,
+    somebody_near,
+)
+
+from gpusched.plugin import Hooks, PairRule, Pod, PodTerm, Selector, View
+
+HOST = "kubernetes.io/hostname"
+
+
+def register(hooks: Hooks, view: View) -> None:
+    """Own affinity, own anti-affinity, and the anti-affinity of pods that are there or come."""
+    hooks.pair_filter(
+        "do not satisfy its pod affinity",
+        lambda pod: _near(pod, view),
+        concerns=lambda pod_class: bool(pod_class.near),
+    )
+    hooks.pair_filter(
+        "break its pod anti-affinity",
+        lambda pod: _apart(pod, view),
+        concerns=lambda pod_class: bool(pod_class.apart),
+    )
+    wards = Wards(view.repelling(), view)
+    if wards.some:
+        hooks.pair_filter(
+            "break the anti-affinity of pods there", wards.rule, concerns=lambda _pod_class: True
+        )
+
+
+def _near(pod: Pod, view: View) -> PairRule | None:
+    terms = pod.pod_class.near
+    if not terms:
+        return None
+    keys = tuple(term.topology_key for term in terms)
+    parts = tuple(part_of(term, pod, view) for term in terms)
+    # The first of a series that wants to be near its own kind has nobody to be near to.
+    own_kind = all(selected(part, pod) for part in parts)
+    query = Matching(parts)
+
+    def allows() -> Bools:
+        counts = view.count(query)
+        labelled = np.ones(counts.shape, dtype=np.bool_)
+        near = np.ones(counts.shape, dtype=np.bool_)
+        anybody = False
+        for key in keys:
+            domains = view.domains(key)
+            labelled &= domains >= 0
+            close = somebody_near(counts, domains)
+            anybody = anybody or bool(close.any())
+            near &= close
+        return labelled if own_kind and not anybody else near
+
+    return PairRule((keys, parts, own_kind), allows)
+
+
+def _apart(pod: Pod, view: View) -> PairRule | None:
+    terms = pod.pod_class.apart
+    if not terms:
+        return None
+    asked = tuple(
+        (term.topology_key, Matching((part_of(term, pod, view),), cautious=True)) for term in terms
+    )
+
+    def allows() -> Bools:
+        allowed = np.ones(len(view.nodes()), dtype=np.bool_)
+        for key, query in asked:
+            allowed &= ~somebody_near(view.count(query), view.domains(key))
+        return allowed
+
+    once = any(key == HOST and query.counts(pod) for key, query in asked)
+    return PairRule(asked, allows, once=once)
+
+
+@attrs.frozen(cache_hash=True)
+class Ward:
+    """A term by which some pods keep others away, with all that it says of its owner filled in."""
+
+    topology_key: str
+    selector: Selector
+    namespaces: tuple[str, ...]
+    namespace_selector: Selector | None
+
+    def keeps_away(self, pod: Pod, labels: Mapping[str, str]) -> bool:
+        """Whether this pod is meant; ``labels`` of its namespace."""
+        by_name = pod.namespace in self.namespaces
+        chosen = self.namespace_selector
+        if not by_name and (chosen is None or not chosen.matches(labels)):
+            return False
+        return self.selector.matches(pod.labels)
+
+
+def ward_of(term: PodTerm, owner: Pod) -> Ward | None:
+    """The term as its owner means it; None when it selects nobody."""
+    selector = term.selector_for(owner.labels)
+    if selector is None:
+        return None
+    spaces = term.namespaces
+    if not spaces and term.namespace_selector is None:
+        spaces = (owner.namespace,)
+    return Ward(term.topology_key, selector, spaces, term.namespace_selector)
+
+
+@attrs.frozen(cache_hash=True)
+class OwnersOf:
+    """Pods that have this ward."""
+
+    ward: Ward
+    cautious: bool = True
+
+    def counts(self, pod: Pod) -> bool:
+        """Whether this pod counts."""
+        return any(ward_of(term, pod) == self.ward for term in pod.pod_class.apart)
+
+
+class Wards:
+    """All wards in play: of pods on nodes, and of pods that may be placed in this session.
+
+    Args:
+        owners: pods with required anti-affinity.
+        view: of the session.
+    """
+
+    def __init__(self, owners: Iterable[Pod], view: View) -> None:
+        found: dict[Ward, None] = {}
+        for owner in owners:
+            for term in owner.pod_class.apart:
+                ward = ward_of(term, owner)
+                if ward is not None:
+                    found[ward] = None
+        self._wards = tuple(found)
+        self._view = view
+        self._keys = tuple(
+            sorted({each.key for ward in self._wards for each in ward.selector.requirements})
+        )
+        self._known: dict[tuple[str, tuple[str | None, ...]], PairRule | None] = {}
+
+    @property
+    def some(self) -> bool:
+        """Whether there is any."""
+        return bool(self._wards)
+
+    def rule(self, pod: Pod) -> PairRule | None:
+        """What they say for a pod; pods whose labels do not differ in what is read share it."""
+        who = (pod.namespace, tuple(pod.labels.get(key) for key in self._keys))
+        if who not in self._known:
+            self._known[who] = self._rule(pod)
+        return self._known[who]
+
+    def _rule(self, pod: Pod) -> PairRule | None:
+        view = self._view
+        labels = view.namespace_labels().get(pod.namespace, {})
+        against = [OwnersOf(ward) for ward in self._wards if ward.keeps_away(pod, labels)]
+        if not against:
+            return None
+
+        def allows() -> Bools:
+            allowed = np.ones(len(view.nodes()), dtype=np.bool_)
+            for query in against:
+                domains = view.domains(query.ward.topology_key)
+                allowed &= ~somebody_near(view.count(query), domains)
+            return allowed
+
+        return PairRule(frozenset(query.ward for query in against), allows)

@@ -1,0 +1,73 @@
+"""What pods prefer about the pods around them: nearness, distance, even spread."""
+
+from __future__ import annotations
+
+import numpy as np
+from gpusched_plugins.predicates.queries import Ints, Matching, over_domains, part_of
+
+from gpusched.plugin import Hooks, PairScore, Pod, PodClass, View
+
+BEST = 1000
+"""Points between the best and the worst node by one pod's preferences."""
+
+
+def register(hooks: Hooks, view: View) -> None:
+    """Preferred affinity and anti-affinity together, and constraints that only prefer."""
+    hooks.pair_score(lambda pod: _company(pod, view), concerns=_has_company)
+    hooks.pair_score(
+        lambda pod: _evenness(pod, view), concerns=lambda pod_class: bool(pod_class.soft_spread)
+    )
+
+
+def _has_company(pod_class: PodClass) -> bool:
+    return bool(pod_class.liked or pod_class.disliked)
+
+
+def _company(pod: Pod, view: View) -> PairScore | None:
+    spec = pod.pod_class
+    signed = [*spec.liked, *((-weight, term) for weight, term in spec.disliked)]
+    if not signed:
+        return None
+    asked = tuple(
+        (weight, term.topology_key, Matching((part_of(term, pod, view),)))
+        for weight, term in signed
+    )
+
+    def points() -> Ints:
+        total = np.zeros(len(view.nodes()), dtype=np.int64)
+        for weight, key, query in asked:
+            domains = view.domains(key)
+            total += weight * over_domains(view.count(query), domains)[domains]
+        return _scaled(total)
+
+    return PairScore(asked, points)
+
+
+def _evenness(pod: Pod, view: View) -> PairScore | None:
+    terms = pod.pod_class.soft_spread
+    if not terms:
+        return None
+    spaces = frozenset((pod.namespace,))
+    asked = tuple(
+        (term.topology_key, Matching(((spaces, term.selector_for(pod.labels)),), staying=True))
+        for term in terms
+    )
+
+    def points() -> Ints:
+        total = np.zeros(len(view.nodes()), dtype=np.int64)
+        for key, query in asked:
+            domains = view.domains(key)
+            sums = over_domains(view.count(query), domains)
+            # A node outside of every domain is as bad as the fullest one.
+            total -= np.where(domains >= 0, sums[domains], sums.max(initial=0))
+        return _scaled(total)
+
+    return PairScore(asked, points)
+
+
+def _scaled(points: Ints) -> Ints:
+    if not points.size:
+        return points
+    low, high = points.min(), points.max()
+    scaled: Ints = (points - low) * BEST // max(1, int(high - low))
+    return scaled
