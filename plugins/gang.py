@@ -1,4 +1,4 @@
-"""Gangs that lost members or were started in part come first, then new ones, then extras."""
+"""Gangs under repair first, then new ones, then those that grow: the smaller ones before."""
 
 from __future__ import annotations
 
@@ -29,4 +29,6 @@ class Gang:
 def _progress(gang: GangOf) -> tuple[int]:
     if gang.placed and gang.need:
         return (0,)
-    return (1,) if gang.need else (2,)
+    if gang.need or not gang.placed:
+        return (1,)
+    return (2,) if gang.ready <= gang.min_member else (3,)

@@ -1,12 +1,41 @@
-"""Keeps every queue, and every queue above it, within its ``capability``."""
+"""Keeps every queue within its caps, what is guaranteed to others free, and loans recoverable."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import ALLOW, Gang, Hooks, Reason, Verdict, View, deny, format_quantity, wait
+from gpusched.plugin import (
+    ALLOW,
+    Gang,
+    Hooks,
+    QueueNode,
+    Reason,
+    Resources,
+    Verdict,
+    View,
+    deny,
+    format_quantity,
+    wait,
+)
+
+ROOT = "root"
+Held = Callable[[str], Resources]
+
+
+@attrs.frozen(kw_only=True)
+class QuotaArgs:
+    """What is refused besides going above a capability.
+
+    Attributes:
+        firm_within_deserved: gangs that are not preemptible stay within what every queue on
+            their path deserves: what is lent must be possible to take back.
+    """
+
+    firm_within_deserved: bool = True
 
 
 @attrs.frozen
@@ -14,32 +43,49 @@ class Quota:
     """Refuses a gang whose minimum would take some queue on its path above its hard cap.
 
     A minimum that is above the cap on its own can never start: that is said as
-    ``QuotaExceeded``; one that only has to wait for others is told ``WaitingForQuota``.
+    ``QuotaExceeded``; one that only has to wait for others is told ``WaitingForQuota``. Only
+    what the gang asks for is looked at: a queue that is over in one resource still serves
+    gangs that do not ask for it.
     """
 
     name: ClassVar[str] = "quota"
     api: ClassVar[int] = 1
+    args: QuotaArgs = QuotaArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
         """See the class."""
-        hooks.quota_check(lambda gang: _within(gang, view))
+
+        @cache
+        def guarantees() -> Guarantees:
+            return Guarantees(view)
+
+        def check(gang: Gang, held: Held) -> Verdict:
+            asked = view.minimum(gang)
+            verdict = _capped(gang, asked, view, held)
+            if not verdict.refuses and self.args.firm_within_deserved:
+                verdict = _firm(gang, asked, view)
+            if not verdict.refuses:
+                verdict = guarantees().keep(gang, asked, held)
+            return verdict
+
+        hooks.quota_check(lambda gang: check(gang, view.allocated))
+        hooks.reserve_check(lambda gang: check(gang, view.staying))
 
 
-def _within(gang: Gang, view: View) -> Verdict:
-    leaf = view.queue(gang.queue)
-    asked = view.minimum(gang)
-    for name in leaf.path if leaf else ():
-        node = view.queue(name)
-        if node is None:
-            continue
-        held = view.allocated(name)
+def _capped(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
+    for node in _levels(gang, view):
+        name = node.queue.name
+        holds: Resources | None = None
         for resource, cap in node.queue.capability.items:
             need = asked.get(resource)
-            if not need or held.get(resource) + need <= cap:
+            if not need:
+                continue
+            holds = holds or held(name)
+            if holds.get(resource) + need <= cap:
                 continue
             words = {
                 "need": format_quantity(need, resource=resource),
-                "held": format_quantity(held.get(resource), resource=resource),
+                "held": format_quantity(holds.get(resource), resource=resource),
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
                 "queue": name,
@@ -57,3 +103,139 @@ def _within(gang: Gang, view: View) -> Verdict:
                 **words,
             )
     return ALLOW
+
+
+def _firm(gang: Gang, asked: Resources, view: View) -> Verdict:
+    """A loan to a gang that cannot be evicted would never come back."""
+    if gang.terms.preemptible:
+        return ALLOW
+    for node in _levels(gang, view):
+        fixed: Resources | None = None
+        for resource, deserved in node.queue.deserved.items:
+            need = asked.get(resource)
+            if not need:
+                continue
+            fixed = fixed or view.fixed(node.queue.name)
+            if fixed.get(resource) + need <= deserved:
+                continue
+            words = {
+                "need": format_quantity(need, resource=resource),
+                "held": format_quantity(fixed.get(resource), resource=resource),
+                "deserved": format_quantity(deserved, resource=resource),
+                "resource": resource,
+                "queue": node.queue.name,
+            }
+            if need > deserved:
+                return deny(
+                    Reason.QUOTA_EXCEEDED,
+                    "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                    "{deserved}, and only what is preemptible may borrow",
+                    **words,
+                )
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                "{deserved}, of which {held} are held by others that are not preemptible",
+                **words,
+            )
+    return ALLOW
+
+
+@attrs.frozen
+class _Charge:
+    """So much more of a resource on a path, on top of what queues hold."""
+
+    resource: str
+    need: int
+    path: frozenset[str]
+    held: Held
+
+    def holds(self, queue: str) -> int:
+        """What a queue's subtree holds without it."""
+        return self.held(queue).get(self.resource)
+
+
+class Guarantees:
+    """What must stay free for queues that hold less than is guaranteed to them.
+
+    Args:
+        view: of the session.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._total = dict(view.total().items)
+        self._names: dict[str, set[str]] = {}
+        """By resource, queues with a guarantee of it and all queues above those."""
+        for node in view.queues():
+            for resource, amount in node.guarantee.items:
+                if amount and not node.trouble:
+                    self._names.setdefault(resource, set()).update(node.path)
+
+    def keep(self, gang: Gang, asked: Resources, held: Held) -> Verdict:
+        """Whether the gang leaves enough for every guarantee of another queue."""
+        node = self._view.queue(gang.queue)
+        if node is None or not node.rooted or not self._names:
+            return ALLOW
+        for resource, need in asked.items:
+            if not need or resource not in self._names:
+                continue
+            charge = _Charge(resource, need, frozenset(node.path), held)
+            verdict = self._room(charge, node.path)
+            if verdict.refuses:
+                return verdict
+        return ALLOW
+
+    def _room(self, charge: _Charge, path: tuple[str, ...]) -> Verdict:
+        """At each level: what is held and what is kept for others must fit into what there is."""
+        resource, need = charge.resource, charge.need
+        top = sum(charge.holds(name) for name in self._view.children(ROOT))
+        levels = [(ROOT, top, self._total.get(resource, 0))]
+        for name in path:
+            node = self._view.queue(name)
+            if node is not None and resource in node.queue.capability:
+                levels.append((name, charge.holds(name), node.queue.capability.get(resource)))
+        for name, used, limit in levels:
+            kept, owner = self._kept(name, charge)
+            if not kept or used + need + kept <= limit:
+                continue
+            if need + kept <= self._kept(name, attrs.evolve(charge, need=0))[0]:
+                continue  # It takes nothing but what is kept for its own queues.
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "needs {need} {resource}; of the {limit} of queue {name} {used} are held and "
+                "{kept} are kept free, the most for the guarantee of queue {owner}",
+                need=format_quantity(need, resource=resource),
+                resource=resource,
+                limit=format_quantity(limit, resource=resource),
+                name=name,
+                used=format_quantity(used, resource=resource),
+                kept=format_quantity(kept, resource=resource),
+                owner=owner,
+            )
+        return ALLOW
+
+    def _kept(self, parent: str, charge: _Charge) -> tuple[int, str]:
+        """What is kept free below a queue once the charge is made, and mostly for whom."""
+        total, most, owner = 0, 0, ""
+        concerned = self._names[charge.resource]
+        for name in self._view.children(parent):
+            if name not in concerned:
+                continue
+            below, whose = self._kept(name, charge)
+            node = self._view.queue(name)
+            own = node.guarantee.get(charge.resource) if node is not None else 0
+            missing = own - charge.holds(name) - (charge.need if name in charge.path else 0)
+            if missing > below:
+                below, whose = missing, name
+            total += below
+            if below > most:
+                most, owner = below, whose
+        return total, owner
+
+
+def _levels(gang: Gang, view: View) -> list[QueueNode]:
+    """The gang's queue and those above it."""
+    leaf = view.queue(gang.queue)
+    nodes = [view.queue(name) for name in (leaf.path if leaf else ())]
+    return [node for node in nodes if node is not None]

@@ -100,6 +100,7 @@ class Config:
         Tier(
             (
                 PluginChoice("predicates"),
+                PluginChoice("fairshare"),
                 PluginChoice("nodeorder", MappingProxyType({"strategy": "binpack"})),
             )
         ),

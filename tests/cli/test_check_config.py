@@ -35,7 +35,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         "  schedulerNames   gpusched",
         "  actions          enqueue, allocate",
         "  tier 1           priority, gang, quota",
-        "  tier 2           predicates, nodeorder (strategy: binpack)",
+        "  tier 2           predicates, fairshare, nodeorder (strategy: binpack)",
         "  placement        cpsat, budget 500ms, workers 1, seed 1",
         "  cycle            5ms after a change, at least every 10s",
         (

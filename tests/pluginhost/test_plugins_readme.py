@@ -141,9 +141,10 @@ def site(tmp_path_factory):
 
 
 def run(site, *words, cwd=ACME):
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, *words],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": str(site)}, check=False,
+        cwd=cwd, env={**os.environ, "PYTHONPATH": path}, check=False,
         capture_output=True, text=True,
     )  # fmt: skip
 

@@ -1,0 +1,360 @@
+"""Who may take back from whom: by what queues deserve, or else by what they are due.
+
+Two queues are compared below their lowest common ancestor: above it nothing changes. The chain
+of a queue are the levels from the leaf up to the child of that ancestor. A claimant reclaims
+
+* what its queue *deserves*, when every level of its chain that states a deserved amount stays
+  within it, from a queue that is over what it deserves at every level that states one;
+* its *fair share*, when every level of its chain stays within its share, from a queue that is
+  over its own at every level.
+
+Only resources that the claimant asks for count, and accelerators alone when it asks for any.
+Victims are judged chunk by chunk, each before it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from gpusched_plugins.fairshare.order import deciding
+from gpusched_plugins.fairshare.shares import Shares
+from gpusched_plugins.fairshare.telling import (
+    firm,
+    guaranteed,
+    no_chain,
+    no_claim,
+    saturated,
+    within,
+)
+
+from gpusched.plugin import (
+    ABSTAIN,
+    ALLOW,
+    NOTHING,
+    RECLAIM,
+    Gang,
+    Key,
+    Proposal,
+    Queue,
+    Reason,
+    Resources,
+    Verdict,
+    View,
+    less,
+    wait,
+)
+
+Held = Callable[[str], Resources]
+"""What a queue's subtree holds, without those who leave."""
+PERCENT = 100
+
+
+@attrs.frozen
+class Claim:
+    """One side of a comparison.
+
+    Attributes:
+        chain: names of queues from the leaf up to the child of the common ancestor.
+        asked: what the claimant asks for.
+        names: the resources that decide.
+    """
+
+    chain: tuple[str, ...]
+    asked: Resources
+    names: tuple[str, ...]
+
+
+class Gates:
+    """See the module.
+
+    Args:
+        view, shares: of the session.
+        saturation: percent, at least 100: a claimant that goes above its share must stay that
+            much below the saturation of each sibling it takes from.
+    """
+
+    def __init__(self, view: View, shares: Shares, *, saturation: int) -> None:
+        self._view = view
+        self._shares = shares
+        self._saturation = saturation
+
+    # -- hooks -----------------------------------------------------------------------------
+    def may_claim(self, gang: Gang) -> Verdict:
+        """Whether the gang could reclaim from anybody at all."""
+        path = self._path(gang)
+        if not path:
+            return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
+        asked = self._view.minimum(gang)
+        names = deciding(asked)
+        if not gang.terms.preemptible:
+            lasting = self._firm(path, asked, names)
+            if lasting.refuses:
+                return lasting
+        held = self._view.staying
+        if self._by_deserved(self._nearest(path, names), asked, names, held):
+            return ALLOW
+        if self._by_share(path[:1], asked, names, held):
+            return ALLOW
+        return no_claim(path[0], asked, names, shares=self._shares, held=held(path[0]))
+
+    def may_lose(self, claimant: Gang, victim: Gang, action: str) -> Verdict:
+        """Whether the victim could lose anything to the claimant."""
+        if action != RECLAIM:
+            return ABSTAIN
+        mine, theirs = self._chains(claimant, victim)
+        if not mine or not theirs:
+            return no_chain(theirs)
+        for name in theirs:
+            if not self._queue(name).reclaimable:
+                return wait(
+                    Reason.WAITING_FOR_QUOTA, "queue {name!r} is not reclaimable", name=name
+                )
+        if not victim.terms.preemptible:
+            return wait(Reason.WAITING_FOR_QUOTA, "gang {key} is not preemptible", key=victim.key)
+        asked = self._view.minimum(claimant)
+        claim = Claim(mine, asked, deciding(asked))
+        taken = less(victim.held, victim.leaving_held)
+        held = self._view.staying
+        if self._gives(claim, theirs, taken, held=held, claimed=held):
+            return ALLOW
+        return within(theirs, self._decided_by(claim, taken), shares=self._shares, held=held)
+
+    def loses_first(self, claimant: Gang, victim: Gang, action: str) -> Key:
+        """Lowest queue priority, most over what it is entitled to, nearest in the tree."""
+        mine, theirs = self._chains(claimant, victim)
+        if action != RECLAIM or not mine or not theirs:
+            return (0, 0, 0, 0, 0, "")
+        names = deciding(self._view.minimum(claimant))
+        top, leaf = theirs[-1], theirs[0]
+        return (
+            self._queue(top).priority,
+            -self._over(top, names),
+            len(theirs),
+            self._queue(leaf).priority,
+            -self._over(leaf, names),
+            leaf,
+        )
+
+    def _over(self, queue: str, names: Sequence[str]) -> int:
+        """Its largest share of the resources that decide."""
+        held = self._view.staying(queue)
+        return self._shares.saturation(
+            queue, Resources.of({name: held.get(name) for name in names})
+        )
+
+    def may_go(self, proposal: Proposal) -> Verdict:
+        """Whether exactly these chunks may go for the claimant."""
+        claimant = proposal.claimant
+        path = self._path(claimant)
+        asked = proposal.asked
+        names = deciding(asked)
+        if not claimant.terms.preemptible:
+            lasting = self._firm(path, asked, names)
+            if lasting.refuses:
+                return lasting
+        after = self._after(proposal)
+        left: dict[str, Resources] = {}
+
+        def held(queue: str) -> Resources:
+            return left[queue] if queue in left else self._view.staying(queue)
+
+        for chunk in proposal.chunks:
+            mine, theirs = self._chains(claimant, chunk.victim)
+            claim = Claim(mine, asked, names)
+            if not mine or not theirs:
+                return no_chain(self._path(chunk.victim))
+            kept = self._keeps_guarantee(theirs, chunk.taken, held)
+            if kept.refuses:
+                return kept
+            if not self._gives(claim, theirs, chunk.taken, held=held, claimed=after):
+                decided = self._decided_by(claim, chunk.taken)
+                return within(theirs, decided, shares=self._shares, held=held)
+            for name in self._path(chunk.victim):
+                left[name] = less(held(name), chunk.taken)
+        unfair = self._saturated(path, proposal, after)
+        if unfair.refuses:
+            return unfair
+        return self._stable(proposal, after)
+
+    # -- rules -----------------------------------------------------------------------------
+    def _gives(
+        self,
+        claim: Claim,
+        theirs: Sequence[str],
+        taken: Resources,
+        *,
+        held: Held,
+        claimed: Held,
+    ) -> bool:
+        """Whether a chunk may be taken from a chain that holds so much before it goes."""
+        names = self._decided_by(claim, taken)
+        if not names:
+            return False
+        shares = self._shares
+        if self._by_deserved(claim.chain, claim.asked, claim.names, claimed):
+            levels = [
+                [name for name in names if shares.deserved(level, name) is not None]
+                for level in theirs
+            ]
+            if all(
+                any(held(level).get(name) > (shares.deserved(level, name) or 0) for name in stated)
+                for level, stated in zip(theirs, levels, strict=True)
+                if stated
+            ):
+                return True
+        return self._by_share(claim.chain, claim.asked, claim.names, claimed) and all(
+            any(held(level).get(name) > shares.entitled(level, name) for name in names)
+            for level in theirs
+        )
+
+    def _decided_by(self, claim: Claim, taken: Resources) -> tuple[str, ...]:
+        """Resources by which a victim is judged: of those that decide, those it holds."""
+        of_both = tuple(name for name in claim.names if taken.get(name))
+        if of_both:
+            return of_both
+        return tuple(name for name, amount in claim.asked.items if amount and taken.get(name))
+
+    def _by_deserved(
+        self, chain: Sequence[str], asked: Resources, names: Sequence[str], held: Held
+    ) -> bool:
+        stated = False
+        for level in chain:
+            holds = held(level)
+            for name in names:
+                deserved = self._shares.deserved(level, name)
+                if deserved is None:
+                    continue
+                stated = True
+                if holds.get(name) + asked.get(name) > deserved:
+                    return False
+        return stated
+
+    def _by_share(
+        self, chain: Sequence[str], asked: Resources, names: Sequence[str], held: Held
+    ) -> bool:
+        for level in chain:
+            holds = held(level)
+            for name in names:
+                if holds.get(name) + asked.get(name) > self._shares.fair(level, name):
+                    return False
+        return True
+
+    def _nearest(self, path: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+        """The chain up to the first level that states a deserved amount."""
+        for index, level in enumerate(path):
+            if any(self._shares.deserved(level, name) is not None for name in names):
+                return path[: index + 1]
+        return ()
+
+    def _firm(self, path: Sequence[str], asked: Resources, names: Sequence[str]) -> Verdict:
+        """What cannot be taken back later must lie within what is deserved, at every level."""
+        stated = False
+        for level in path:
+            fixed = self._view.fixed(level)
+            for name in names:
+                deserved = self._shares.deserved(level, name)
+                if deserved is None:
+                    continue
+                stated = True
+                if fixed.get(name) + asked.get(name) > deserved:
+                    return firm(level, name, asked=asked, deserved=deserved, fixed=fixed)
+        if stated:
+            return ALLOW
+        return wait(
+            Reason.WAITING_FOR_QUOTA,
+            "is not preemptible, and queue {level!r} deserves nothing that it could claim",
+            level=path[0],
+        )
+
+    def _keeps_guarantee(self, chain: Sequence[str], taken: Resources, held: Held) -> Verdict:
+        for level in chain:
+            holds = held(level)
+            for name, amount in self._view_guarantee(level).items:
+                if taken.get(name) and holds.get(name) - taken.get(name) < amount:
+                    return guaranteed(level, name, held=holds, amount=amount)
+        return ALLOW
+
+    def _saturated(self, path: Sequence[str], proposal: Proposal, after: Held) -> Verdict:
+        """A claimant that ends above its share must stay below everybody it took from."""
+        touched: dict[str, set[str]] = {}
+        for chunk in proposal.chunks:
+            for name in self._path(chunk.victim):
+                touched.setdefault(name, set()).update(n for n, a in chunk.taken.items if a)
+        asked = {name for name, amount in proposal.asked.items if amount}
+        asked_for = set(deciding(proposal.asked))
+        for level in path:
+            parent = self._queue(level).parent
+            for sibling in sorted(touched):
+                if sibling in path or self._queue(sibling).parent != parent:
+                    continue
+                for name in sorted(asked_for & (touched[sibling] | asked)):
+                    mine = after(level).get(name) + proposal.asked.get(name)
+                    if self._above(level, mine, sibling, after(sibling).get(name), name):
+                        due = self._shares.fair(level, name)
+                        return saturated(level, sibling, name, mine=mine, due=due)
+        return ALLOW
+
+    def _above(self, level: str, mine: int, sibling: str, theirs: int, name: str) -> bool:
+        """Whether level is over its share, and more so than the sibling is. Exact."""
+        due, their_due = self._shares.fair(level, name), self._shares.fair(sibling, name)
+        if mine <= due or not their_due:
+            return False
+        return mine * self._saturation * their_due >= theirs * due * PERCENT
+
+    def _stable(self, proposal: Proposal, after: Held) -> Verdict:
+        """The victims, submitted again, must not be able to take the room back."""
+        claimant = proposal.claimant
+        gained = dict.fromkeys(self._path(claimant), proposal.asked)
+
+        def held(queue: str) -> Resources:
+            return after(queue).plus(gained.get(queue, NOTHING))
+
+        lost: dict[str, tuple[Gang, Resources]] = {}
+        for chunk in proposal.chunks:
+            key = str(chunk.victim.key)
+            before = lost.get(key, (chunk.victim, NOTHING))[1]
+            lost[key] = (chunk.victim, before.plus(chunk.taken))
+        for key, (victim, taken) in sorted(lost.items()):
+            theirs, mine = self._chains(victim, claimant)
+            claim = Claim(theirs, taken, deciding(taken))
+            if self._gives(claim, mine, proposal.asked, held=held, claimed=held):
+                return wait(
+                    Reason.WAITING_FOR_QUOTA,
+                    "gang {key} could take the room back at once, so it is not taken",
+                    key=key,
+                )
+        return ALLOW
+
+    # -- reading ---------------------------------------------------------------------------
+    def _path(self, gang: Gang) -> tuple[str, ...]:
+        node = self._view.queue(gang.queue)
+        return node.path if node is not None and node.rooted else ()
+
+    def _queue(self, name: str) -> Queue:
+        node = self._view.queue(name)
+        assert node is not None, "a path names queues that exist"
+        return node.queue
+
+    def _chains(self, one: Gang, other: Gang) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The levels of both below their lowest common ancestor; empty for one of the same line."""
+        mine, theirs = self._path(one), self._path(other)
+        shared = 0
+        while shared < min(len(mine), len(theirs)) and mine[-1 - shared] == theirs[-1 - shared]:
+            shared += 1
+        return mine[: len(mine) - shared], theirs[: len(theirs) - shared]
+
+    def _view_guarantee(self, level: str) -> Resources:
+        node = self._view.queue(level)
+        return node.guarantee if node is not None else NOTHING
+
+    def _after(self, proposal: Proposal) -> Held:
+        gone: dict[str, Resources] = {}
+        for chunk in proposal.chunks:
+            for name in self._path(chunk.victim):
+                gone[name] = gone.get(name, NOTHING).plus(chunk.taken)
+
+        def after(queue: str) -> Resources:
+            return less(self._view.staying(queue), gone.get(queue, NOTHING))
+
+        return after

@@ -1,0 +1,70 @@
+"""Which queue is served next: who is within its share before who is over it."""
+
+from __future__ import annotations
+
+from gpusched_plugins.fairshare.shares import Shares
+
+from gpusched.plugin import NOTHING, PODS, Gang, Key, QueueNode, Resources, View, accelerator
+
+
+def deciding(asked: Resources) -> tuple[str, ...]:
+    """The resources by which a gang's queue is judged: accelerators alone when it asks for any.
+
+    A queue that borrows CPU may still claim its GPUs, and one that lends CPU may still be over
+    in GPUs.
+    """
+    names = tuple(name for name, amount in asked.items if amount and name != PODS)
+    return tuple(name for name in names if accelerator(name)) or names
+
+
+class TurnOrder:
+    """Keys of queues among their siblings, each with the gang that it would be served with.
+
+    In this order: holds no more than it is due; would stay within what it deserves; higher
+    priority; is due anything at all; smaller share with the gang; smaller share without; is
+    entitled to less; older; smaller UID.
+
+    Args:
+        view, shares: of the session.
+        priority_first: by priority before anything else, as Volcano orders.
+    """
+
+    def __init__(self, view: View, shares: Shares, *, priority_first: bool) -> None:
+        self._view = view
+        self._shares = shares
+        self._priority_first = priority_first
+        self._asked: tuple[Gang | None, Resources, tuple[str, ...]] = (None, NOTHING, ())
+
+    def key(self, node: QueueNode, gang: Gang) -> Key:
+        """Smaller is served first."""
+        asked, names = self._of(gang)
+        shares, queue = self._shares, node.queue
+        held = self._view.staying(queue.name)
+        after = held.plus(asked)
+        over = within = due = False
+        if node.rooted:
+            over = any(held.get(each) > shares.entitled(queue.name, each) for each in names)
+            within = all(
+                after.get(each) <= (shares.deserved(queue.name, each) or 0) for each in names
+            )
+            due = all(shares.entitled(queue.name, each) for each in names)
+        first = (-queue.priority,) if self._priority_first else ()
+        return (
+            *first,
+            over,
+            not within,
+            -queue.priority,
+            not due,
+            shares.saturation(queue.name, after),
+            shares.saturation(queue.name, held),
+            shares.entitled(queue.name, names[0]) if names else 0,
+            int(queue.created),
+            queue.uid or queue.name,
+        )
+
+    def _of(self, gang: Gang) -> tuple[Resources, tuple[str, ...]]:
+        """What the gang asks for, kept while the queues above it are asked for their keys."""
+        if self._asked[0] is not gang:
+            asked = self._view.minimum(gang)
+            self._asked = (gang, asked, deciding(asked))
+        return self._asked[1], self._asked[2]
