@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import attrs
@@ -19,7 +19,6 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
-from gpusched.errors import ConfigError
 from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
@@ -31,6 +30,7 @@ from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
 from gpusched.io.leadership import Leadership
+from gpusched.io.loading import Loader
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
 from gpusched.io.reflector import Reflector
@@ -43,8 +43,6 @@ from gpusched.leader.lease_state import LeaseTiming
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.pluginhost.guard import Guard
-from gpusched.pluginhost.registry import load_policy
-from gpusched.pluginhost.rehearsal import rehearse
 from gpusched.session.plan import Plan
 
 _LEASE_CONNECTIONS: Final = 2
@@ -112,10 +110,12 @@ class App:
     async def run(self) -> None:
         """Live until ``stop``, or until something breaks."""
         options = self.options
-        policy = load_policy(options.config)
-        for warning in rehearse(options.config, policy, clock=options.clock):
+        loader = Loader(options.clock, inline=options.inline)
+        loaded = await loader.load(options.config)
+        loader.close()
+        for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
-        rules = Rules(options.config, policy, Guard(options.clock))
+        rules = Rules(options.config, loaded.policy, Guard(options.clock))
         api = await Api.connect(options.kubeconfig, clock=options.clock)
         try:
             await self._serve(api, rules)
@@ -242,7 +242,9 @@ class App:
         cycle = self.cycle
         async with contextlib.AsyncExitStack() as stack:
             if options.listen:
-                stack.push_async_callback((await self._listen(options.listen)).stop)
+                endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
+                self.port = await endpoints.start_on_first(options.listen)
+                stack.push_async_callback(endpoints.stop)
             if not options.inline:
                 watchdog = Watchdog(
                     options.clock,
@@ -256,24 +258,6 @@ class App:
                 watchdog.start()
                 stack.callback(watchdog.stop)
             await self._live(self.cycle, binder, status, carrier=carrier)
-
-    async def _listen(self, addresses: Sequence[tuple[str, int]]) -> Endpoints:
-        """Serve the endpoints on the first address that is free.
-
-        Raises:
-            ConfigError: none is.
-        """
-        endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
-        for host, port in addresses:
-            try:
-                self.port = await endpoints.start(host, port)
-            except ConfigError:
-                if (host, port) == addresses[-1]:
-                    raise
-            else:
-                _log.info("listening", livez=f"http://{host}:{self.port}/livez")
-                break
-        return endpoints
 
     async def _live(
         self, cycle: SessionCycle, binder: Binder, status: StatusWriter, *, carrier: Carrier

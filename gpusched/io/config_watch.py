@@ -11,9 +11,7 @@ editor writes in place, and neither must be missed nor read half-written.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable
-from typing import TypeVar
 
 from gpusched import limits
 from gpusched.clock import Clock
@@ -22,15 +20,11 @@ from gpusched.config.model import Config
 from gpusched.config.reload import Adopted, Kept, decide
 from gpusched.config.tree import listed
 from gpusched.errors import ConfigError
-from gpusched.io.aside import Aside
+from gpusched.io.loading import Loaded, Loader
 from gpusched.io.logs import Log
 from gpusched.io.own_news import CONFIG, OwnNews
 from gpusched.io.telemetry import Telemetry
-from gpusched.pluginhost.registry import load_policy
-from gpusched.pluginhost.rehearsal import rehearse
 from gpusched.session.protocols import Policy
-
-T = TypeVar("T")
 
 _log = Log(__name__)
 
@@ -61,12 +55,10 @@ class ConfigWatch:
     ) -> None:
         self._path = path
         self._in_force = in_force
-        self._clock = clock
         self._telemetry = telemetry
         self._news = news
         self._adopt = adopt
-        self._inline = inline
-        self._aside: Aside | None = None
+        self._loader = Loader(clock, inline=inline)
         self._asked = asyncio.Event()
         self._seen = self._judged = in_force.digest
         telemetry.set_config(in_force.digest, refused=False)
@@ -81,8 +73,7 @@ class ConfigWatch:
             while True:
                 await self._look(asked=await self._pause())
         finally:
-            if self._aside is not None:
-                self._aside.stop()
+            self._loader.close()
 
     async def _pause(self) -> bool:
         """Until the next look; whether it was asked for."""
@@ -96,7 +87,9 @@ class ConfigWatch:
 
     async def _look(self, *, asked: bool) -> None:
         try:
-            found: bytes | ConfigError = await self._apart(lambda: read_file(self._path))
+            found: bytes | ConfigError = await self._loader.apart(
+                lambda: read_file(self._path), source=self._path
+            )
         except ConfigError as error:
             found = error
         digest = digest_of(found) if isinstance(found, bytes) else str(found)
@@ -111,7 +104,9 @@ class ConfigWatch:
 
     async def _judge(self, raw: bytes, digest: str) -> None:
         try:
-            new: Config | ConfigError = await self._apart(lambda: self._read(raw))
+            new: Config | ConfigError = await self._loader.apart(
+                lambda: load_raw(raw, source=self._path), source=self._path
+            )
         except ConfigError as error:
             new = error
         decision = decide(self._in_force, new)
@@ -124,45 +119,17 @@ class ConfigWatch:
 
     async def _try(self, wanted: Adopted) -> None:
         try:
-            policy, warnings = await self._apart(lambda: self._load(wanted.config))
+            loaded = await self._loader.load(wanted.config)
         except ConfigError as error:
             self._refuse(Kept(error.problems))
         else:
-            self._apply(wanted, policy, warnings)
-
-    def _read(self, raw: bytes) -> Config:
-        return load_raw(raw, source=self._path)
-
-    def _load(self, config: Config) -> tuple[Policy, tuple[str, ...]]:
-        importlib.invalidate_caches()  # a package may have been installed since
-        policy = load_policy(config)
-        return policy, rehearse(config, policy, clock=self._clock)
-
-    async def _apart(self, job: Callable[[], T]) -> T:
-        """Do what may take long, such as importing a plugin, beside the event loop.
-
-        Raises:
-            ConfigError: it takes too long; what hangs is left behind.
-        """
-        if self._inline:
-            return job()
-        if self._aside is None:
-            self._aside = Aside("configuration")
-        try:
-            async with asyncio.timeout(limits.CONFIG_LOAD_MAX_S):
-                return await self._aside.run(job)
-        except TimeoutError as error:
-            self._aside.stop()
-            self._aside = None
-            raise ConfigError(
-                f"{self._path}: loading it takes longer than {limits.CONFIG_LOAD_MAX_S:g} s"
-            ) from error
+            self._apply(wanted, loaded)
 
     # -- outcomes --------------------------------------------------------------------------
-    def _apply(self, decision: Adopted, policy: Policy, warnings: tuple[str, ...]) -> None:
+    def _apply(self, decision: Adopted, loaded: Loaded) -> None:
         config = decision.config
         self._in_force = config
-        self._adopt(config, policy)
+        self._adopt(config, loaded.policy)
         self._telemetry.config_reload("applied")
         self._telemetry.set_config(config.digest, refused=False)
         changed = listed(decision.changed)
@@ -172,7 +139,7 @@ class ConfigWatch:
             changed=changed,
             hash=config.digest[:16],
         )
-        for warning in warnings:
+        for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
         self._news.well(
             CONFIG, reason="ConfigApplied", action="Reloading",

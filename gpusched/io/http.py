@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 
 from gpusched.errors import ConfigError
+from gpusched.io.logs import Log
 from gpusched.io.telemetry import CONTENT_TYPE
 from gpusched.io.text import one_line
 
 _HEADERS_MAX: Final = 8190
 _SHUTDOWN_S: Final = 1.0
+_log = Log(__name__)
 
 Ready = Callable[[], tuple[bool, str]]
 
@@ -63,6 +66,21 @@ class Endpoints:
         address = runner.addresses[0]
         return int(address[1])
 
+    async def start_on_first(self, addresses: Sequence[tuple[str, int]]) -> int:
+        """Listen on the first of some hosts and ports that is free.
+
+        Returns:
+            The port.
+
+        Raises:
+            ConfigError: none is.
+        """
+        *others, (last_host, last_port) = addresses
+        for host, port in others:
+            with contextlib.suppress(ConfigError):
+                return _told(host, await self.start(host, port))
+        return _told(last_host, await self.start(last_host, last_port))
+
     async def stop(self) -> None:
         """Stop listening and close what is open."""
         runner, self._runner = self._runner, None
@@ -78,3 +96,8 @@ class Endpoints:
 
     async def _render(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _told(host: str, port: int) -> int:
+    _log.info("listening", livez=f"http://{host}:{port}/livez")
+    return port

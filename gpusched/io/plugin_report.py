@@ -51,6 +51,11 @@ class PluginReport:
     def _count(self, who: HookId, record: HookRecord, before: HookRecord) -> None:
         if record.faults > before.faults:
             self._telemetry.plugin_faults(*who, record.faults - before.faults)
+            if not before.faults:
+                _log.dump(
+                    "a hook failed for the first time", record.story,
+                    plugin=who.plugin, hook=who.hook,
+                )  # fmt: skip
         if record.calls == before.calls:
             return
         seconds = record.total_s - before.total_s

@@ -17,6 +17,7 @@ a call that does not come back.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
@@ -30,6 +31,8 @@ from gpusched.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_STORY_CALLS: Final = 8
+"""Innermost calls of a stack that an author needs to find a fault."""
 _NOT_THEIRS: Final = (InvariantBroken, Fenced, KeyboardInterrupt)
 
 
@@ -57,6 +60,7 @@ class HookRecord:
         slowest_s: seconds of its slowest call.
         faults: how often it raised.
         last_fault: the sentence of the newest fault, empty when there was none.
+        story: the innermost lines of the stack of its first fault, for its author.
     """
 
     calls: int = 0
@@ -65,6 +69,7 @@ class HookRecord:
     faults: int = 0
     quarantined: bool = False
     last_fault: str = ""
+    story: str = ""
 
 
 @attrs.define
@@ -76,6 +81,7 @@ class _Ledger:
     in_a_row: int = 0
     tries_left: int = 0
     last: PluginFault | None = None
+    story: str = ""
 
     @property
     def quarantined(self) -> bool:
@@ -138,7 +144,9 @@ class Guard:
             except _NOT_THEIRS:
                 raise
             except BaseException as error:  # noqa: BLE001 - containing plugins is our task
-                fault = _fault(plugin, hook, error)
+                if not ledger.faults:
+                    ledger.story = "".join(traceback.format_exception(error, limit=-_STORY_CALLS))
+                fault = _forgetful(_fault(plugin, hook, error))
             else:
                 ledger.in_a_row = 0
             finally:
@@ -171,6 +179,7 @@ class Guard:
                 faults=ledger.faults,
                 quarantined=ledger.quarantined,
                 last_fault=str(ledger.last) if ledger.last else "",
+                story=ledger.story,
             )
             for who, ledger in sorted(self._ledgers.copy().items())
         }
@@ -196,6 +205,16 @@ def attempt(plugin: str, step: str, fn: Callable[[], R]) -> R:
         raise
     except BaseException as error:
         raise _fault(plugin, step, error) from error
+
+
+def _forgetful(fault: PluginFault) -> PluginFault:
+    """Without stacks: their frames would keep the session and its snapshot in memory."""
+    error: BaseException | None = fault
+    while error is not None:
+        error.__traceback__ = None
+        error.__context__ = None
+        error = error.__cause__
+    return fault
 
 
 def _fault(plugin: str, hook: str, error: BaseException) -> PluginFault:

@@ -7,6 +7,7 @@
     c.when.bound()
     assert c.then.why("large") == "needs 56 GPUs, the burst cap leaves 48"
     assert c.then.faults() == ()
+    assert repeats(c)
 
 Nothing has to be installed or named in a file, and nothing listens anywhere.
 """
@@ -17,8 +18,12 @@ from collections.abc import Sequence
 
 import attrs
 
+from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT, Config
+from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
+from gpusched.session.decide import decide
+from gpusched.session.masks import MaskCache
 from gpusched.session.protocols import Action, Plugin, Policy
 from gpusched.testing.given import Given
 
@@ -48,3 +53,20 @@ def cluster_under(
     if plugins:
         policy = Policy(policy.actions, (plugins, *policy.tiers))
     return Given(config=config, policy=policy)
+
+
+def repeats(c: Given) -> bool:
+    """Whether the last session, held again on its snapshot with a clean memory, decides the same.
+
+    A policy that keeps something between sessions, draws lots or iterates over a set does not
+    pass for long.
+    """
+    assert c.snapshot is not None, "no session was run"
+    again = decide(
+        c.snapshot,
+        c.policy,
+        guard=Guard(SystemClock()),
+        masks=MaskCache(),
+        placement=c.placement,
+    )
+    return again.plan == c.then.plan

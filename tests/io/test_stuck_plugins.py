@@ -9,8 +9,14 @@ import threading
 import pytest
 
 from gpusched.clock import SystemClock
+from gpusched.config.model import DEFAULT
+from gpusched.errors import ConfigError
 from gpusched.io.aside import Aside
+from gpusched.io.loading import Loader
 from gpusched.io.long_calls import Call, LongCalls
+from gpusched.io.own_news import OwnNews
+from gpusched.io.plugin_report import PluginReport
+from gpusched.io.telemetry import Telemetry
 from gpusched.io.watchdog import Watchdog
 from gpusched.limits import WATCHDOG_PERIOD_S
 from gpusched.pluginhost.guard import Guard, HookId, Running
@@ -134,3 +140,60 @@ def test_a_process_ends_although_a_job_does_not():
     hangs.set()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_a_configuration_whose_plugin_never_imports_is_refused(monkeypatch):
+    """The loop goes on meanwhile, what hangs is left behind, and the next file is read all the same."""
+    monkeypatch.setattr("gpusched.limits.CONFIG_LOAD_MAX_S", 0.05)
+    hangs = threading.Event()
+
+    async def main():
+        loader = Loader(SystemClock(), inline=False)
+        with pytest.raises(ConfigError, match="loading it takes longer than"):
+            await loader.apart(lambda: hangs.wait(60), source="f.yaml")
+        monkeypatch.setattr("gpusched.limits.CONFIG_LOAD_MAX_S", 60.0)
+        loaded = await loader.load(DEFAULT)
+        assert [action.name for action in loaded.policy.actions] == list(DEFAULT.actions)
+        assert loaded.warnings == ()
+        loader.close()
+
+    asyncio.run(main())
+    hangs.set()
+
+
+def test_a_slow_hook_is_named_once(monkeypatch, caplog):
+    """All calls of one session count together; the histogram has every session."""
+    clock = SteppingClock()
+    guard, telemetry = Guard(clock), Telemetry()
+    report = PluginReport(telemetry, OwnNews(Nobody(), lambda: None))
+    check = guard.wrap("cap", "quota_check", lambda gang: gang, lambda fault, gang: None)
+    for _ in range(3):
+        check("g")
+        check("h")
+        report.after_session(guard)
+    said = [record for record in caplog.records if record.message == "a plugin takes long"]
+    assert [record.gpusched_facts["seconds"] for record in said] == [2.0]
+    text = telemetry.render().decode()
+    telemetry.shutdown()
+    assert 'gpusched_plugin_hook_seconds_count{hook="quota_check",plugin="cap"} 3' in text
+    assert 'gpusched_plugin_hook_seconds_sum{hook="quota_check",plugin="cap"} 6' in text
+
+
+class SteppingClock:
+    """Each look at the clock is one second later."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def monotonic(self):
+        """Seconds."""
+        self.time += 1.0
+        return self.time
+
+
+class Nobody:
+    """Nobody is told of anything."""
+
+    def tell(self, note, **how):
+        """Nothing is to be told in this test."""
+        raise AssertionError(note)

@@ -50,6 +50,21 @@ def test_a_fault_is_contained_and_blamed(guard):
     assert guard.degraded() == ()
 
 
+def test_the_first_fault_of_a_hook_leaves_its_story_and_no_stack(guard):
+    """An author sees the line; frames, and the snapshot they hold, are let go."""
+    faults = []
+    check = guard.wrap("cap", "quota_check", reciprocal, lambda fault, number: faults.append(fault))
+    check(0)
+    check(0)
+    story = guard.records()[HookId("cap", "quota_check")].story
+    assert "in reciprocal" in story
+    assert "return 1 / number" in story
+    for fault in faults:
+        assert fault.__traceback__ is None
+        assert isinstance(fault.__cause__, ZeroDivisionError)
+        assert fault.__cause__.__traceback__ is None
+
+
 def test_an_answer_that_the_hook_does_not_allow_is_a_fault(guard):
     """A checker around the plugin's callable raises PluginFault, which is kept as it is."""
 

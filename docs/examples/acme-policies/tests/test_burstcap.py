@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acme_policies.burstcap import BurstCap, BurstCapArgs
 
-from gpusched.testing.authors import cluster_under
+from gpusched.testing.authors import cluster_under, repeats
 
 
 def test_a_queue_may_use_its_cap_and_not_more():
@@ -19,3 +19,4 @@ def test_a_queue_may_use_its_cap_and_not_more():
     assert c.then.reason("one-more") == "QuotaExceeded"
     assert c.then.why("one-more") == "needs 1 GPUs, the burst cap leaves 0"
     assert c.then.faults() == ()
+    assert repeats(c)

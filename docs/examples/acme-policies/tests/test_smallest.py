@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from acme_policies.smallest import Smallest
 
-from gpusched.testing.authors import cluster_under
+from gpusched.testing.authors import cluster_under, repeats
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,4 @@ def test_the_smaller_gang_goes_first(actions, started):
     c.when.bound()
     assert c.then.started() == started
     assert c.then.faults() == ()
+    assert repeats(c)
