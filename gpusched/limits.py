@@ -56,6 +56,14 @@ ECHO_S: Final = 0.2
 and again: a session takes the processor from the bindings."""
 PLAN_BINDS_MAX: Final = 5_000
 """Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
+PLAN_EVICTIONS_MAX: Final = 2_500
+"""Evictions that one action of one session asks for: a burst that the API takes in half a minute."""
+VICTIM_WORK_MAX: Final = 60_000
+"""Victims and trials that one action looks at in one session: about half a second."""
+VICTIM_TRIALS_MAX: Final = 4_000
+"""Victims among which is searched by trying."""
+VICTIM_MODEL_S: Final = 0.2
+"""Deterministic seconds for one model of victims: medians are a tenth of it."""
 BINDS_IN_FLIGHT_MAX: Final = 64
 CONNECTIONS_MAX: Final = 96
 BIND_TIMEOUT_SERVER_S: Final = 4.0

@@ -94,7 +94,7 @@ class Config:
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
-    actions: tuple[str, ...] = ("enqueue", "allocate")
+    actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim")
     tiers: tuple[Tier, ...] = (
         Tier((PluginChoice("priority"), PluginChoice("gang"), PluginChoice("quota"))),
         Tier(

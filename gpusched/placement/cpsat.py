@@ -1,6 +1,6 @@
 """Complete search for gangs of several classes: CP-SAT finds a placement or proves there is none.
 
-The only module that imports ortools. One count for each class and node; pods of a class are
+One count for each class and node; pods of a class are
 interchangeable and never enter the model. One worker, a fixed seed and a deterministic limit:
 the same problem gets the same answer on every machine.
 """

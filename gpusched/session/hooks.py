@@ -10,7 +10,8 @@
 | pair_score                            | sum of clamped ints                | 0                 |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
 | reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
-| victim_filter, reclaim_gate           | AND; the first refusal is told     | nobody is evicted |
+| victim_filter, stop_filter            | AND; the first refusal is told     | nobody is evicted |
+| reclaim_gate                          | AND; the first refusal is told     | nobody is evicted |
 | victim_order                          | keys joined in tier order          | no victim         |
 | fair_share                            | the first provider answers         | nothing is due    |
 
@@ -97,6 +98,7 @@ class Hooks:
         self.reserve_checks: list[Check] = []
         self.reclaim_checks: list[Check] = []
         self.victim_filters: list[VictimFilter] = []
+        self.stop_filters: list[VictimFilter] = []
         self.victim_orders: list[VictimOrder] = []
         self.reclaim_gates: list[ProposalCheck] = []
         self.fair_shares: list[FairShare] = []
@@ -233,6 +235,14 @@ class Hooks:
         no other policy can allow the victim again.
         """
         self.victim_filters.append(self._judged("victim_filter", allows))
+
+    def stop_filter(self, allows: VictimFilter) -> None:
+        """May a running gang be stopped as a whole for the claimant?
+
+        Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
+        that the gang can spare, and its minimum stands.
+        """
+        self.stop_filters.append(self._judged("stop_filter", allows))
 
     def victim_order(self, key: VictimOrder) -> None:
         """Smaller keys are taken first; called as ``key(claimant, victim, action)``."""

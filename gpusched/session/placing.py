@@ -49,7 +49,7 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     they fit if and only if the sum over nodes of what fits each says so. Members of several
     classes get a complete search where that fails.
     """
-    areas, refusal = _areas(session, gang)
+    areas, refusal = areas_of(session, gang)
     if refusal is not None:
         return refusal
     if gang.sub_groups:
@@ -153,7 +153,7 @@ def grow(session: Session, gang: Gang) -> Refusal | None:
     Returns:
         Why some stay without a place; None when all have one.
     """
-    areas, refusal = _areas(session, gang)
+    areas, refusal = areas_of(session, gang)
     if refusal is not None:
         return refusal
     if gang.sub_groups:
@@ -265,7 +265,7 @@ def _told(
 
 
 # -- topology ------------------------------------------------------------------------------
-def _areas(session: Session, gang: Gang) -> tuple[list[Area], Refusal | None]:
+def areas_of(session: Session, gang: Gang) -> tuple[list[Area], Refusal | None]:
     """The areas in which a gang may start, best level first; or why it has none.
 
     From the preferred level outwards to the required one, or to the whole cluster; while the

@@ -94,6 +94,8 @@ class Session:
         """Gangs that are stopped for their own sake; nothing is promised to anybody."""
         self.evicted: set[UID] = set()
         """Members that leave by what was kept in this session."""
+        self.victims: object = None
+        """Who could leave: kept between the actions that evict, see ``session.victims``."""
         self._open(policy)
         for key, places in sorted(standing(snapshot).items()):
             self._hold(self._gangs[key], places)

@@ -1,0 +1,438 @@
+"""Who leaves so that a number of equal pods fit: cheapest first for what it frees, none in vain.
+
+Integers in, a choice out. A field has rows (nodes) with free amounts, members (pods that run
+there and could leave) and bundles (members that leave together or not at all). A choice grows by
+the move that costs least for each place it gains; afterwards the dearest that are not needed
+are spared.
+
+A field is kept for many claims of one class: a choice is undone at once, and whoever carries it
+out tells the field the new free amounts of the rows it touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import attrs
+
+from gpusched.placement.victims import Bundle, Choice, Lane, Member, Pick
+
+_RATIO: int = 2**20
+_MOVES_HELD_MAX = 64
+"""Moves compared exactly where a smaller need makes their order by ratio inexact."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Move:
+    lane: Lane
+    cost: int
+    gain: int
+    bundles: tuple[int, ...]
+
+    def key(self, need: int, orders: Sequence[Bundle]) -> tuple[Any, ...]:
+        gain = min(self.gain, need)
+        order = orders[self.bundles[0]].order
+        return (self.lane, self.cost * _RATIO // gain, self.cost, order)
+
+
+class Field:
+    """See the module.
+
+    Args:
+        ask: of one claimant, by column; positive.
+        free: by row, amounts by column; negative where a node is over its allocatable. Only
+            rows where the claimants may run.
+        members, bundles: who could leave; a bundle's members are on rows of ``free`` or on -1.
+        limits: how many may be drawn from each.
+        lane_of: the lane of a bundle now. It may only become larger with time.
+    """
+
+    def __init__(
+        self,
+        ask: Sequence[int],
+        free: Mapping[int, Sequence[int]],
+        members: Sequence[Member],
+        bundles: Sequence[Bundle],
+        *,
+        limits: Sequence[int] = (),
+        lane_of: Callable[[int], Lane] = lambda _bundle: (),
+    ) -> None:
+        self.ask = tuple(ask)
+        self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
+        self.members = members
+        self.bundles = bundles
+        self.left = list(limits)
+        self.lane_of = lane_of
+        self.dead: set[int] = set()
+        """Bundles that are out of the question."""
+        self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
+        self.room = sum(self.fits.values())
+        """How many claimants fit now."""
+        self.reach = self.room
+        """How many would have fitted when the last choice gave up."""
+        self._rows_of = [
+            sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
+        ]
+        self._gone: dict[int, int] = {}
+        self._picks: dict[int, Pick] = {}
+        self._of_row: dict[int, list[int]] = {}
+        self._of_group: dict[int, list[int]] = {}
+        self._of_member: dict[int, list[int]] = {}
+        self._stamps: dict[int, int] = {}
+        self._heap: list[tuple[tuple[Any, ...], int, int, _Move]] = []
+        self._build()
+
+    # -- keeping it current ------------------------------------------------------------------
+    def set_free(self, row: int, free: Sequence[int]) -> None:
+        """What is free on a row now, whoever leaves by a choice not counted."""
+        if row not in self.free:
+            return
+        self.free[row] = list(free)
+        self._recount(row)
+        self._offer(row)
+
+    def retire(self, members: Iterable[int]) -> None:
+        """These members have left for good; ``set_free`` tells what came of their rooms."""
+        for m in members:
+            self._gone[m] = -1
+            for number in self._of_member.get(m, ()):
+                if len(self.bundles[number].members) == 1:
+                    for limit in self.bundles[number].draws:
+                        self.left[limit] = max(0, self.left[limit] - 1)
+
+    def drop(self, bundles: Iterable[int]) -> None:
+        """These bundles are out of the question from now on."""
+        rows: set[int] = set()
+        for number in bundles:
+            if number not in self.dead:
+                self.dead.add(number)
+                rows.update(self._rows_of[number])
+        for row in sorted(rows):
+            self._offer(row)
+
+    def bundles_of(self, group: int) -> Sequence[int]:
+        """Bundles of one group."""
+        return self._of_group.get(group, ())
+
+    # -- choosing ----------------------------------------------------------------------------
+    def choose(self, need: int) -> Choice | None:
+        """The members that leave so that ``need`` claimants fit; None when no choice does.
+
+        The field is afterwards as before. ``reach`` tells how far it got.
+        """
+        touched: set[int] = set()
+        while self.room < need:
+            move = self._best(need - self.room)
+            if move is None:
+                break
+            for number in move.bundles:
+                self._take(number)
+                touched.update(self._rows_of[number])
+            for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
+                self._offer(row)
+        self.reach = self.room
+        chosen = self._spare(need) if self.room >= need else None
+        for number in sorted(self._picks):
+            self._put_back(number)
+        for row in sorted(touched):
+            self._offer(row)
+        return chosen
+
+    def rows_of(self, number: int) -> Sequence[int]:
+        """Rows on which a bundle frees anything."""
+        return self._rows_of[number]
+
+    def weigh(self, picked: Iterable[int], need: int) -> Choice | None:
+        """The choice of exactly these bundles; None when it breaks a limit or does not suffice."""
+        holds = True
+        for number in picked:
+            holds = holds and self._possible(number, {})
+            if not holds:
+                break
+            self._take(number)
+        chosen = self._spare(need) if holds and self.room >= need else None
+        for number in sorted(self._picks):
+            self._put_back(number)
+        return chosen
+
+    def cost_of(self, bundle: int) -> int:
+        """What is lost when the bundle leaves, members that leave by others not counted."""
+        each = self.bundles[bundle]
+        lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
+        return lost + each.extra
+
+    def cheapest(self) -> int:
+        """What the cheapest bundle costs that may be chosen, whatever its lane; 0 for none."""
+        while self._ascending:
+            number = self._ascending[-1]
+            gone = all(m in self._gone for m in self.bundles[number].members)
+            if not gone and number not in self.dead:
+                return self.cost_of(number)
+            self._ascending.pop()
+        return 0
+
+    def alive(self, lane: Lane) -> list[int]:
+        """Bundles that may be chosen, of this lane and smaller ones."""
+        numbers = range(len(self.bundles))
+        return [n for n in numbers if n not in self.dead and self.lane_of(n) <= lane]
+
+    # -- moves -------------------------------------------------------------------------------
+    def _build(self) -> None:
+        for number, bundle in enumerate(self.bundles):
+            self._of_group.setdefault(bundle.group, []).append(number)
+            for m in bundle.members:
+                self._of_member.setdefault(m, []).append(number)
+            for row in self._rows_of[number]:
+                self._of_row.setdefault(row, []).append(number)
+        for numbers in self._of_row.values():
+            numbers.sort(key=self._by_cost)
+        self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
+        for row in sorted(self._of_row):
+            self._push(row, self._row_move(row))
+        for number, bundle in enumerate(self.bundles):
+            if len(bundle.members) > 1:
+                self._push(-1 - number, self._own_move(number))
+
+    def _by_cost(self, number: int) -> tuple[Any, ...]:
+        return (self.lane_of(number), self.cost_of(number), self.bundles[number].order)
+
+    def _push(self, slot: int, move: _Move | None) -> None:
+        """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
+        stamp = self._stamps.get(slot, 0) + 1
+        self._stamps[slot] = stamp
+        if move is not None:
+            heappush(self._heap, (move.key(2**30, self.bundles), slot, stamp, move))
+
+    def _offer(self, row: int) -> None:
+        """Work out again what a row and the bundles on it offer."""
+        self._push(row, self._row_move(row))
+        for number in self._of_row.get(row, ()):
+            if len(self.bundles[number].members) > 1:
+                self._push(-1 - number, self._own_move(number))
+
+    def _best(self, need: int) -> _Move | None:
+        """The move that costs least for each place that is needed."""
+        held: list[tuple[tuple[Any, ...], tuple[Any, ...], int, int, _Move]] = []
+        best: tuple[tuple[Any, ...], int] | None = None
+        while self._heap and len(held) < _MOVES_HELD_MAX:
+            key, slot, stamp, move = self._heap[0]
+            if best is not None and best[0] <= key:
+                break
+            heappop(self._heap)
+            if self._stamps[slot] != stamp:
+                continue
+            current = self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot)
+            if current is None:
+                continue
+            if current.key(2**30, self.bundles) > key:
+                heappush(self._heap, (current.key(2**30, self.bundles), slot, stamp, current))
+                continue
+            exact = current.key(need, self.bundles)
+            held.append((exact, key, slot, stamp, current))
+            if best is None or exact < best[0]:
+                best = (exact, len(held) - 1)
+        for _, key, slot, stamp, move in held:
+            heappush(self._heap, (key, slot, stamp, move))
+        return held[best[1]][4] if best is not None else None
+
+    def _own_move(self, number: int) -> _Move | None:
+        if not self._possible(number, {}):
+            return None
+        gain = self._gain([number])
+        if not gain:
+            return None
+        return _Move(self.lane_of(number), self.cost_of(number), gain, (number,))
+
+    def _row_move(self, row: int) -> _Move | None:
+        """The cheapest bundles found with which one claimant more fits the row."""
+        numbers = self._of_row.get(row)
+        if not numbers:
+            return None
+        found: list[_Move] = []
+        first = self._gather(row, numbers)
+        if first is not None:
+            found.append(first)
+        if first is None or len(first.bundles) > 1:
+            dense = self._gather(row, sorted(numbers, key=lambda n: self._density(n, row)))
+            if dense is not None:
+                found.append(dense)
+        if not found:
+            return None
+        return min(found, key=lambda move: move.key(2**30, self.bundles))
+
+    def _density(self, number: int, row: int) -> tuple[Any, ...]:
+        freed = self.frees(number, row)
+        share = sum(amount * _RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
+        order = self.bundles[number].order
+        return (self.lane_of(number), self.cost_of(number) * _RATIO // max(1, share), order)
+
+    def _gather(self, row: int, numbers: Sequence[int]) -> _Move | None:
+        free = list(self.free[row])
+        base = self.fits[row]
+        drawn: dict[int, int] = {}
+        taken: list[int] = []
+        for number in numbers:
+            if not self._possible(number, drawn):
+                continue
+            freed = self.frees(number, row)
+            if not any(freed):
+                continue
+            if any(self._overlap(number, other) for other in taken):
+                continue  # a whole gang is a move of its own beside singles of it
+            for limit, count in self.draws(number).items():
+                drawn[limit] = drawn.get(limit, 0) + count
+            free = [a + b for a, b in zip(free, freed, strict=True)]
+            taken.append(number)
+            if self.count(free) > base:
+                break
+        else:
+            return None
+        taken = self._needed(row, taken, free, base)
+        taken.sort(key=self._by_cost, reverse=True)
+        lane = max(self.lane_of(number) for number in taken)
+        cost = sum(self.cost_of(number) for number in taken)
+        return _Move(lane, cost, max(1, self._gain(taken)), tuple(taken))
+
+    def _overlap(self, one: int, other: int) -> bool:
+        a, b = self.bundles[one], self.bundles[other]
+        return a.group == b.group and (len(a.members) > 1 or len(b.members) > 1)
+
+    def _needed(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
+        if len(taken) == 1:
+            return taken
+        for number in sorted(taken, key=self._by_cost, reverse=True):
+            less = [a - b for a, b in zip(free, self.frees(number, row), strict=True)]
+            if self.count(less) > base:
+                free = less
+                taken.remove(number)
+        return taken
+
+    # -- arithmetic --------------------------------------------------------------------------
+    def count(self, free: Sequence[int]) -> int:
+        """How many claimants these amounts hold."""
+        return max(0, min(a // b for a, b in zip(free, self.ask, strict=True)))
+
+    def _recount(self, row: int) -> None:
+        fits = self.count(self.free[row])
+        self.room += fits - self.fits[row]
+        self.fits[row] = fits
+
+    def frees(self, number: int, row: int) -> list[int]:
+        """What a bundle would free on a row."""
+        freed = [0] * len(self.ask)
+        for m in self.bundles[number].members:
+            member = self.members[m]
+            if member.row == row and m not in self._gone:
+                freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
+        return freed
+
+    def _gain(self, numbers: Iterable[int]) -> int:
+        freed: dict[int, list[int]] = {}
+        for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
+            member = self.members[m]
+            if m in self._gone or member.row not in self.free:
+                continue
+            known = freed.get(member.row) or self.free[member.row]
+            freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
+        return sum(self.count(free) - self.fits[row] for row, free in freed.items())
+
+    def draws(self, number: int) -> dict[int, int]:
+        """What a bundle would take from which limits."""
+        bundle = self.bundles[number]
+        draws: dict[int, int] = dict.fromkeys(bundle.draws, 1)
+        for m in bundle.members:
+            if m not in self._gone:
+                for limit in self.members[m].draws:
+                    draws[limit] = draws.get(limit, 0) + 1
+        return draws
+
+    def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
+        if number in self.dead or number in self._picks:
+            return False
+        if all(m in self._gone for m in self.bundles[number].members):
+            return False
+        return all(
+            self.left[limit] - drawn.get(limit, 0) >= count
+            for limit, count in self.draws(number).items()
+        )
+
+    # -- taking and sparing ------------------------------------------------------------------
+    def _take(self, number: int) -> None:
+        bundle = self.bundles[number]
+        for limit, count in self.draws(number).items():
+            self.left[limit] -= count
+        leaving = [m for m in bundle.members if m not in self._gone]
+        self._shift(leaving, number)
+        if len(bundle.members) > 1:
+            # It takes over what singles of its group took before: they stand and fall with it.
+            for other in self._of_group[bundle.group]:
+                if other != number and other in self._picks:
+                    absorbed = self._picks.pop(other)
+                    leaving += absorbed.members
+                    for limit in self.bundles[other].draws:
+                        self.left[limit] += 1
+        self._picks[number] = Pick(number, tuple(sorted(leaving)))
+
+    def _put_back(self, number: int) -> None:
+        pick = self._picks.pop(number)
+        self._unshift(pick.members)
+        for limit, count in self._draws_of(pick).items():
+            self.left[limit] += count
+
+    def _draws_of(self, pick: Pick) -> dict[int, int]:
+        draws: dict[int, int] = dict.fromkeys(self.bundles[pick.bundle].draws, 1)
+        for m in pick.members:
+            for limit in self.members[m].draws:
+                draws[limit] = draws.get(limit, 0) + 1
+        return draws
+
+    def _shift(self, members: Iterable[int], number: int) -> None:
+        rows: set[int] = set()
+        for m in members:
+            self._gone[m] = number
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a + b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def _unshift(self, members: Iterable[int]) -> None:
+        rows: set[int] = set()
+        for m in members:
+            del self._gone[m]
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a - b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def _spare(self, need: int) -> Choice:
+        """Give back, dearest first, whoever is not needed."""
+
+        def dearest(number: int) -> tuple[Any, ...]:
+            return (self.lane_of(number), self._lost(number), self.bundles[number].order)
+
+        for number in sorted(self._picks, key=dearest, reverse=True):
+            if len(self._picks) == 1 and need > 0:
+                break
+            pick = self._picks[number]
+            self._put_back(number)
+            if self.room < need:
+                self._shift(pick.members, number)
+                self._picks[number] = pick
+                for limit, count in self._draws_of(pick).items():
+                    self.left[limit] -= count
+        picks = tuple(pick for _, pick in sorted(self._picks.items()))
+        cost = sum(self._lost(pick.bundle) for pick in picks)
+        lane = max((self.lane_of(pick.bundle) for pick in picks), default=())
+        return Choice(picks, cost, lane)
+
+    def _lost(self, number: int) -> int:
+        lost = sum(self.members[m].cost for m in self._picks[number].members)
+        return lost + self.bundles[number].extra

@@ -1,0 +1,260 @@
+"""Room for one gang after another: who leaves for it, proven on what will be, then promised.
+
+Used by the actions that evict. A claimant gets places for its whole minimum on the state after
+the evictions, under every rule that an ordinary placement obeys, or nothing happens at all.
+Claimants of one class share what was worked out: where one found nothing, no other tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import attrs
+
+from gpusched import limits
+from gpusched.cache.gangs import Gang, Task
+from gpusched.objects.pod import PodClass
+from gpusched.objects.resources import PODS, total
+from gpusched.session.hooks import first_refusal
+from gpusched.session.placing import areas_of, place_minimum
+from gpusched.session.plan import Ask
+from gpusched.session.proof import Prover
+from gpusched.session.proposal import RECLAIM, Chunk, Proposal
+from gpusched.session.reasons import Reason, cut, members, nodes
+from gpusched.session.session import Session
+from gpusched.session.statement import Evict
+from gpusched.session.victim_choice import Chooser, Kind, Rules
+from gpusched.session.victim_pool import Leaving
+from gpusched.session.victims import Victims
+
+_TRIES = 8
+"""Choices for one claimant that policies may refuse before it waits for another session."""
+
+Sentence = Callable[[Gang, Sequence[Evict]], str]
+"""What victims are told, given the claimant and who leaves for it."""
+
+
+class _Result(Enum):
+    CLAIMED = "claimed"
+    REFUSED = "refused"
+    """A policy objects to a victim, which is excluded now."""
+    NO_PLACE = "no place"
+
+
+class MakingRoom:
+    """See the module. Everything happens inside ``session.looking_later()``.
+
+    Args:
+        session: in which is evicted.
+        rules: who may be a victim, before policies are asked.
+        reason: that victims are told.
+        sentence: that victims are told.
+    """
+
+    def __init__(
+        self, session: Session, rules: Rules, *, reason: Reason, sentence: Sentence
+    ) -> None:
+        self._session = session
+        self._rules = rules
+        self._reason = reason
+        self._sentence = sentence
+        self._victims = victims_of(session)
+        self._chooser = Chooser(session, self._victims, rules)
+        self._hopeless: dict[Kind, tuple[int, int]] = {}
+        """By class: what was needed when nothing helped, and how many would have fitted."""
+        self._evicted = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether this session evicts no more, or looks no further."""
+        return (
+            self._evicted >= limits.PLAN_EVICTIONS_MAX
+            or self._chooser.work >= limits.VICTIM_WORK_MAX
+        )
+
+    def serve(self, gang: Gang) -> bool:
+        """Make room for a gang if there are victims for it; whether a promise was made."""
+        claimant = asking(gang)
+        if claimant is None:
+            return False
+        need = claimant.need or 1
+        kind = self._kind(claimant)
+        known = self._hopeless.get(kind)
+        if known is None or need < known[0]:
+            reach = self._try(gang, claimant, kind, need)
+            if reach is None:
+                return True
+            known = self._hopeless[kind] = (need, reach)
+        self._tell(gang, need, known[1])
+        return False
+
+    def _try(self, gang: Gang, claimant: Gang, kind: Kind, need: int) -> int | None:
+        """None when room was made; else how many would have fitted, -1 when that is not known."""
+        session = self._session
+        wheres, refusal = areas_of(session, claimant)
+        if refusal is not None:
+            return -1
+        quota = first_refusal(session.hooks.quota_checks, claimant)
+        by_trial = quota.refuses or len({t.pod_class.digest for t in claimant.tasks}) > 1
+        for _ in range(_TRIES):
+            if by_trial:
+                chosen = self._by_trial(claimant, kind)
+            else:
+                chosen = self._chooser.choose(claimant, kind, need, wheres)
+            if chosen is None:
+                break
+            result = self._claim(gang, claimant, kind, chosen)
+            if result is _Result.CLAIMED:
+                return None
+            if result is _Result.NO_PLACE:
+                if by_trial:
+                    break
+                by_trial = True
+        return self._chooser.reach(kind)
+
+    def _by_trial(self, claimant: Gang, kind: Kind) -> list[Leaving] | None:
+        gangs = self._chooser.allowed(claimant, kind)
+        if not gangs:
+            return None
+        prover = Prover(
+            self._session, self._victims, claimant, action=self._rules.action, gangs=gangs
+        )
+        found = prover.fewest()
+        self._chooser.work += prover.work
+        return found
+
+    # -- claiming ----------------------------------------------------------------------------
+    def _claim(self, gang: Gang, claimant: Gang, kind: Kind, chosen: Sequence[Leaving]) -> _Result:
+        session = self._session
+        refused = self._refused(claimant, chosen)
+        if refused is not None:
+            self._chooser.exclude(kind, refused)
+            return _Result.REFUSED
+        statement = session.statement()
+        for part in chosen:
+            for seat in part.seats:
+                session.evict(statement, part.gang, seat.member)
+        checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
+        if first_refusal(checks, claimant).refuses or (
+            place_minimum(session, claimant, statement) is not None
+        ):
+            statement.discard()
+            return _Result.NO_PLACE
+        evictions = statement.evictions
+        session.claim(
+            gang,
+            statement,
+            action=self._rules.action,
+            reason=self._reason,
+            sentence=cut(self._sentence(gang, evictions)),
+        )
+        self._victims.claimed(evictions)
+        self._evicted += len(evictions)
+        session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, in_progress(session, gang, evictions))
+        return _Result.CLAIMED
+
+    def _refused(self, claimant: Gang, chosen: Sequence[Leaving]) -> Gang | None:
+        """A victim to which a policy objects, None when all are fine."""
+        hooks, action = self._session.hooks, self._rules.action
+        for part in chosen:
+            if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
+                return part.gang
+        if action != RECLAIM or not chosen or not hooks.reclaim_gates:
+            return None
+        asked = self._session.view.minimum(claimant)
+        chunks = [
+            Chunk(part.gang, total(s.member.pod.pod_class.requests for s in part.seats))
+            for part in chosen
+        ]
+
+        def passes(count: int) -> bool:
+            proposal = Proposal(claimant=claimant, asked=asked, chunks=tuple(chunks[:count]))
+            return not first_refusal(hooks.reclaim_gates, proposal).refuses
+
+        if passes(len(chunks)):
+            return None
+        low, high = 0, len(chunks)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if passes(middle) else (low, middle)
+        return chosen[high - 1].gang
+
+    # -- telling -----------------------------------------------------------------------------
+    def _tell(self, gang: Gang, need: int, reach: int) -> None:
+        """Add to what it was told why nobody is evicted for it."""
+        ask = self._session.asks.get(gang.key)
+        if reach < 0 or ask is None:
+            return
+        whom = (
+            "taking back all that other queues must give"
+            if self._rules.action == RECLAIM
+            else "evicting every preemptible pod of lower priority"
+        )
+        if reach >= need:
+            why = f"{whom} would leave the room, but not all of it may go for this gang"
+        else:
+            why = f"{whom} would leave room for {reach} of {need}"
+        self._session.asks[gang.key] = Ask(
+            reason=ask.reason, sentence=cut(f"{ask.sentence}; {why}")
+        )
+
+    def _kind(self, claimant: Gang) -> Kind:
+        wish = claimant.topology
+        return (
+            claimant.queue,
+            claimant.priority,
+            claimant.key.namespace,
+            claimant.terms.preemptible,
+            wish,
+            claimant.key if claimant.placed or wish.max_wait_ns else None,
+            tuple((task.role, task.pod_class.digest) for task in claimant.tasks),
+            claimant.missing_roles,
+        )
+
+
+def asking(gang: Gang) -> Gang | None:
+    """The gang with those members for whom others may be evicted; None when they do not suffice.
+
+    Members that ask for nothing take no room from anybody: for them alone nobody leaves.
+    """
+    tasks = []
+    for task in gang.tasks:
+        pods = tuple(pod for pod in task.pods if pod.may_preempt)
+        if len(pods) == len(task.pods):
+            tasks.append(task)
+        elif pods:
+            tasks.append(Task(task.role, task.pod_class, pods))
+    if sum(len(task.pods) for task in tasks) < max(1, gang.need):
+        return None
+    for role, missing in gang.missing_roles:
+        if sum(len(task.pods) for task in tasks if task.role == role) < missing:
+            return None
+    if not any(_asks(task.pod_class) for task in tasks):
+        return None
+    return attrs.evolve(gang, tasks=tuple(tasks)) if tuple(tasks) != gang.tasks else gang
+
+
+def _asks(pod_class: PodClass) -> bool:
+    return any(amount for name, amount in pod_class.requests.items if name != PODS)
+
+
+def victims_of(session: Session) -> Victims:
+    """The victims of the session: one list for all its actions."""
+    if session.victims is None:
+        session.victims = Victims(session)
+    assert isinstance(session.victims, Victims)
+    return session.victims
+
+
+def in_progress(session: Session, gang: Gang, evictions: Sequence[Evict]) -> str:
+    """The sentence for a gang for which room is being made."""
+    places = session.promises[gang.key]
+    rows = {place.row for place in places}
+    gangs = {each.gang.key for each in evictions}
+    whose = "1 gang" if len(gangs) == 1 else f"{len(gangs)} gangs"
+    by = f" by evicting {members(len(evictions))} of {whose}" if evictions else ""
+    return cut(
+        f"room for {members(len(places))} is being freed on {nodes(len(rows))}{by} and is held "
+        f"for it"
+    )

@@ -1,0 +1,218 @@
+"""Which victims would make room for a class of claimants, for the least cost over all areas.
+
+What was worked out for a class is kept. Queues are taken in in the order in which policies would
+take from them, and only as many as are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from gpusched import limits
+from gpusched.cache.gangs import Gang
+from gpusched.errors import SolverFault
+from gpusched.objects.meta import GangKey
+from gpusched.placement.cpsat_victims import cheaper
+from gpusched.placement.problem import Outcome
+from gpusched.placement.victims import Choice
+from gpusched.session.hooks import comparable, first_refusal
+from gpusched.session.placing import Area
+from gpusched.session.session import Session
+from gpusched.session.victim_pool import Leaving, Pool
+from gpusched.session.victims import Victims
+
+Kind = tuple[Any, ...]
+"""What claimants of one class have in common."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Rules:
+    """Who may be a victim, before policies are asked.
+
+    Attributes:
+        action: ``preempt`` or ``reclaim``.
+        queues: those from which may be taken for a claimant.
+        fair_game: whether the second may leave for the first.
+    """
+
+    action: str
+    queues: Callable[[Gang], Iterable[str]]
+    fair_game: Callable[[Gang, Gang], bool]
+
+
+@attrs.define(eq=False)
+class _Stage:
+    """Victims of the first so many queues, for one class and area."""
+
+    pool: Pool
+    queues: int
+    every: bool
+
+
+@attrs.define(eq=False)
+class _Excluded:
+    gangs: set[GangKey] = attrs.Factory(set)
+    queues: set[str] = attrs.Factory(set)
+
+
+class Chooser:
+    """See the module. Used while the session is looked at as it will be.
+
+    Args:
+        session: in which is evicted.
+        victims: of the session.
+        rules: of the action.
+    """
+
+    def __init__(self, session: Session, victims: Victims, rules: Rules) -> None:
+        self._session = session
+        self._victims = victims
+        self._rules = rules
+        self._stages: dict[tuple[Kind, int], _Stage] = {}
+        self._excluded: dict[Kind, _Excluded] = {}
+        self._budget = session.placement.time_budget_s
+        self.work = 0
+        """Steps taken, in units of a few microseconds; bounded by who uses it."""
+
+    def choose(
+        self, claimant: Gang, kind: Kind, need: int, areas: Sequence[Area]
+    ) -> list[Leaving] | None:
+        """The cheapest victims over all areas; None when no area can be made to hold the gang."""
+        found: list[tuple[Choice, Pool]] = []
+        for number, area in enumerate(areas):
+            pool, choice = self._in_area(claimant, kind, need, number=number, area=area)
+            if choice is not None:
+                found.append((choice, pool))
+        if not found:
+            return None
+        found.sort(key=lambda each: (each[0].lane, each[0].cost))
+        best, where = found[0]
+        for _, pool in found:
+            better = self._improve(pool, need, best)
+            if better is not None:
+                best, where = better, pool
+        return where.leaving(best)
+
+    def reach(self, kind: Kind) -> int:
+        """How many claimants would have fitted at most when nothing was found; -1: no victims."""
+        pools = [stage.pool for (of, _), stage in self._stages.items() if of == kind]
+        return max((pool.field.reach for pool in pools if pool.size), default=-1)
+
+    def allowed(self, claimant: Gang, kind: Kind) -> list[Gang]:
+        """Every gang of which some part may be evicted for the claimant."""
+        return [
+            gang
+            for queue in self._ordered(claimant)
+            for gang in self._of_queue(claimant, kind, queue)
+        ]
+
+    def exclude(self, kind: Kind, gang: Gang) -> None:
+        """A policy refuses a victim after all; at its second refusal, the victim's whole queue."""
+        excluded = self._excluded.setdefault(kind, _Excluded())
+        again = any(key.name and self._queue(key) == gang.queue for key in excluded.gangs)
+        excluded.gangs.add(gang.key)
+        if again:
+            excluded.queues.add(gang.queue)
+        for (of, _), stage in self._stages.items():
+            if of != kind:
+                continue
+            if again:
+                stage.pool.exclude_queue(gang.queue)
+            else:
+                stage.pool.exclude(gang)
+
+    # -- pools -------------------------------------------------------------------------------
+    def _in_area(
+        self, claimant: Gang, kind: Kind, need: int, *, number: int, area: Area
+    ) -> tuple[Pool, Choice | None]:
+        stage = self._stages.get((kind, number))
+        count = stage.queues if stage is not None else 1
+        while True:
+            if stage is None:
+                stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
+            stage.pool.refresh()
+            choice = stage.pool.field.choose(need)
+            if choice is not None or stage.every:
+                return stage.pool, choice
+            count, stage = count * 4, None
+
+    def _stage(self, claimant: Gang, kind: Kind, area: Area, count: int) -> _Stage:
+        session = self._session
+        pod_class = claimant.tasks[0].pod_class
+        allowed = session.seat(pod_class).board.allowed
+        rows = allowed if area.rows is None else allowed & area.rows
+        ordered = self._ordered(claimant)
+        pool = Pool(
+            session,
+            self._victims,
+            claimant,
+            pod_class,
+            action=self._rules.action,
+            rows=rows,
+            gangs=[
+                gang for queue in ordered[:count] for gang in self._of_queue(claimant, kind, queue)
+            ],
+        )
+        self.work += 2 * pool.size + len(rows) // 8
+        return _Stage(pool, count, count >= len(ordered))
+
+    def _ordered(self, claimant: Gang) -> list[str]:
+        """Queues with victims, in the order in which they are taken from."""
+        orders = self._session.hooks.victim_orders
+        keyed = []
+        for queue in self._rules.queues(claimant):
+            first = next(self._victims.of_queue(queue), None)
+            if first is not None:
+                key = comparable(orders, claimant, first, self._rules.action)
+                keyed.append((key or (), queue))
+        return [queue for _, queue in sorted(keyed)]
+
+    def _of_queue(self, claimant: Gang, kind: Kind, queue: str) -> list[Gang]:
+        hooks, action = self._session.hooks, self._rules.action
+        excluded = self._excluded.get(kind)
+        if excluded is not None and queue in excluded.queues:
+            return []
+        found = []
+        for gang in self._victims.of_queue(queue):
+            self.work += 1
+            if gang.key == claimant.key or not self._rules.fair_game(claimant, gang):
+                continue
+            if excluded is not None and gang.key in excluded.gangs:
+                continue
+            if first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
+                continue
+            if comparable(hooks.victim_orders, claimant, gang, action) is not None:
+                found.append(gang)
+        return found
+
+    def _queue(self, key: GangKey) -> str:
+        gang = self._session.snapshot.active.get(key)
+        return gang.queue if gang is not None else ""
+
+    # -- the solver --------------------------------------------------------------------------
+    def _improve(self, pool: Pool, need: int, best: Choice) -> Choice | None:
+        """A cheaper choice in this area, where one may exist and there is time to look."""
+        settings = self._session.placement
+        if settings.solver != "cpsat" or self._budget <= 0 or not best.picks:
+            return None
+        if len(best.picks) == 1 and best.cost <= pool.field.cheapest():
+            return None
+        try:
+            answer = cheaper(
+                pool.field,
+                need,
+                best,
+                budget_s=min(self._budget, limits.VICTIM_MODEL_S),
+                workers=settings.workers,
+                seed=settings.seed,
+            )
+        except SolverFault as fault:
+            self._session.hooks.faults.append(str(fault))
+            self._session.searches.append((Outcome.INVALID, 0.0))
+            return None
+        self._budget -= answer.spent
+        self._session.searches.append((answer.outcome, answer.seconds))
+        return answer.choice

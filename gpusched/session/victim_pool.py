@@ -1,0 +1,203 @@
+"""Victims for one class of claimants: bundles in a field of ints, and the way back to members.
+
+Kept for all claims of its class in a session. Between two claims it takes in what happened on
+the bench and who left, so that a claim costs what it touches and not what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs import Gang
+from gpusched.objects.meta import UID, GangKey
+from gpusched.objects.pod import PodClass
+from gpusched.placement.victim_field import Field
+from gpusched.placement.victims import Bundle, Choice, Lane, Member
+from gpusched.session.hooks import comparable, first_refusal
+from gpusched.session.session import Session
+from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
+
+_SAFE, _WHOLE = 0, 1
+
+
+@attrs.frozen(slots=True, eq=False)
+class Leaving:
+    """Part of a choice: members of one gang that leave together."""
+
+    gang: Gang
+    seats: tuple[Seat, ...]
+
+
+@attrs.define(eq=False)
+class _Part:
+    running: Running
+    whole: bool
+    lane: Lane = ()
+    version: int = -1
+
+
+class Pool:
+    """See the module.
+
+    Args:
+        session: looked at as it will be.
+        victims: of this session.
+        claimant: one of the class; policies are asked about it.
+        pod_class: of the claimants' pods.
+        action: ``preempt`` or ``reclaim``.
+        rows: where they may run, shape (nodes,).
+        gangs: who may be a victim; policies agreed already.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        victims: Victims,
+        claimant: Gang,
+        pod_class: PodClass,
+        *,
+        action: str,
+        rows: Bools,
+        gangs: Iterable[Gang],
+    ) -> None:
+        self._session = session
+        self._victims = victims
+        self._claimant = claimant
+        self._action = action
+        self._ask = session.seat(pod_class).ask
+        self._parts: list[_Part] = []
+        self._seats: list[Seat] = []
+        self._number: dict[UID, int] = {}
+        self._groups: dict[GangKey, int] = {}
+        self._limits: list[int] = list(victims.left)
+        self._frees: dict[str, tuple[int, ...]] = {}
+        self._of_queue: dict[str, list[int]] = {}
+        members: list[Member] = []
+        bundles: list[tuple[tuple[int, ...], tuple[Any, ...], int, int, tuple[int, ...]]] = []
+        for gang in gangs:
+            running = victims.running(gang)
+            if running is not None:
+                self._enter(running, members, bundles)
+        free = session.bench.free(slice(None), self._ask.columns)
+        allowed = np.flatnonzero(rows).tolist()
+        order = {index: rank for rank, index in enumerate(_ranked(bundles))}
+        self._field = Field(
+            self._ask.amounts.tolist(),
+            {row: free[row].tolist() for row in allowed},
+            members,
+            [
+                Bundle(numbers, order[index], group, extra, draws)
+                for index, (numbers, _, group, extra, draws) in enumerate(bundles)
+            ],
+            limits=self._limits,
+            lane_of=self._lane_of,
+        )
+        self.size = len(bundles)
+        self._seen_log = len(victims.log)
+        self._seen_rows = len(session.bench.touched)
+
+    # -- building ----------------------------------------------------------------------------
+    def _enter(self, running: Running, members: list[Member], bundles: list[Any]) -> None:
+        gang = running.gang
+        group = self._groups[gang.key] = len(self._groups)
+        roles = {role: self._limit(count) for role, count in sorted(running.spare_roles.items())}
+        total = self._limit(running.surplus)
+        first = len(members)
+        for seat in running.seats:
+            self._number[seat.member.pod.uid] = len(members)
+            self._seats.append(seat)
+            frees = self._frees_of(seat.member.pod.pod_class)
+            members.append(Member(seat.row, frees, seat.cost, seat.budgets))
+        tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
+        if running.surplus:
+            for place, seat in enumerate(running.seats):
+                role = seat.member.pod.role
+                draws = (total, roles[role]) if role in roles else (total,)
+                self._part(running, whole=False)
+                bundles.append(((first + place,), (*tie, place), group, 0, draws))
+        if self._may_end(running):
+            self._part(running, whole=True)
+            extra = A_GANG_BROKEN if gang.min_member > 1 else 0
+            bundles.append((tuple(range(first, len(members))), (*tie, -1), group, extra, ()))
+
+    def _part(self, running: Running, *, whole: bool) -> None:
+        self._of_queue.setdefault(running.gang.queue, []).append(len(self._parts))
+        self._parts.append(_Part(running, whole))
+
+    def _may_end(self, running: Running) -> bool:
+        if not running.may_end or running.surplus >= len(running.seats):
+            return False
+        checks = self._session.hooks.stop_filters
+        return not first_refusal(checks, self._claimant, running.gang, self._action).refuses
+
+    def _limit(self, count: int) -> int:
+        self._limits.append(count)
+        return len(self._limits) - 1
+
+    def _frees_of(self, pod_class: PodClass) -> tuple[int, ...]:
+        known = self._frees.get(pod_class.digest)
+        if known is None:
+            names = {column: name for name, column in self._session.snapshot.nodes.columns.items()}
+            known = tuple(pod_class.requests.get(names[c]) for c in self._ask.columns.tolist())
+            self._frees[pod_class.digest] = known
+        return known
+
+    def _lane_of(self, number: int) -> Lane:
+        part = self._parts[number]
+        version = self._session.accounts.version
+        if part.version != version:
+            orders = self._session.hooks.victim_orders
+            key = comparable(orders, self._claimant, part.running.gang, self._action)
+            part.lane = (key or (), part.running.gang.priority, part.whole)
+            part.version = version
+        return part.lane
+
+    # -- use ---------------------------------------------------------------------------------
+    @property
+    def field(self) -> Field:
+        """The ints, up to date since the last ``refresh``."""
+        return self._field
+
+    def refresh(self) -> None:
+        """Take in what happened since the last claim."""
+        gone = [
+            self._number[uid] for uid in self._victims.log[self._seen_log :] if uid in self._number
+        ]
+        self._seen_log = len(self._victims.log)
+        self._field.retire(gone)
+        for number, left in enumerate(self._victims.left):
+            self._field.left[number] = left
+        touched = self._session.bench.touched
+        rows = sorted(set(touched[self._seen_rows :]))
+        self._seen_rows = len(touched)
+        for row in rows:
+            free = self._session.bench.free_on(row, self._ask.columns)
+            self._field.set_free(row, free.tolist())
+
+    def leaving(self, choice: Choice) -> list[Leaving]:
+        """Who that is, in the order in which they would go."""
+        picks = sorted(choice.picks, key=lambda p: (self._lane_of(p.bundle), p.bundle))
+        return [
+            Leaving(
+                self._parts[pick.bundle].running.gang,
+                tuple(self._seats[m] for m in pick.members),
+            )
+            for pick in picks
+        ]
+
+    def exclude(self, gang: Gang) -> None:
+        """A policy refuses this victim after all."""
+        self._field.drop(self._field.bundles_of(self._groups[gang.key]))
+
+    def exclude_queue(self, queue: str) -> None:
+        """Nothing more may be taken from a queue."""
+        self._field.drop(self._of_queue.get(queue, ()))
+
+
+def _ranked(bundles: Sequence[Any]) -> list[int]:
+    return sorted(range(len(bundles)), key=lambda index: (bundles[index][1], index))

@@ -1,0 +1,183 @@
+"""Who runs and could leave, what that would cost, and which rules of the API limit it.
+
+Mechanism, not policy: what a gang needs to go on, what a disruption budget still allows, and
+what work would be lost. Whether somebody *may* be a victim is asked of the policies elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from gpusched.cache.gangs import Gang, Placed
+from gpusched.objects.meta import UID, GangKey
+from gpusched.objects.others import DisruptionBudget
+from gpusched.objects.pod import PodPhase
+from gpusched.session.claims import lost_gpu_seconds
+from gpusched.session.session import Session
+from gpusched.session.statement import Evict
+
+A_GPU_SECOND = 1024
+A_GANG_BROKEN = 16
+A_POD = 1
+"""Costs add up to one int: lost work decides, then how many gangs end, then how many pods."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Seat:
+    """A member that could be evicted.
+
+    Attributes:
+        row: of its node.
+        cost: of its leaving.
+        budgets: numbers of the disruption budgets that count it.
+    """
+
+    member: Placed
+    row: int
+    cost: int
+    budgets: tuple[int, ...]
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class Running:
+    """A gang and what it could lose.
+
+    Attributes:
+        seats: who may leave, in the order in which they would: the least missed first.
+        surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
+        spare_roles: the same by role, for roles that have a minimum.
+        may_end: whether every member could leave, so that it can be stopped as a whole.
+    """
+
+    gang: Gang
+    seats: tuple[Seat, ...]
+    surplus: int
+    spare_roles: dict[str, int]
+    may_end: bool
+
+
+class Victims:
+    """Everybody who could leave, for one session. What was claimed already is taken off.
+
+    Args:
+        session: whose snapshot is looked at.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._budgets = _Budgets(session.snapshot.budgets)
+        self.left = self._budgets.left
+        """What each disruption budget allows still, by its number."""
+        self.log: list[UID] = []
+        """Members that claims of this session made leave, in order."""
+        self._running: dict[GangKey, Running | None] = {}
+        self._queues: dict[str, list[Gang]] = {}
+        for key, gang in sorted(session.snapshot.active.items()):
+            if gang.terms.preemptible and gang.placed:
+                self._queues.setdefault(gang.queue, []).append(session.snapshot.active[key])
+        self._lowest = {
+            queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
+        }
+        for draft in (*session.claims.values(), *session.stops.values()):
+            for each in draft.evictions:
+                self._budgets.take(each)
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Queues in which somebody preemptible runs."""
+        return self._queues
+
+    def lowest(self, queue: str) -> int | None:
+        """The lowest priority of a preemptible gang that runs in a queue."""
+        return self._lowest.get(queue)
+
+    def of_queue(self, queue: str) -> Iterator[Gang]:
+        """Preemptible gangs that run in a queue, by key."""
+        return iter(self._queues.get(queue, ()))
+
+    def running(self, gang: Gang) -> Running | None:
+        """What the gang could lose; None when nothing. Good until somebody of it is claimed."""
+        if gang.key not in self._running:
+            self._running[gang.key] = self._look_at(gang)
+        return self._running[gang.key]
+
+    def claimed(self, evictions: Iterable[Evict]) -> None:
+        """These leave by a claim that was kept."""
+        for each in evictions:
+            self.log.append(each.member.pod.uid)
+            self._budgets.take(each)
+            self._running.pop(each.gang.key, None)
+
+    def _look_at(self, gang: Gang) -> Running | None:
+        session = self._session
+        staying = [each for each in gang.placed if each.pod.uid not in session.evicted]
+        seats = []
+        for member in staying:
+            row = session.snapshot.nodes.row.get(member.node, -1)
+            budgets = self._budgets.of(member)
+            if row < 0 or not member.confirmed or len(budgets) > 1:
+                continue  # the API evicts no pod that two budgets count
+            seats.append(Seat(member, row, self._cost(gang, member), budgets))
+        if not seats:
+            return None
+        seats.sort(key=_least_missed)
+        have = len(staying) + gang.credit
+        roles = Counter(each.pod.role for each in staying)
+        done = Counter(dict(gang.ready_roles))
+        done.subtract(Counter(each.pod.role for each in gang.placed))
+        spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
+        surplus = max(0, have - gang.min_member)
+        broken = have < gang.min_member or any(
+            roles[role] + done[role] < least for role, least in gang.min_roles
+        )
+        if broken:
+            surplus, spare = len(seats), {}
+        elif gang.terms.disruption == "Group":
+            surplus = 0
+        return Running(
+            gang=gang,
+            seats=tuple(seats),
+            surplus=surplus,
+            spare_roles=spare,
+            may_end=len(seats) == len(staying),
+        )
+
+    def _cost(self, gang: Gang, member: Placed) -> int:
+        lost = lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now)
+        return lost * member.pod.pod_class.gpus * A_GPU_SECOND + A_POD
+
+
+def _least_missed(seat: Seat) -> tuple[int, int, float, str]:
+    """Lowest priority, highest rank, youngest."""
+    pod = seat.member.pod
+    return (pod.priority, -pod.rank, -pod.scheduled, pod.uid)
+
+
+class _Budgets:
+    """Disruption budgets, shared by all claims of a session."""
+
+    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
+        self.left: list[int] = []
+        self._of_namespace: dict[str, list[tuple[int, DisruptionBudget]]] = {}
+        for number, budget in enumerate(budgets):
+            self.left.append(max(0, budget.disruptions_allowed))
+            self._of_namespace.setdefault(budget.namespace, []).append((number, budget))
+
+    def of(self, member: Placed) -> tuple[int, ...]:
+        """Numbers of the budgets that count a member; none counts one that does not run yet."""
+        pod = member.pod
+        if pod.phase is PodPhase.PENDING:
+            return ()
+        return tuple(
+            number
+            for number, budget in self._of_namespace.get(pod.namespace, ())
+            if budget.selector is not None and budget.selector.matches(pod.labels)
+        )
+
+    def take(self, each: Evict) -> None:
+        """A member leaves."""
+        for number in self.of(each.member):
+            self.left[number] = max(0, self.left[number] - 1)
