@@ -13,7 +13,7 @@ from enum import Enum
 import attrs
 
 from gpusched import limits
-from gpusched.cache.gangs import Gang, Task
+from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import PODS, total
 from gpusched.session.hooks import first_refusal
@@ -96,7 +96,8 @@ class MakingRoom:
         if refusal is not None:
             return -1
         quota = first_refusal(session.hooks.quota_checks, claimant)
-        by_trial = quota.refuses or len({t.pod_class.digest for t in claimant.tasks}) > 1
+        several = len({task.pod_class.digest for task in claimant.tasks}) > 1
+        by_trial = quota.refuses or several or bool(claimant.sub_groups)
         for _ in range(_TRIES):
             if by_trial:
                 chosen = self._by_trial(claimant, kind)
@@ -208,7 +209,7 @@ class MakingRoom:
             claimant.terms.preemptible,
             wish,
             claimant.key if claimant.placed or wish.max_wait_ns else None,
-            tuple((task.role, task.pod_class.digest) for task in claimant.tasks),
+            tuple((t.role, t.sub_group, t.pod_class.digest) for t in claimant.tasks),
             claimant.missing_roles,
         )
 
@@ -224,7 +225,7 @@ def asking(gang: Gang) -> Gang | None:
         if len(pods) == len(task.pods):
             tasks.append(task)
         elif pods:
-            tasks.append(Task(task.role, task.pod_class, pods))
+            tasks.append(attrs.evolve(task, pods=pods))
     if sum(len(task.pods) for task in tasks) < max(1, gang.need):
         return None
     for role, missing in gang.missing_roles:
