@@ -203,7 +203,7 @@ class Guarantees:
                 continue  # It takes nothing but what is kept for its own queues.
             return wait(
                 Reason.WAITING_FOR_QUOTA,
-                "needs {need} {resource}; of the {limit} of queue {name} {used} are held and "
+                "needs {need} {resource}; of the {limit} of queue {name}, {used} are held and "
                 "{kept} are kept free, the most for the guarantee of queue {owner}",
                 need=format_quantity(need, resource=resource),
                 resource=resource,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 from gpusched_plugins.fairshare.order import deciding
-from gpusched_plugins.fairshare.shares import Shares
+from gpusched_plugins.fairshare.shares import Shares, saturation
 from gpusched_plugins.fairshare.telling import (
     firm,
     guaranteed,
@@ -139,9 +139,7 @@ class Gates:
     def _over(self, queue: str, names: Sequence[str]) -> int:
         """Its largest share of the resources that decide."""
         held = self._view.staying(queue)
-        return self._shares.saturation(
-            queue, Resources.of({name: held.get(name) for name in names})
-        )
+        return saturation(self._shares.entitlement(queue), {name: held.get(name) for name in names})
 
     def may_go(self, proposal: Proposal) -> Verdict:
         """Whether exactly these chunks may go for the claimant."""

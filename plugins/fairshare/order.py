@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched_plugins.fairshare.shares import Shares
+from gpusched_plugins.fairshare.shares import Shares, saturation
 
 from gpusched.plugin import NOTHING, PODS, Gang, Key, QueueNode, Resources, View, accelerator
 
@@ -38,16 +38,18 @@ class TurnOrder:
     def key(self, node: QueueNode, gang: Gang) -> Key:
         """Smaller is served first."""
         asked, names = self._of(gang)
-        shares, queue = self._shares, node.queue
-        held = self._view.staying(queue.name)
-        after = held.plus(asked)
+        queue = node.queue
+        held = dict(self._view.staying(queue.name).items)
+        after = dict(held)
+        for name, amount in asked.items:
+            after[name] = after.get(name, 0) + amount
+        entitled = self._shares.entitlement(queue.name)
         over = within = due = False
         if node.rooted:
-            over = any(held.get(each) > shares.entitled(queue.name, each) for each in names)
-            within = all(
-                after.get(each) <= (shares.deserved(queue.name, each) or 0) for each in names
-            )
-            due = all(shares.entitled(queue.name, each) for each in names)
+            deserved = self._shares.stated(queue.name)
+            over = any(held.get(each, 0) > entitled.get(each, 0) for each in names)
+            within = all(after[each] <= deserved.get(each, 0) for each in names)
+            due = all(entitled.get(each) for each in names)
         first = (-queue.priority,) if self._priority_first else ()
         return (
             *first,
@@ -55,9 +57,9 @@ class TurnOrder:
             not within,
             -queue.priority,
             not due,
-            shares.saturation(queue.name, after),
-            shares.saturation(queue.name, held),
-            shares.entitled(queue.name, names[0]) if names else 0,
+            saturation(entitled, after),
+            saturation(entitled, held),
+            entitled.get(names[0], 0) if names else 0,
             int(queue.created),
             queue.uid or queue.name,
         )

@@ -45,12 +45,13 @@ class Shares:
         self._view = view
         self._bend = bend
         self._due: dict[str, dict[str, int]] = {}
+        self._entitled: dict[str, dict[str, int]] = {}
+        self._stated: dict[str, dict[str, int]] = {}
         self._nodes = {node.queue.name: node for node in view.queues()}
         total = view.total()
         named = {name for node in self._nodes.values() for name, _ in _named(node)}
         self.resources = tuple(name for name, _ in total.items if name != PODS or name in named)
         """Those that are divided."""
-        self._total = total
         self._divide(ROOT, {name: total.get(name) for name in self.resources})
 
     def due(self, queue: str) -> Resources:
@@ -64,36 +65,32 @@ class Shares:
 
     def deserved(self, queue: str, resource: str) -> int | None:
         """What the queue itself deserves; None when it does not say."""
-        deserved = self._nodes[queue].queue.deserved
-        if resource not in deserved:
-            return None
-        amount = deserved.get(resource)
-        return amount if amount < UNLIMITED else max(amount, self._total.get(resource))
+        return self.stated(queue).get(resource)
+
+    def stated(self, queue: str) -> Mapping[str, int]:
+        """The same for every resource that it names."""
+        known = self._stated.get(queue)
+        if known is None:
+            known = self._stated[queue] = dict(self._nodes[queue].queue.deserved.items)
+        return known
 
     def entitled(self, queue: str, resource: str) -> int:
         """What it may hold without being over: its fair share or what it deserves, if larger."""
-        node = self._nodes[queue]
-        amount = max(self.fair(queue, resource), node.queue.deserved.get(resource))
-        if resource in node.limit:
-            return min(amount, node.limit.get(resource))
-        return amount
+        return self.entitlement(queue).get(resource, 0)
 
-    def saturation(self, queue: str, held: Resources) -> int:
-        """Its largest share of a resource, in parts of ``SHARE_ONE``.
-
-        What is held of a resource of which the queue is due nothing counts a thousandfold.
-        """
-        largest = 0
-        for resource, amount in held.items:
-            if not amount or resource not in self._due.get(queue, {}):
-                continue
-            entitled = self.entitled(queue, resource)
-            if entitled:
-                share = amount * SHARE_ONE // entitled
-            else:
-                share = 1000 * amount * SHARE_ONE // unit_of(resource)
-            largest = max(largest, share)
-        return largest
+    def entitlement(self, queue: str) -> Mapping[str, int]:
+        """The same for every resource that is divided."""
+        known = self._entitled.get(queue)
+        if known is None:
+            node = self._nodes[queue]
+            known = dict(self._due.get(queue, {}))
+            for name, amount in node.queue.deserved.items:
+                known[name] = max(known.get(name, 0), amount)
+            for name, amount in node.limit.items:
+                if name in known:
+                    known[name] = min(known[name], amount)
+            self._entitled[queue] = known
+        return known
 
     def _divide(self, parent: str, amounts: Mapping[str, int]) -> None:
         names = self._view.children(parent)
@@ -102,6 +99,12 @@ class Shares:
         for name in names:
             self._due[name] = {}
         for resource, total in amounts.items():
+            if not any(asks.get(resource) for asks in wanted) and not any(
+                node.guarantee.items for node in nodes
+            ):
+                for name in names:
+                    self._due[name][resource] = 0
+                continue
             stakes = self._stakes(nodes, wanted, resource, total)
             shares = divide(
                 total,
@@ -147,6 +150,21 @@ class Shares:
                 )
             )
         return stakes
+
+
+def saturation(entitled: Mapping[str, int], held: Mapping[str, int]) -> int:
+    """The largest share of a resource that is held, in parts of ``SHARE_ONE``.
+
+    What is held of a resource of which a queue is entitled to nothing counts a thousandfold.
+    """
+    largest = 0
+    for resource, amount in held.items():
+        due = entitled.get(resource)
+        if not amount or due is None:
+            continue
+        scaled = amount * SHARE_ONE
+        largest = max(largest, scaled // due if due else 1000 * scaled // unit_of(resource))
+    return largest
 
 
 def unit_of(resource: str) -> int:

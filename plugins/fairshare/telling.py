@@ -43,21 +43,23 @@ def no_chain(path: Sequence[str]) -> Verdict:
 def within(
     chain: Sequence[str], names: Sequence[str], *, shares: Shares, held: Callable[[str], Resources]
 ) -> Verdict:
-    """A level of the victim's chain is not over what it is entitled to."""
-    for level in chain:
-        holds = held(level)
-        told = [
-            f"{_text(holds.get(name), name)} {name} of {_text(due, name)}"
-            for name in names
-            if holds.get(name) <= (due := shares.entitled(level, name))
-        ]
-        if told:
-            return wait(
-                Reason.WAITING_FOR_QUOTA,
-                "queue {level!r} is within its share: it holds {told}",
-                level=level,
-                told=", ".join(told),
-            )
+    """A level of the victim's chain is not over what it deserves, or else what it is due."""
+    for stated in (True, False):
+        for level in chain:
+            holds = held(level)
+            for name in names:
+                limit = shares.deserved(level, name) if stated else shares.entitled(level, name)
+                if limit is None or holds.get(name) > limit:
+                    continue
+                return wait(
+                    Reason.WAITING_FOR_QUOTA,
+                    "queue {level!r} is within what it {has}: it holds {held} {name} of {limit}",
+                    level=level,
+                    has="deserves" if stated else "is due",
+                    held=_text(holds.get(name), name),
+                    name=name,
+                    limit=_text(limit, name),
+                )
     return wait(
         Reason.WAITING_FOR_QUOTA,
         "queue {level!r} gives nothing back to a queue that would go above its own share",
