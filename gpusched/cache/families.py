@@ -18,7 +18,7 @@ from gpusched.cache.gangs import (
     origin_of_pod,
 )
 from gpusched.cache.ledger import Hold, Ledger
-from gpusched.cache.origins import FAMILIES, Source, adopt, first_of, origin_of_family
+from gpusched.cache.origins import FAMILIES, STAGE, Source, adopt, first_of, gangs_of_family
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
 from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
@@ -101,7 +101,9 @@ class Families:
         self.touch(key)
 
     def touch(self, key: GangKey) -> None:
-        """Something changed that the gang's numbers depend on."""
+        """Something changed that the gang's numbers depend on; all its stages have one key."""
+        if STAGE in key.name:
+            key = key._replace(name=key.name.partition(STAGE)[0])
         self._dirty.add(key)
 
     def _family(self, key: GangKey) -> tuple[Gang, ...]:
@@ -125,6 +127,9 @@ class Families:
             return ()
         if key.kind == "Pod":
             return (make_gang(self._lone(pods[0], queue), pods, places),)
+        if key.kind in FAMILIES:
+            gangs = gangs_of_family(key, pods, self._source(key, pods, queue))
+            return tuple(make_gang(origin, members, places) for origin, members in gangs)
         origin = self._controller_origin(key, pods, queue)
         if origin is None:
             return tuple(
@@ -189,8 +194,6 @@ class Families:
         return Origin(key=key, uid=UID(""), trouble=("InvalidSpec", why))
 
     def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> Origin | None:
-        if key.kind in FAMILIES:
-            return origin_of_family(key, pods, self._source(key, pods, queue))
         owner = next((pod.owner for pod in pods if pod.owner), None)
         if key.kind == "Job":
             name = ObjectKey(key.namespace, key.name)

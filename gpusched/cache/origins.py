@@ -19,6 +19,11 @@ FAMILIES = frozenset(WORKLOADS) | WITHOUT_OBJECT
 """Kinds of gangs whose members are known by labels of their controllers."""
 
 
+STAGE = "/"
+"""Between the name of a gang and that of a late stage of it, as between UIDs."""
+Members = tuple[Origin, Sequence[Pod]]
+
+
 def first_of(pods: Sequence[Pod]) -> Pod | None:
     """The oldest member: it speaks for all where they differ."""
     return min(pods, key=lambda pod: (pod.created, pod.key), default=None)
@@ -75,8 +80,8 @@ class Source:
     by_class: bool | None
 
 
-def origin_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> Origin:
-    """A gang of pods that name it by labels of their controller.
+def gangs_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> tuple[Members, ...]:
+    """The gangs of pods that name theirs by labels of their controller: one, or one a stage.
 
     Args:
         key: of the gang.
@@ -108,17 +113,19 @@ def origin_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> Origi
     if source.rejected is not None:
         why = f"{source.rejected.field}: {source.rejected.why}"
         sentence = f"{key.kind} {_owner(key, first)} cannot be used: {why}"
-        return attrs.evolve(origin, trouble=("InvalidSpec", sentence))
+        return ((attrs.evolve(origin, trouble=("InvalidSpec", sentence)), pods),)
     if workload is not None:
         return _measured(origin, workload, pods, own=own)
     if source.read:
         sentence = f"{key.kind} {_owner(key, first)}: it has not been seen yet"
-        return attrs.evolve(origin, trouble=("InvalidSpec", sentence))
-    return _guessed(origin, pods, own=own)
+        return ((attrs.evolve(origin, trouble=("InvalidSpec", sentence)), pods),)
+    return ((_guessed(origin, pods, own=own), pods),)
 
 
-def _measured(origin: Origin, workload: Workload, pods: Sequence[Pod], *, own: int) -> Origin:
-    """With the size that the controller's object tells."""
+def _measured(
+    origin: Origin, workload: Workload, pods: Sequence[Pod], *, own: int
+) -> tuple[Members, ...]:
+    """With the size that the controller's object tells; one gang for each stage of its start."""
     remarks = [workload.remark]
     if workload.priority_class and origin.priority is None:
         remarks.append(
@@ -126,16 +133,34 @@ def _measured(origin: Origin, workload: Workload, pods: Sequence[Pod], *, own: i
         )
     origin = attrs.evolve(origin, remark="; ".join(text for text in remarks if text))
     if own:
-        return attrs.evolve(origin, min_member=own)
-    present = {pod.role for pod in pods}
-    return attrs.evolve(
-        origin,
-        # A JobSet is as old as its object; the groups of a LeaderWorkerSet come one by one.
-        created=origin.created if workload.name != origin.key.name else workload.created,
-        min_member=workload.minimum(present),
-        min_roles=workload.min_roles,
-        succeeded_known=workload.finished,
-    )
+        return ((attrs.evolve(origin, min_member=own), pods),)
+    stages = workload.stages()
+    if len(stages) < 2:
+        need = stages[0][1] if stages else 1
+        whole = attrs.evolve(
+            origin,
+            # A JobSet is as old as its object; groups of a LeaderWorkerSet come one by one.
+            created=workload.created if workload.name == origin.key.name else origin.created,
+            min_member=need,
+            min_roles=workload.min_roles,
+            succeeded_known=workload.finished,
+        )
+        return ((whole, pods),)
+    late = {part.role for part in workload.parts if part.late}
+    found = []
+    for parts, need in stages:
+        role = parts[0].role if parts[0].late else ""
+        members = [pod for pod in pods if (pod.role if pod.role in late else "") == role]
+        if not members:
+            continue
+        stage = attrs.evolve(
+            origin, min_member=need, succeeded_known=sum(part.finished for part in parts)
+        )
+        if role:
+            key = origin.key._replace(name=f"{origin.key.name}{STAGE}{role}")
+            stage = attrs.evolve(stage, key=key, uid=UID(f"{origin.uid}{STAGE}{role}"))
+        found.append((stage, members))
+    return tuple(found)
 
 
 def _guessed(origin: Origin, pods: Sequence[Pod], *, own: int) -> Origin:
@@ -166,7 +191,7 @@ def _owner(key: GangKey, first: Pod) -> str:
 def _uid(key: GangKey, workload: Workload | None) -> UID:
     """The controller's; its groups add their names, and where no object is, names must do."""
     if workload is None:
-        return UID(f"{key.kind}/{key.namespace}/{key.name}")
+        return UID(f"/{key.kind}/{key.namespace}/{key.name}")
     if workload.name == key.name:
         return workload.uid
     return UID(f"{workload.uid}/{key.name}")

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from gpusched.io.status_writes import StatusCache
-from gpusched.objects.adapters.kinds import api_version_of
+from gpusched.objects.adapters.kinds import WORKLOADS, api_version_of
 from gpusched.objects.encode import EventNote, ObjectRef
 from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, ObjectKey
@@ -44,11 +44,15 @@ def _regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
         return ObjectRef("Pod", pod.key, pod.uid)
     served = cache.served.get(("PodGroup", group.source)) if group and group.source else None
     version = served.api_version if served else api_version_of(gang.kind)
-    uid, _, part = status.uid.partition("/")
-    if gang.kind == "LeaderWorkerSet" and part:  # the gang is one of its groups
-        key = ObjectKey(gang.namespace, gang.name.rpartition("-")[0])
-        return ObjectRef(gang.kind, key, UID(uid), version)
-    return ObjectRef(gang.kind, key, UID("") if part else status.uid, version)
+    uid, part = status.uid, ""
+    if gang.kind in WORKLOADS:
+        text, _, part = uid.partition("/")
+        uid = UID(text)
+    if part:  # the gang is a group or a stage of its controller
+        name = gang.name.partition("/")[0]
+        name = name.rpartition("-")[0] if gang.kind == "LeaderWorkerSet" else name
+        key = ObjectKey(gang.namespace, name)
+    return ObjectRef(gang.kind, key, uid, version)
 
 
 def gang_note(status: GangStatus, cache: StatusCache) -> EventNote:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import attrs
 
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
@@ -61,19 +59,22 @@ class Workload:
         """Pods of finished children."""
         return sum(part.finished for part in self.parts)
 
-    def minimum(self, present: Collection[str]) -> int:
-        """Members that must start together now.
+    def stages(self) -> tuple[tuple[tuple[Part, ...], int], ...]:
+        """Parts that start together and how many members they need to, in their order.
 
-        A late part counts once one of its pods exists: until then its controller waits for the
-        others, and who waited for it would wait for ever.
-
-        Args:
-            present: roles of the pods that exist.
+        Each late part is a stage of its own: its controller makes it when the others are ready,
+        and who waited for it would wait for ever.
         """
-        counted = [part for part in self.parts if not part.late or part.role in present]
-        if not counted:
-            counted = list(self.parts[:1])
-        total = sum(part.size for part in counted)
-        if not self.min_member:
-            return total
-        return min(self.min_member, total) if len(counted) < len(self.parts) else self.min_member
+        first = tuple(part for part in self.parts if not part.late)
+        stages = [first] if first else []
+        stages += [(part,) for part in self.parts if part.late]
+        left = self.min_member
+        found = []
+        for parts in stages:
+            size = sum(part.size for part in parts)
+            need = size
+            if self.min_member:
+                need = left if len(stages) == 1 else max(min(size, left), min(size, 1))
+                left -= need
+            found.append((parts, need))
+        return tuple(found)
