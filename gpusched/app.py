@@ -19,13 +19,11 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
-from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
-from gpusched.io.feeds import reflectors
 from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
@@ -33,7 +31,7 @@ from gpusched.io.leadership import Leadership
 from gpusched.io.loading import Loader
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
-from gpusched.io.reflector import Reflector
+from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
@@ -87,8 +85,7 @@ class App:
         self.cache = Cache(options.config.scheduler_names)
         self.telemetry = Telemetry(Tracing.from_environment())
         self.leadership = Leadership()
-        self.reflectors: list[Reflector[Any]] = []
-        self.adapters: Adapters | None = None
+        self.readers: Readers | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
         self._stop = asyncio.Event()
@@ -128,14 +125,7 @@ class App:
     # -- readiness -------------------------------------------------------------------------
     def unready(self) -> str:
         """Empty when decisions can be made on what the cache holds, else why not."""
-        for reflector in self.reflectors:
-            if not reflector.synced:
-                return f"{reflector.kind.name} have not been listed yet: {reflector.trouble or 'listing'}"
-        now = self.options.clock.monotonic()
-        for reflector in self.reflectors:
-            if not reflector.fresh(now):
-                return f"{reflector.kind.name} are out of date: {reflector.trouble}"
-        return self.adapters.unready(now) if self.adapters is not None else ""
+        return self.readers.unready() if self.readers is not None else ""
 
     def readiness(self) -> tuple[bool, str]:
         """Whether decisions can be made, or taken over; and why not, or in which part."""
@@ -201,15 +191,7 @@ class App:
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
-        self.reflectors = reflectors(
-            api,
-            self.cache,
-            clock=options.clock,
-            rng=options.rng,
-            telemetry=self.telemetry,
-            reject=lambda kind, rejected: self._rejected(status, kind, rejected),
-        )
-        self.adapters = Adapters(
+        self.readers = Readers(
             api,
             self.cache,
             clock=options.clock,
@@ -263,11 +245,8 @@ class App:
         self, cycle: SessionCycle, binder: Binder, status: StatusWriter, *, carrier: Carrier
     ) -> None:
         async with asyncio.TaskGroup() as group:
-            readers = [
-                group.create_task(each.run(), name=each.kind.name) for each in self.reflectors
-            ]
-            assert self.adapters is not None
-            readers.append(group.create_task(self.adapters.run(), name="adapters"))
+            assert self.readers is not None
+            readers = self.readers.start(group)
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._take_part(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
@@ -352,10 +331,8 @@ class App:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
-        assert self.adapters is not None
-        await asyncio.gather(
-            self.adapters.relist(), *(reflector.relist() for reflector in self.reflectors)
-        )
+        assert self.readers is not None
+        await self.readers.relist()
         self._caught_up = True
         assert self.cycle is not None
         assert self.care is not None

@@ -10,23 +10,20 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.families import Families, key_of
-from gpusched.cache.layers import Layers
-from gpusched.cache.ledger import Hold, Holding, Ledger
+from gpusched.cache.foreign import Foreign
+from gpusched.cache.ledger import Hold, Holding, Ledger, gpus_of
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
-from gpusched.objects.adapters.kinds import SOURCES, Served
-from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup, Queue, Topology
-from gpusched.objects.meta import UID, Disbelief, GangKey, ObjectKey, Rejected
+from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
 from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
 from gpusched.objects.pod import Pod
 from gpusched.objects.resources import Resources
-from gpusched.objects.slot import gpu_request
 
 
 class Cache:
@@ -61,10 +58,12 @@ class Cache:
             priorities=self.priorities,
             schedulers=self.schedulers,
         )
-        self.group_layers = Layers(SOURCES, put=self.put_group, drop=self.drop_group)
-        self.queue_layers = Layers(SOURCES, put=self.put_queue, drop=self.drop_queue)
-        self.served: dict[tuple[str, str], Served] = {}
-        """Where foreign groups and queues are, by kind and source."""
+        self.foreign = Foreign(
+            self.families,
+            groups=(self.put_group, self.drop_group),
+            queues=(self.put_queue, self.drop_queue),
+            changed=self._changed,
+        )
         self.overlay = Overlay()
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
@@ -139,7 +138,7 @@ class Cache:
         self.drop_pod(item.key)
         self.charged[item.key] = item
         if item.charge is not None and item.charge.node:
-            gpu, gpus = _gpus(item.charge.requests)
+            gpu, gpus = gpus_of(item.charge.requests)
             self.ledger.put(
                 Holding(
                     uid=item.uid,
@@ -286,29 +285,6 @@ class Cache:
         self.families.touch(GangKey("Job", *key))
         self._changed()
 
-    def put_workload(self, kind: str, key: ObjectKey, item: Workload | Rejected) -> None:
-        """A controller's object appeared or changed; most changes are of its status alone."""
-        shelf = self.families.workloads[kind]
-        same = not isinstance(item, Rejected) and shelf.items.get(key) == item
-        shelf.put(key, item)
-        if not same:
-            self.families.touch_workload(kind, key)
-            self._changed()
-
-    def drop_workload(self, kind: str, key: ObjectKey) -> None:
-        """A controller's object is gone."""
-        self.families.workloads[kind].drop(key)
-        self.families.touch_workload(kind, key)
-        self._changed()
-
-    def set_read(self, kinds: frozenset[str]) -> None:
-        """These kinds of workloads are read from now on, and no others."""
-        changed = self.families.read ^ kinds
-        if changed:
-            self.families.read = kinds
-            self.families.touch_kinds(changed)
-            self._changed()
-
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
         echo = _same_spec(self.queues.items.get(key), item)
@@ -333,19 +309,18 @@ class Cache:
     def put_priority(self, key: ObjectKey, item: PriorityClass | Rejected) -> None:
         """A PriorityClass appeared or changed; PodGroups may name it."""
         self.priorities.put(key, item)
-        for name, group in self.groups.items.items():
-            if group.priority_class == key.name:
-                self.families.touch(GangKey("PodGroup", *name))
-        self.families.touch_class(key.name)
-        self._changed()
+        self._class_changed(key.name)
 
     def drop_priority(self, key: ObjectKey) -> None:
         """A PriorityClass is gone; the numbers on the pods count."""
         self.priorities.drop(key)
+        self._class_changed(key.name)
+
+    def _class_changed(self, priority_class: str) -> None:
         for name, group in self.groups.items.items():
-            if group.priority_class == key.name:
+            if group.priority_class == priority_class:
                 self.families.touch(GangKey("PodGroup", *name))
-        self.families.touch_class(key.name)
+        self.families.touch_class(priority_class)
         self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:
@@ -414,14 +389,6 @@ class Cache:
             awaited=self.residents.awaited(),
             now=now,
         )
-
-
-def _gpus(requests: Resources | None) -> tuple[str, int]:
-    """The GPUs of a pod that cannot be believed; two kinds at once stay amounts without slots."""
-    try:
-        return gpu_request(requests) if requests is not None else ("", 0)
-    except Disbelief:
-        return "", 0
 
 
 def _same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected) -> bool:

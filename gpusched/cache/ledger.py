@@ -15,9 +15,9 @@ from enum import Enum
 import attrs
 
 from gpusched.limits import COLUMN_MAX
-from gpusched.objects.meta import UID
+from gpusched.objects.meta import UID, Disbelief
 from gpusched.objects.resources import Resources
-from gpusched.objects.slot import mask_of, slot_ranges
+from gpusched.objects.slot import gpu_request, mask_of, slot_ranges
 
 
 class Hold(Enum):
@@ -149,3 +149,11 @@ class Ledger:
             free |= left
             amounts[gpu] = max(amounts.get(gpu, 0), len(numbers) - left.bit_count())
         return NodeUse(amounts, free, leaving, ours)
+
+
+def gpus_of(requests: Resources | None) -> tuple[str, int]:
+    """The GPUs of a pod that cannot be believed; two kinds at once stay amounts without slots."""
+    try:
+        return gpu_request(requests) if requests is not None else ("", 0)
+    except Disbelief:
+        return "", 0

@@ -201,7 +201,7 @@ class Adapters:
     def _begin(self, kind: ForeignKind, served: Served, group: asyncio.TaskGroup) -> None:
         _log.info("following", resource=kind.name, version=served.api_version)
         if kind.source:
-            self._cache.served[kind.kind, kind.source] = served
+            self._cache.foreign.served[kind.kind, kind.source] = served
         reflector: Reflector[Any] = Reflector(
             self._api,
             KindSpec(kind.name, served.path, optional=True),
@@ -223,11 +223,11 @@ class Adapters:
         with contextlib.suppress(asyncio.CancelledError):
             await task
         foreign_sink(self._cache, kind, self._reject).replace([])
-        self._cache.served.pop((kind.kind, kind.source), None)
+        self._cache.foreign.served.pop((kind.kind, kind.source), None)
 
     def _note_read(self) -> None:
         """Tell the cache which controllers' objects it may wait for."""
-        self._cache.set_read(
+        self._cache.foreign.set_read(
             frozenset(
                 kind
                 for kind, foreign in kinds.WORKLOADS.items()

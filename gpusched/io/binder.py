@@ -103,8 +103,7 @@ class Binder:
         clock: time.
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
-        group_path: where a gang's PodGroup is.
-        on_settled: told when a gang came to rest.
+        on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is.
     """
 
     def __init__(

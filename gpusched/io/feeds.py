@@ -98,12 +98,12 @@ def foreign_sink(
     put: Put
     drop: Drop
     if kind.source:
-        layers = cache.group_layers if kind.kind == "PodGroup" else cache.queue_layers
+        layers = cache.foreign.groups if kind.kind == "PodGroup" else cache.foreign.queues
         shelf, put, drop = _layer(layers.layer(kind.source))
     else:
         shelf = cache.families.workloads[kind.kind]
-        put = partial(cache.put_workload, kind.kind)
-        drop = partial(cache.drop_workload, kind.kind)
+        put = partial(cache.foreign.put_workload, kind.kind)
+        drop = partial(cache.foreign.drop_workload, kind.kind)
     return KindSink(put, drop, keys=shelf.keys, reject=partial(reject, kind.name))
 
 
@@ -117,8 +117,8 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
     shelves: dict[str, tuple[Any, Put, Drop]] = {
         "namespaces": (cache.namespaces, cache.put_namespace, cache.drop_namespace),
         "jobs": (cache.jobs, cache.put_job, cache.drop_job),
-        "podgroups": _layer(cache.group_layers.layer(OWN)),
-        "queues": _layer(cache.queue_layers.layer(OWN)),
+        "podgroups": _layer(cache.foreign.groups.layer(OWN)),
+        "queues": _layer(cache.foreign.queues.layer(OWN)),
         "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
         "priorityclasses": (cache.priorities, cache.put_priority, cache.drop_priority),
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),

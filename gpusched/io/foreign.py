@@ -1,4 +1,4 @@
-"""Where groups and queues of other projects are, and what is written to their status."""
+"""Where groups and queues of other projects are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
-from gpusched import API_VERSION
 from gpusched.io.bind_calls import own_group_path
 from gpusched.objects.adapters.kinds import Served
-from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import GangKey, ObjectKey
 
 E_co = TypeVar("E_co", covariant=True)
@@ -23,6 +22,14 @@ class Shelf(Protocol[E_co]):
         """By key."""
 
 
+class ServedKinds(Protocol):
+    """Where groups and queues of other projects are."""
+
+    @property
+    def served(self) -> Mapping[tuple[str, str], Served]:
+        """By kind and source."""
+
+
 class ServedCache(Protocol):
     """What the API showed last, and where."""
 
@@ -31,21 +38,14 @@ class ServedCache(Protocol):
         """All PodGroups."""
 
     @property
-    def served(self) -> Mapping[tuple[str, str], Served]:
-        """Where foreign groups and queues are, by kind and source."""
+    def foreign(self) -> ServedKinds:
+        """Where groups and queues of other projects are."""
 
 
 def group_path(cache: ServedCache, gang: GangKey) -> str:
     """Where the API has a gang's PodGroup."""
     group = cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
-    served = cache.served.get(("PodGroup", group.source)) if group is not None else None
+    served = cache.foreign.served.get(("PodGroup", group.source)) if group is not None else None
     if served is None:
         return own_group_path(gang)
     return served.object_path(quote(gang.namespace), quote(gang.name))
-
-
-def api_version(cache: ServedCache, item: PodGroup | Queue) -> str:
-    """Group and version of a PodGroup or Queue."""
-    kind = "PodGroup" if isinstance(item, PodGroup) else "Queue"
-    served = cache.served.get((kind, item.source))
-    return served.api_version if served is not None else API_VERSION

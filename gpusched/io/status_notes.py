@@ -42,7 +42,9 @@ def _regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
     missing = gang.kind in WITHOUT_OBJECT or (gang.kind == "PodGroup" and group is None)
     if pod is not None and missing:
         return ObjectRef("Pod", pod.key, pod.uid)
-    served = cache.served.get(("PodGroup", group.source)) if group and group.source else None
+    served = (
+        cache.foreign.served.get(("PodGroup", group.source)) if group and group.source else None
+    )
     version = served.api_version if served else api_version_of(gang.kind)
     uid, part = status.uid, ""
     if gang.kind in WORKLOADS:

@@ -12,9 +12,10 @@ import msgspec
 from gpusched import API_VERSION
 from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.bind_calls import pod_path
+from gpusched.io.foreign import ServedKinds
 from gpusched.io.logs import Log
 from gpusched.objects import encode, encode_foreign
-from gpusched.objects.adapters.kinds import VOLCANO, Served
+from gpusched.objects.adapters.kinds import VOLCANO
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
@@ -51,8 +52,8 @@ class StatusCache(Protocol):
         """All Queues."""
 
     @property
-    def served(self) -> Mapping[tuple[str, str], Served]:
-        """Where groups and queues of other projects are, by kind and source."""
+    def foreign(self) -> ServedKinds:
+        """Where groups and queues of other projects are."""
 
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
@@ -85,7 +86,7 @@ def _foreign_group(
     cache: StatusCache, group: PodGroup, status: GangStatus, shown: bytes, now: float
 ) -> Request | None:
     """In the words of the project whose kind it is, where we write to it at all."""
-    served = cache.served.get(("PodGroup", group.source))
+    served = cache.foreign.served.get(("PodGroup", group.source))
     if served is None:
         return None
     state = encode_foreign.GroupState(
@@ -106,7 +107,7 @@ def _foreign_group(
 def _foreign_queue(
     cache: StatusCache, queue: Queue, status: QueueStatus, shown: bytes
 ) -> Request | None:
-    served = cache.served.get(("Queue", queue.source))
+    served = cache.foreign.served.get(("Queue", queue.source))
     if served is None or queue.source != VOLCANO:
         return None
     body = encode_foreign.queue_status(

@@ -1,0 +1,66 @@
+"""All that is read of the cluster: our own and the usual kinds, and those of other projects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from gpusched.cache.cache import Cache
+from gpusched.clock import Clock
+from gpusched.io.adapters import Adapters
+from gpusched.io.api import Api
+from gpusched.io.feeds import reflectors
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.meta import Rejected
+
+
+class Readers:
+    """See the module.
+
+    Args:
+        api: shared with everything but the lease.
+        cache: where everything goes.
+        clock: time.
+        rng: jitter.
+        telemetry: counts.
+        reject: told the name of a kind and an object of it that cannot be believed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        telemetry: Telemetry,
+        reject: Callable[[str, Rejected], None],
+    ) -> None:
+        self._clock = clock
+        self._usual = reflectors(
+            api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
+        )
+        self._adapters = Adapters(
+            api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
+        )
+
+    def unready(self) -> str:
+        """Empty when decisions can be made on what the cache holds, else why not."""
+        for each in self._usual:
+            if not each.synced:
+                return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
+        now = self._clock.monotonic()
+        for each in self._usual:
+            if not each.fresh(now):
+                return f"{each.kind.name} are out of date: {each.trouble}"
+        return self._adapters.unready(now)
+
+    async def relist(self) -> None:
+        """List everything again; returns when that is done."""
+        await asyncio.gather(self._adapters.relist(), *(each.relist() for each in self._usual))
+
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Read until the tasks are cancelled."""
+        tasks = [group.create_task(each.run(), name=each.kind.name) for each in self._usual]
+        return [*tasks, group.create_task(self._adapters.run(), name="adapters")]
