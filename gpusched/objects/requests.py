@@ -13,13 +13,13 @@ import attrs
 import msgspec
 
 from gpusched.limits import QUANTITY_MAX
-from gpusched.objects import wire
+from gpusched.objects import wire, wire_rules
 from gpusched.objects.fields import decode_part, parse_resources
 from gpusched.objects.grants import NO_GRANT, Grant
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import NOTHING, PODS, Resources
 
-_REQUIREMENTS: Final = msgspec.json.Decoder(wire.ResourceRequirements)
+_REQUIREMENTS: Final = msgspec.json.Decoder(wire_rules.ResourceRequirements)
 _QUANTITIES: Final = msgspec.json.Decoder(wire.Quantities)
 _ONE_POD: Final = Resources(((PODS, 1),))
 _POD_LEVEL: Final = frozenset({"cpu", "memory"})

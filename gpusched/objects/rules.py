@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpusched.objects import wire
+from gpusched.objects import wire_rules
 from gpusched.objects.fields import decode_part, quoted
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.pod_terms import ANY_ADDRESS, HostPort, PodTerm, SpreadTerm
@@ -21,10 +21,10 @@ from gpusched.objects.selector import (
     requirement,
 )
 
-_AFFINITY: Final = msgspec.json.Decoder(wire.Affinity)
-_TOLERATIONS: Final = msgspec.json.Decoder(list[wire.Toleration])
-_SPREAD: Final = msgspec.json.Decoder(list[wire.SpreadConstraint])
-_PORTS: Final = msgspec.json.Decoder(list[wire.Port])
+_AFFINITY: Final = msgspec.json.Decoder(wire_rules.Affinity)
+_TOLERATIONS: Final = msgspec.json.Decoder(list[wire_rules.Toleration])
+_SPREAD: Final = msgspec.json.Decoder(list[wire_rules.SpreadConstraint])
+_PORTS: Final = msgspec.json.Decoder(list[wire_rules.Port])
 _CLAIMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 
@@ -39,7 +39,7 @@ def parse_node_selector(raw: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def parse_requirements(
-    expressions: Iterable[wire.Expression] | None, *, field: str
+    expressions: Iterable[wire_rules.Expression] | None, *, field: str
 ) -> tuple[Requirement, ...]:
     """ANDed expressions, sorted, each with its values sorted: order means nothing.
 
@@ -72,7 +72,7 @@ def _term_order(term: NodeTerm) -> tuple[list[tuple[str, str, tuple[str, ...]]],
 
 def parse_selector(
     match_labels: dict[str, str] | None,
-    expressions: Iterable[wire.Expression] | None,
+    expressions: Iterable[wire_rules.Expression] | None,
     *,
     field: str,
 ) -> Selector:
@@ -89,7 +89,7 @@ def parse_selector(
     return Selector(tuple(sorted(exact.union(others), key=_requirement_order)))
 
 
-def _node_term(term: wire.NodeSelectorTerm, *, field: str) -> NodeTerm:
+def _node_term(term: wire_rules.NodeSelectorTerm, *, field: str) -> NodeTerm:
     return NodeTerm(
         labels=parse_requirements(term.match_expressions, field=field),
         fields=parse_requirements(term.match_fields, field=field),
@@ -133,7 +133,7 @@ def parse_affinity(raw: bytes) -> Affinities:
 
 
 def _node_affinity(
-    node: wire.NodeAffinity | None,
+    node: wire_rules.NodeAffinity | None,
 ) -> tuple[tuple[NodeTerm, ...] | None, tuple[tuple[int, NodeTerm], ...]]:
     if node is None:
         return None, ()
@@ -149,7 +149,7 @@ def _node_affinity(
 
 
 def _pod_affinity(
-    pods: wire.PodAffinity | None, *, field: str
+    pods: wire_rules.PodAffinity | None, *, field: str
 ) -> tuple[tuple[PodTerm, ...], tuple[tuple[int, PodTerm], ...]]:
     if pods is None:
         return (), ()
@@ -164,7 +164,7 @@ def _pod_affinity(
     )
 
 
-def _pod_term(term: wire.PodAffinityTerm, *, field: str) -> PodTerm:
+def _pod_term(term: wire_rules.PodAffinityTerm, *, field: str) -> PodTerm:
     if not term.topology_key:
         raise Disbelief(f"{field}[].topologyKey", "is missing")
     return PodTerm(
@@ -177,7 +177,7 @@ def _pod_term(term: wire.PodAffinityTerm, *, field: str) -> PodTerm:
     )
 
 
-def _selector(selector: wire.LabelSelector | None, *, field: str) -> Selector | None:
+def _selector(selector: wire_rules.LabelSelector | None, *, field: str) -> Selector | None:
     if selector is None:
         return None
     return parse_selector(selector.match_labels, selector.match_expressions, field=field)

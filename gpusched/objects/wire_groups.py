@@ -11,7 +11,6 @@ from gpusched.objects.wire import (
     ABSENT,
     Condition,
     Count,
-    Expression,
     Int32,
     Metadata,
     OwnerReference,
@@ -19,17 +18,11 @@ from gpusched.objects.wire import (
     WorkloadAnnotations,
     WorkloadMetadata,
 )
+from gpusched.objects.wire_rules import LabelSelector
 
 Members = Annotated[int, Meta(ge=0, le=GANG_PODS_MAX)]
 MembersFromOne = Annotated[int, Meta(ge=1, le=GANG_PODS_MAX)]
 Name = Annotated[str, Meta(max_length=317)]
-
-
-class LabelSelector(Struct, gc=False, rename="camel"):
-    """A selector of labels."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
 
 
 class Guarantee(Struct, gc=False):

@@ -48,8 +48,12 @@ def pod_class(
     preferred: Sequence[tuple[int, NodeTerm]] = (),
     tolerations: Sequence[Toleration] = (),
     unsupported: str = "",
+    **rules: Any,
 ) -> PodClass:
-    """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units."""
+    """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units.
+
+    ``rules`` are those about other pods: near, apart, liked, disliked, spread, soft_spread, ports.
+    """
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
     made = PodClass(
@@ -62,6 +66,7 @@ def pod_class(
         preferred=tuple(preferred),
         tolerations=tuple(tolerations),
         unsupported=unsupported,
+        **{kind: tuple(terms) for kind, terms in rules.items()},
     )
     content = msgspec.json.encode(attrs.astuple(made))
     return attrs.evolve(made, digest=hashlib.blake2b(content, digest_size=16).hexdigest())
@@ -126,6 +131,8 @@ def pod(
     unschedulable_reason: str = "",
     unschedulable_since: float = 0.0,
     may_preempt: bool = True,
+    labels: Mapping[str, str] | None = None,
+    claims: Sequence[str] = (),
 ) -> Pod:
     """A pod, unbound unless it names a node."""
     return Pod(
@@ -134,7 +141,8 @@ def pod(
         uid=UID(own_uid) if own_uid else uid("Pod", name, namespace),
         resource_version=ResourceVersion(version),
         created=created,
-        labels=MappingProxyType({}),
+        labels=MappingProxyType(dict(labels or {})),
+        claims=tuple(sorted(claims)),
         owner=owner,
         scheduler=scheduler,
         pod_class=spec,

@@ -270,7 +270,6 @@ class Given:
 _POD_FIELDS = {*type(entities.pod("x", entities.pod_class())).__struct_fields__} - {
     "pod_class",
     "resource_version",
-    "labels",
     "fence",
 } | {"own_uid"}
 _POD_FIELDS -= {"name", "uid"}
