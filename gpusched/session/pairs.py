@@ -81,6 +81,8 @@ class PairHooks:
         self._faults = faults
         self.filters: list[PairFilter] = []
         self.scorers: list[PairScorer] = []
+        self.rows = 0
+        """Number of nodes of the session; what rules answer is checked against it."""
 
     def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
         """See ``Hooks.pair_filter``."""
@@ -93,11 +95,22 @@ class PairHooks:
             made = rule(pod)
             if made is None:
                 return None
-            allows = self._guard.wrap(plugin, "pair_filter", made.allows, self._refuse)
-            return PairRule(made.key, allows, made.once)
+            hash(made.key)
+            rule_allows = made.allows
+
+            def checked() -> Bools:
+                mask = np.asarray(rule_allows())
+                if mask.shape != (self.rows,) or mask.dtype != np.bool_:
+                    found = f"{mask.dtype} of shape {mask.shape}"
+                    raise PluginFault(plugin, "pair_filter", f"{found}, not {self.rows} bools")
+                return mask
+
+            allows = self._guard.wrap(plugin, "pair_filter", checked, self._refuse)
+            return PairRule(made.key, allows, bool(made.once))
 
         wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere)
-        concerned = self._guard.wrap(plugin, "pair_filter", concerns, self._all)
+        asked = _asked(plugin, "pair_filter", concerns)
+        concerned = self._guard.wrap(plugin, "pair_filter", asked, self._all)
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
@@ -115,16 +128,23 @@ class PairHooks:
             made = score(pod)
             if made is None:
                 return None
-            points = made.points
+            hash(made.key)
+            score_points = made.points
 
             def weighed() -> Ints:
-                clamped: Ints = np.minimum(np.maximum(points(), -POINTS_MAX), POINTS_MAX)
+                points = np.asarray(score_points())
+                if points.shape != (self.rows,) or not np.can_cast(points.dtype, np.int64):
+                    found = f"{points.dtype} of shape {points.shape}"
+                    raise PluginFault(plugin, "pair_score", f"{found}, not {self.rows} ints")
+                points = points.astype(np.int64, copy=False)
+                clamped: Ints = np.minimum(np.maximum(points, -POINTS_MAX), POINTS_MAX)
                 return clamped * weight
 
             return PairScore(made.key, self._guard.wrap(plugin, "pair_score", weighed, zero))
 
         wrapped = self._guard.wrap(plugin, "pair_score", sound, silent)
-        concerned = self._guard.wrap(plugin, "pair_score", concerns, self._none)
+        asked = _asked(plugin, "pair_score", concerns)
+        concerned = self._guard.wrap(plugin, "pair_score", asked, self._none)
         self.scorers.append(PairScorer(wrapped, concerned))
 
     def _refuse(self, fault: PluginFault) -> Bools:
@@ -138,6 +158,16 @@ class PairHooks:
     def _none(self, fault: PluginFault, _pod_class: PodClass) -> bool:
         self._faults.append(str(fault))
         return False
+
+
+def _asked(plugin: str, hook: str, concerns: Concerns) -> Concerns:
+    def sound(pod_class: PodClass) -> bool:
+        answer = concerns(pod_class)
+        if not isinstance(answer, bool):
+            raise PluginFault(plugin, hook, f"concerns answered {type(answer).__name__}, no bool")
+        return answer
+
+    return sound
 
 
 class RuleGate:

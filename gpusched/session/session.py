@@ -66,6 +66,7 @@ class Session:
         self.neighbours = Neighbours(self.bench, snapshot.residents, masks.columns)
         """Who sits where; statements tell it their moves."""
         self.hooks = Hooks(guard)
+        self.hooks.pairs.rows = len(snapshot.nodes)
         self.view = View(snapshot, self.accounts, self.neighbours, self.hooks.fair_shares)
         self.admitted: set[GangKey] = set()
         self.asks: dict[GangKey, Ask] = {}
