@@ -107,6 +107,20 @@ LOOP_BLOCKED_MAX_S: Final = 2.0
 LEASE_MAX_S: Final = 300.0
 """Longest leader lease: a successor never waits longer, whatever a broken record says."""
 
+# -- reservations ---------------------------------------------------------------------------
+RESERVATION_WINDOW_S: Final = 86_400
+"""Starts later than in a day are not promised: too many walltimes lie between."""
+RESERVATIONS_MAX: Final = 64
+"""Reservations of one session, over all node pools."""
+ESTIMATES_MAX: Final = 64
+"""Gangs of one session that are told when they will start: each takes milliseconds to work out."""
+ESTIMATE_STEP_S: Final = 60
+"""A start that moved by less is not told again."""
+POSITIONS_EXACT_MAX: Final = 64
+"""Places in a queue beyond this one are told in steps of it: one start moves everybody behind."""
+OVERRUN_STEP_S: Final = 60
+"""What is over its walltime is expected to end within this time from now."""
+
 # -- API traffic ----------------------------------------------------------------------------
 LIST_TIMEOUT_S: Final = 60.0
 """One page of a list: a server under load needs long for the first, which reads everything."""

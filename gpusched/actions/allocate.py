@@ -10,8 +10,11 @@ from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
-from gpusched.session.placing import Refusal, grow, place_minimum
+from gpusched.session.placing import Refusal, grow
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
+from gpusched.session.reservations import Reservations
+from gpusched.session.reservations_kept import place_clear
+from gpusched.session.reservations_told import reserved_for_it
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
@@ -25,6 +28,10 @@ class Allocate:
 
     def run(self, session: Session) -> None:
         """See the class."""
+        if "backfill" in session.actions and session.hooks.reservations_per_pool:
+            session.reservations = Reservations(
+                session, per_pool=session.hooks.reservations_per_pool
+            )
         ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
         broken: list[Gang] = []
         trying = {gang.key for gang in ready}
@@ -42,7 +49,7 @@ class Allocate:
         for gang in turns(session, ready):
             if session.full:
                 return
-            if (gang.need or not gang.placed) and _start(session, gang):
+            if (gang.need or not gang.placed) and start(session, gang):
                 broken.append(gang)
         for gang in turns(session, ready):
             if session.full:
@@ -70,7 +77,7 @@ def _admitted(session: Session, gang: Gang) -> bool:
     return not verdict.refuses
 
 
-def _start(session: Session, gang: Gang) -> bool:
+def start(session: Session, gang: Gang) -> bool:
     """Place a gang's minimum, or say why not; whether a promise to it cannot be kept."""
     refusal: Refusal | None = None
     for variant in variants(session, gang):
@@ -89,15 +96,27 @@ def _start(session: Session, gang: Gang) -> bool:
         session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
         return False
     if not _wait_for_leaving(session, gang):
-        session.refuse(gang, refusal.reason, refusal.sentence)
+        _refuse(session, gang, refusal)
     return promised
+
+
+def _refuse(session: Session, gang: Gang, refusal: Refusal) -> None:
+    """It is blocked: the next in turn may have to leave it room."""
+    sentence, reservations = refusal.sentence, session.reservations
+    if reservations is None:
+        session.refuse(gang, refusal.reason, sentence)
+        return
+    holder = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
+    if holder is not None:
+        sentence = cut(f"{sentence}; {reserved_for_it(reservations, holder)}")
+    session.refuse(gang, refusal.reason, sentence)
 
 
 def _attempt(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
     verdict = first_refusal(session.hooks.quota_checks, gang)
     if verdict.refuses:
         return Refusal(Reason(verdict.reason), verdict.sentence)
-    return place_minimum(session, gang, statement)
+    return place_clear(session, gang, statement)
 
 
 def _wait_for_leaving(session: Session, gang: Gang) -> bool:
@@ -120,7 +139,12 @@ def _extend(session: Session, gang: Gang) -> None:
     if gang.pending <= len(session.kept(gang)):
         return
     variant = session.variants.get(gang.key)
-    refusal = grow(session, variant.gang if variant else gang)
+    growing = variant.gang if variant else gang
+    if session.reservations is None:
+        refusal = grow(session, growing)
+    else:
+        with session.reservations.around(gang):
+            refusal = grow(session, growing)
     if refusal is not None:
         session.refuse(gang, refusal.reason, refusal.sentence)
 

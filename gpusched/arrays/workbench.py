@@ -8,12 +8,14 @@ and not needed to keep a promise; seen *later*, everything that will be free and
     later = real - releasing + reserved
     now   = max(real, later)
 
-``used`` shows one of the two. A log of touched rows tells others what to compute again.
+``used`` shows one of the two. While room is held back for those whose turn comes at a later
+time (``hold_back``), both count it as used. A log of touched rows tells others what to compute
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -42,6 +44,7 @@ class Workbench:
         self._reserved: Ints = np.zeros_like(self.used)
         self._split: set[int] = set(np.flatnonzero(nodes.leaving.any(axis=1)).tolist())
         """Rows on which now and later may differ."""
+        self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}
 
     # -- looking ---------------------------------------------------------------------------
@@ -54,6 +57,8 @@ class Workbench:
         if rows:
             self.used[rows] = self._seen(rows)
             self.touched.extend(rows)
+        for row in sorted(self._back):
+            self._show(row)
 
     @property
     def parts(self) -> bool:
@@ -65,9 +70,34 @@ class Workbench:
         return later if self.later else np.maximum(self._real[rows], later)
 
     def _show(self, row: int) -> None:
-        if row in self._split:
+        back = self._back.get(row)
+        if back is not None:
+            self.used[row] = np.maximum(self._seen(row), self.held_on(row) + back)
+        elif row in self._split:
             self.used[row] = self._seen(row)
         self.touched.append(row)
+
+    def hold_back(self, amounts: Mapping[int, Ints]) -> None:
+        """Count so much as used beyond what is held and promised, until called with nothing.
+
+        Args:
+            amounts: by row, shape (resources,); far below zero where nothing is held back.
+        """
+        before, self._back = self._back, dict(amounts)
+        for row in sorted({*before, *amounts}):
+            self.used[row] = self._seen(row)
+            self._show(row)
+
+    @property
+    def staying(self) -> Ints:
+        """What is held once those who leave have left, and promised: shape (nodes, resources)."""
+        staying: Ints = self._real - self._releasing + self._reserved
+        return staying
+
+    def held_on(self, row: int) -> Ints:
+        """What is held and promised on a row, by those too who leave: shape (resources,)."""
+        held: Ints = self._real[row] + self._reserved[row]
+        return held
 
     # -- moving ----------------------------------------------------------------------------
     def add(self, row: int, ask: Demand, *, slots: int) -> None:

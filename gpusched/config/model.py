@@ -94,13 +94,21 @@ class Config:
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
-    actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim")
+    actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
     tiers: tuple[Tier, ...] = (
-        Tier((PluginChoice("priority"), PluginChoice("gang"), PluginChoice("quota"))),
+        Tier(
+            (
+                PluginChoice("sla"),
+                PluginChoice("priority"),
+                PluginChoice("gang"),
+                PluginChoice("quota"),
+            )
+        ),
         Tier(
             (
                 PluginChoice("predicates"),
                 PluginChoice("fairshare"),
+                PluginChoice("walltime", MappingProxyType({"reservations": 8})),
                 PluginChoice("nodeorder", MappingProxyType({"strategy": "binpack"})),
             )
         ),

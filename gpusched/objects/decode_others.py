@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -119,8 +120,20 @@ def job_of(parsed: wire_groups.Job) -> Job:
             each.type in _ENDS and each.status == "True"
             for each in (parsed.status and parsed.status.conditions) or ()
         ),
+        deadline_s=_deadline_s(spec, labels, metadata.annotations),
         **_started_by_us(parsed),
     )
+
+
+def _deadline_s(
+    spec: wire_groups.JobSpec,
+    labels: Mapping[str, str],
+    notes: wire_groups.JobAnnotations | None,
+) -> int:
+    """The sooner of its own deadline and the one that Kueue would enforce, 0 for none."""
+    said = labels.get(hints.MAX_EXEC_LABEL) or (notes and notes.max_exec) or ""
+    limits = [spec.active_deadline_seconds or 0, hints.seconds_of(said)]
+    return min((limit for limit in limits if limit), default=0)
 
 
 def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:

@@ -21,7 +21,15 @@ from gpusched.objects.fields import (
     uid_of,
     version_of,
 )
-from gpusched.objects.hints import SUB_GROUP_LABEL, group_of, hints_of, queue_of, role_of
+from gpusched.objects.hints import (
+    MAX_EXEC_LABEL,
+    SUB_GROUP_LABEL,
+    group_of,
+    hints_of,
+    queue_of,
+    role_of,
+    seconds_of,
+)
 from gpusched.objects.membership import block_of, family_of, rank_of
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.pod import Pod, PodClass, PodPhase
@@ -105,6 +113,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         block=block_of(labels) if labels else 0,
         claims=claims,
         own_claims=own_claims,
+        deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
     )
 
 
@@ -120,6 +129,12 @@ def _claims(pod: str, volumes: Iterable[wire.Volume]) -> tuple[tuple[str, ...], 
     if not named and not own:
         return (), ()
     return tuple(sorted(named | own)), tuple(sorted(own))
+
+
+def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
+    said = labels.get(MAX_EXEC_LABEL)
+    by_label = seconds_of(said) if said else 0
+    return min(own, by_label) if own and by_label else own or by_label
 
 
 def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:

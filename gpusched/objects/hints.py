@@ -34,6 +34,9 @@ LWS_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 LABEL_KEY_MAX: Final = 253 + 1 + 63
 """Characters of the longest label key: prefix, slash and name."""
 _TRUE: Final = ("true", "t", "1")
+MAX_EXEC_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Kueue reads it as a label; jobs that carry it as an annotation mean the same."""
+_SECONDS_DIGITS_MAX: Final = 10
 _BOOLEANS: Final = {"true": True, "false": False}
 
 _NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 9
@@ -91,6 +94,13 @@ def role_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | N
     if index is None:
         return (isinstance(notes, wire.PodAnnotations) and notes.yunikorn_task) or ""
     return "leader" if index == "0" else "worker"
+
+
+def seconds_of(text: str) -> int:
+    """A number of seconds in another project's words; 0 for what that project would refuse too."""
+    if text.isascii() and text.isdigit() and len(text) <= _SECONDS_DIGITS_MAX:
+        return int(text)
+    return 0
 
 
 def hints_of(annotations: wire.WorkloadAnnotations | None) -> GangHints:

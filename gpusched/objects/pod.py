@@ -115,6 +115,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         nominated: the node that is promised to it and not free yet, empty for none.
         claims: names of the persistent volume claims that its volumes are, sorted.
         own_claims: those of them that are made for this pod alone (ephemeral volumes).
+        deadline_s: it is ended so many seconds after it started; 0 when it is not.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
 
@@ -152,6 +153,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     block: int = 0
     claims: tuple[str, ...] = ()
     own_claims: tuple[str, ...] = ()
+    deadline_s: int = 0
 
     @property
     def key(self) -> ObjectKey:

@@ -212,6 +212,7 @@ class PodSpec(Struct, gc=False, rename="camel"):
     scheduler_name: str = ""
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    active_deadline_seconds: Generation | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None

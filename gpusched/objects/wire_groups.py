@@ -11,6 +11,7 @@ from gpusched.objects.wire import (
     ABSENT,
     Condition,
     Count,
+    Generation,
     Int32,
     Metadata,
     OwnerReference,
@@ -184,11 +185,13 @@ class JobAnnotations(
         "admitted": "gpusched.io/admitted",
         "parallelism": "gpusched.io/parallelism",
         "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
+        "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
     },
 ):
     """Those of a Job, with what we wrote when we started it."""
 
     admitted: str | None = None
+    max_exec: str | None = None
     parallelism: str | None = None
     min_parallelism: str | None = None
 
@@ -207,6 +210,7 @@ class JobSpec(Struct, gc=False, rename="camel"):
     completions: Count | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
+    active_deadline_seconds: Generation | None = None
     template: PodTemplate | None = None
 
 

@@ -14,6 +14,8 @@
 | reclaim_gate                          | AND; the first refusal is told     | nobody is evicted |
 | victim_order                          | keys joined in tier order          | no victim         |
 | fair_share                            | the first provider answers         | nothing is due    |
+| walltime                              | the shortest answer                | unknown           |
+| waits_too_long                        | any                                | no                |
 
 A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
 """
@@ -58,6 +60,8 @@ VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimOrder = Callable[[Gang, Gang, str], Key]
 ProposalCheck = Callable[[Proposal], Verdict]
 FairShare = Callable[[str], Resources]
+Walltime = Callable[[Gang], int]
+Overdue = Callable[[Gang], bool]
 
 
 @attrs.frozen
@@ -102,6 +106,10 @@ class Hooks:
         self.victim_orders: list[VictimOrder] = []
         self.reclaim_gates: list[ProposalCheck] = []
         self.fair_shares: list[FairShare] = []
+        self.walltimes: list[Walltime] = []
+        self.overdue: list[Overdue] = []
+        self.reservations_per_pool = 8
+        """Blocked gangs of one node pool for which room is kept."""
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
@@ -275,6 +283,25 @@ class Hooks:
             return due
 
         self.fair_shares.append(self.guard.wrap(plugin, "fair_share", sound, nothing))
+
+    # -- reservations --------------------------------------------------------------------------
+    def walltime(self, provider: Walltime) -> None:
+        """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts."""
+
+        def unknown(fault: PluginFault, _gang: Gang) -> int:
+            self.faults.append(str(fault))
+            return 0
+
+        self.walltimes.append(self.guard.wrap(self.plugin, "walltime", provider, unknown))
+
+    def waits_too_long(self, provider: Overdue) -> None:
+        """Whether room is kept for a blocked gang even if nobody knows when it will suffice."""
+
+        def no(fault: PluginFault, _gang: Gang) -> bool:
+            self.faults.append(str(fault))
+            return False
+
+        self.overdue.append(self.guard.wrap(self.plugin, "waits_too_long", provider, no))
 
     def _judged(self, hook: str, check: Callable[..., Verdict]) -> Callable[..., Verdict]:
         plugin = self.plugin

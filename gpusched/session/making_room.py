@@ -17,11 +17,12 @@ from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import PODS, total
 from gpusched.session.hooks import first_refusal
-from gpusched.session.placing import areas_of, place_minimum
+from gpusched.session.placing import areas_of
 from gpusched.session.plan import Ask
 from gpusched.session.proof import Prover
 from gpusched.session.proposal import RECLAIM, Chunk, Proposal
 from gpusched.session.reasons import Reason, cut, members, nodes
+from gpusched.session.reservations_kept import place_clear
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
 from gpusched.session.victim_choice import Chooser, Kind, Rules
@@ -138,7 +139,7 @@ class MakingRoom:
                 session.evict(statement, part.gang, seat.member)
         checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
         if first_refusal(checks, claimant).refuses or (
-            place_minimum(session, claimant, statement) is not None
+            place_clear(session, claimant, statement) is not None
         ):
             statement.discard()
             return _Result.NO_PLACE

@@ -265,11 +265,18 @@ def _told(
 
 
 # -- topology ------------------------------------------------------------------------------
-def areas_of(session: Session, gang: Gang) -> tuple[list[Area], Refusal | None]:
+def areas_of(
+    session: Session, gang: Gang, *, at: float | None = None
+) -> tuple[list[Area], Refusal | None]:
     """The areas in which a gang may start, best level first; or why it has none.
 
     From the preferred level outwards to the required one, or to the whole cluster; while the
     gang still holds out for its preferred level, that level alone.
+
+    Args:
+        session: whose topology counts.
+        gang: with its wishes.
+        at: when it would start, seconds since the epoch; None for now.
     """
     wish = gang.topology
     if not wish.required and not wish.preferred:
@@ -282,7 +289,8 @@ def areas_of(session: Session, gang: Gang) -> tuple[list[Area], Refusal | None]:
             return [], Refusal(Reason.INVALID_SPEC, sentence)
     widest = names.index(wish.required) if wish.required else 0
     narrowest = max(widest, names.index(wish.preferred)) if wish.preferred else widest
-    holds_out = session.snapshot.now - gang.created < wish.max_wait_ns / 1e9
+    at = session.snapshot.now if at is None else at
+    holds_out = at - gang.created < wish.max_wait_ns / 1e9
     if wish.preferred and holds_out:
         widest = narrowest
     areas: list[Area] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
@@ -35,6 +36,9 @@ from gpusched.session.variant import Variant
 from gpusched.session.verdict import Verdict, error
 from gpusched.session.view import View
 from gpusched.topology.domain import Level
+
+if TYPE_CHECKING:  # it works with sessions
+    from gpusched.session.reservations import Reservations
 
 
 class Session:
@@ -97,6 +101,14 @@ class Session:
         """Members that leave by what was kept in this session."""
         self.victims: object = None
         """Who could leave: kept between the actions that evict, see ``session.victims``."""
+        self.actions = frozenset(action.name for action in policy.actions)
+        """What this session does, by name."""
+        self.reservations: Reservations | None = None
+        """Room kept for gangs that are blocked now; made by the action that places gangs."""
+        self.positions: dict[GangKey, int] = {}
+        """Place of each waiting gang in its queue, from 1."""
+        self.estimates: dict[GangKey, float] = {}
+        """When waiting gangs are expected to start, seconds since the epoch."""
         self._open(policy)
         for key, places in sorted(standing(snapshot).items()):
             self._hold(self._gangs[key], places)
@@ -152,6 +164,13 @@ class Session:
             self.refuse(gang, verdict.reason, verdict.sentence)
         else:
             self.admitted.add(gang.key)
+
+    def given_places(self) -> Iterator[tuple[Gang, Sequence[Place]]]:
+        """Places given in this session and promised in any, by gang, sorted."""
+        for key in sorted({*self._kept, *self.promises}):
+            places = [*self._kept.get(key, ()), *self.promises.get(key, ())]
+            if places:
+                yield self._gangs[key], places
 
     # -- moving ----------------------------------------------------------------------------
     def statement(self) -> Statement:
@@ -236,6 +255,8 @@ class Session:
         for pod_class, count in counts.values():
             self.accounts.place(self.path(gang), pod_class.requests, times=count)
         self._fix(gang, places)
+        if self.reservations is not None and not lifted:
+            self.reservations.started(gang, places)
 
     def claim(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
@@ -257,6 +278,8 @@ class Session:
         for place in places:
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
         self._fix(gang, places)
+        if self.reservations is not None:
+            self.reservations.started(gang, places)
 
     def stop(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str

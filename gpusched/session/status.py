@@ -65,6 +65,8 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         nominated=tuple(sorted((each.pod.uid, nodes[each.row].name) for each in held)),
         preempted=runs_again,
         is_preempted=runs_again is None,
+        queue_position=session.positions.get(gang.key, 0),
+        estimated_start=session.estimates.get(gang.key, 0.0),
         placement=_placement(session, gang) if whole and gang.pod_group else (),
     )
 

@@ -133,6 +133,7 @@ def pod(
     may_preempt: bool = True,
     labels: Mapping[str, str] | None = None,
     claims: Sequence[str] = (),
+    deadline_s: int = 0,
 ) -> Pod:
     """A pod, unbound unless it names a node."""
     return Pod(
@@ -167,6 +168,7 @@ def pod(
         unschedulable_since=unschedulable_since,
         nominated=nominated,
         may_preempt=may_preempt,
+        deadline_s=deadline_s,
     )
 
 

@@ -1,0 +1,126 @@
+"""What runs now as rows, amounts and ends: the part of a reservation that is bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gpusched.arrays.columns import Demand, Ints, demand
+from gpusched.cache.gangs import Gang
+from gpusched.objects.resources import Resources, total
+from gpusched.session.reservations_lengths import Lengths
+from gpusched.session.reservations_profile import FOREVER, Profile, Release
+from gpusched.session.session import Session
+from gpusched.session.statement import Place
+
+
+class Books:
+    """Turns gangs into releases.
+
+    Args:
+        session: whose nodes and gangs are meant.
+        lengths: how long gangs run.
+    """
+
+    def __init__(self, session: Session, lengths: Lengths) -> None:
+        self._session = session
+        self._lengths = lengths
+        self._width = session.snapshot.nodes.allocatable.shape[1]
+        self._vectors: dict[str, Ints] = {}
+
+    def profile(self) -> Profile:
+        """Room over time as the session has it now, with what it started and promised."""
+        session = self._session
+        bench = session.bench
+        releases = [
+            room
+            for gang in session.snapshot.active.values()
+            if (end := self._lengths.end_of_running(gang)) < FOREVER
+            and (room := self.running(gang, end)) is not None
+        ]
+        for gang, places in session.given_places():
+            end = self._lengths.end_of_new(gang)
+            if end < FOREVER:
+                releases.append(self.placed(gang, places, end))
+        return Profile(
+            session.snapshot.nodes.allocatable,
+            bench.staying,
+            now=self._lengths.now,
+            releases=releases,
+        )
+
+    def running(self, gang: Gang, time: int) -> Release | None:
+        """The room of a gang's members that stay, free at a time; None when there is none."""
+        row_of = self._session.snapshot.nodes.row
+        evicted = self._session.evicted
+        members = [
+            (row_of[member.node], member.pod.pod_class)
+            for member in gang.placed
+            if member.node in row_of and member.pod.uid not in evicted
+        ]
+        if not members:
+            return None
+        return Release(
+            time,
+            np.array([row for row, _ in members], dtype=np.int64),
+            np.array([self._vector(each.digest, each.requests) for _, each in members]),
+            gang.key,
+            self._session.path(gang),
+            total(each.requests for _, each in members),
+        )
+
+    def placed(self, gang: Gang, places: Sequence[Place], time: int) -> Release:
+        """The room of places given in this session, free at a time."""
+        return Release(
+            time,
+            np.array([place.row for place in places], dtype=np.int64),
+            np.array([self._of_ask(place.ask) for place in places]),
+            gang.key,
+            self._session.path(gang),
+            total(place.pod.pod_class.requests for place in places),
+        )
+
+    def by_row(self, parts: Iterable[tuple[int, Demand]]) -> dict[int, Ints]:
+        """Amounts summed by row, shape (resources,)."""
+        found: dict[int, Ints] = {}
+        for row, ask in parts:
+            amounts = found.get(row)
+            if amounts is None:
+                amounts = found[row] = np.zeros(self._width, dtype=np.int64)
+            amounts[ask.columns] += ask.amounts
+        return found
+
+    def held_by_gangs(self) -> Ints:
+        """What gangs with a place hold on each row, which may end some day; as ``allocatable``."""
+        held: Ints = np.zeros_like(self._session.snapshot.nodes.allocatable)
+        for room in self._all_running():
+            np.add.at(held, room.rows, room.amounts)
+        return held
+
+    def by_queue(self) -> dict[str, list[tuple[Release, Gang]]]:
+        """Running gangs by queue; the time of each release is when the gang began."""
+        found: dict[str, list[tuple[Release, Gang]]] = {}
+        for _, gang in sorted(self._session.snapshot.active.items()):
+            room = self.running(gang, int(gang.started) or self._lengths.now)
+            if room is not None:
+                found.setdefault(gang.queue, []).append((room, gang))
+        return found
+
+    def _all_running(self) -> Iterable[Release]:
+        for gang in self._session.snapshot.active.values():
+            room = self.running(gang, FOREVER)
+            if room is not None:
+                yield room
+
+    def _vector(self, digest: str, requests: Resources) -> Ints:
+        known = self._vectors.get(digest)
+        if known is None:
+            ask = demand(requests, self._session.snapshot.nodes.columns)
+            known = self._vectors[digest] = self._of_ask(ask)
+        return known
+
+    def _of_ask(self, ask: Demand) -> Ints:
+        vector: Ints = np.zeros(self._width, dtype=np.int64)
+        vector[ask.columns] = ask.amounts
+        return vector

@@ -1,0 +1,68 @@
+"""When waiting gangs are expected to start, as far as walltimes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpusched.cache.gangs import Gang
+from gpusched.limits import ESTIMATE_STEP_S, ESTIMATES_MAX, RESERVATION_WINDOW_S
+from gpusched.objects.meta import Disbelief, GangKey, parse_time
+from gpusched.session.reservations import Reservations
+from gpusched.session.reservations_profile import Hold
+
+
+class _Told(msgspec.Struct):
+    """What we read of a status that we wrote."""
+
+    estimated: str | None = msgspec.field(default=None, name="estimatedStartTime")
+
+
+def estimates(reservations: Reservations, waiting: Sequence[Gang]) -> dict[GangKey, float]:
+    """The expected start of the first gangs that wait, in seconds since the epoch.
+
+    Holders start when their holds begin; those behind them are laid around and after them in
+    turn, as if they were holders too. No start is told that rests on a gang which is over its
+    walltime, or on a wait that nobody knows the end of: it would move with every look.
+    """
+    now = reservations.lengths.now
+    if not reservations.profile.releases:
+        return {}
+    holders = {holder.gang.key: holder.hold for holder in reservations.holders}
+    holds = list(holders.values())
+    told: dict[GangKey, float] = {}
+    for gang in waiting[:ESTIMATES_MAX]:
+        hold = holders.get(gang.key)
+        if hold is None:
+            hold = reservations.seek(gang, holds, until=now + RESERVATION_WINDOW_S)
+            if hold is None:
+                continue
+            holds.append(hold)
+        if hold.start > now and not _uncertain(reservations, hold):
+            told[gang.key] = _steady(gang, float(hold.start), now=now)
+    return told
+
+
+def _uncertain(reservations: Reservations, hold: Hold) -> bool:
+    late = reservations.lengths.overruns
+    if not late:
+        return False
+    rows = set(hold.rows.tolist())
+    return any(
+        each.gang in late and not rows.isdisjoint(each.rows.tolist())
+        for each in reservations.profile.releases
+        if each.time <= hold.start
+    )
+
+
+def _steady(gang: Gang, start: float, *, now: int) -> float:
+    """The start that was told before, where it is still about right: no write for a second."""
+    if gang.pod_group is None:
+        return start
+    try:
+        before = msgspec.json.decode(gang.pod_group.status, type=_Told).estimated
+        known = parse_time(before) if before else 0.0
+    except (msgspec.MsgspecError, Disbelief):
+        return start  # somebody else wrote there; ours replaces it
+    return known if known > now and abs(known - start) < ESTIMATE_STEP_S else start

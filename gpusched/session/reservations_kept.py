@@ -1,0 +1,32 @@
+"""The one way to places for a gang's minimum: none that breaks a reservation of another gang."""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs import Gang
+from gpusched.session.placing import Refusal, place_minimum
+from gpusched.session.reasons import Reason
+from gpusched.session.reservations_told import held_for
+from gpusched.session.session import Session
+from gpusched.session.statement import Statement
+
+
+def place_clear(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
+    """As ``place_minimum``, around what is held for gangs whose turn came before.
+
+    A gang that takes back a promise made to it may have any room: nobody's hold counts on it.
+    """
+    before = statement.checkpoint()
+    refusal = place_minimum(session, gang, statement)
+    reservations = session.reservations
+    if refusal is not None or reservations is None or statement.lifted:
+        return refusal
+    holder = reservations.conflict(gang, statement)
+    if holder is None:
+        return None
+    statement.rollback(before)
+    with reservations.around(gang, statement):
+        elsewhere = place_minimum(session, gang, statement)
+    if elsewhere is None and reservations.conflict(gang, statement) is None:
+        return None
+    statement.rollback(before)
+    return Refusal(Reason.RESERVED, held_for(reservations, gang, holder))

@@ -1,0 +1,190 @@
+"""Room on nodes over time: what is held now, what ends when, and what is kept free from when on.
+
+Pure arithmetic on rows and columns; times are whole seconds since the epoch. Use only falls
+with time, except where a hold begins, so that the most that is used between two moments is used
+at the first of them or when a hold begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Demand, Ints, how_many_fit
+from gpusched.objects.meta import GangKey
+from gpusched.objects.resources import NOTHING, Resources
+
+FOREVER: Final = 2**62
+"""The end of what nobody knows the end of."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Release:
+    """At ``time`` so much becomes free on some rows.
+
+    Attributes:
+        rows: row numbers, repeated where several members of a gang share a node.
+        amounts: int64, shape (len(rows), resources), never negative.
+        gang: that ends then.
+        path: names of its queue and those above it.
+        requests: the same amounts for the accounts of these queues.
+    """
+
+    time: int
+    rows: Ints
+    amounts: Ints
+    gang: GangKey
+    path: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+
+
+@attrs.frozen(slots=True, eq=False)
+class Hold:
+    """Room kept free for a gang from ``start`` on, until ``end``.
+
+    Attributes:
+        rows: row numbers, each once, ascending.
+        amounts: int64, shape (len(rows), resources).
+        path, requests: as for ``Release``.
+    """
+
+    gang: GangKey
+    start: int
+    end: int
+    rows: Ints
+    amounts: Ints
+    path: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+
+    def active(self, time: int) -> bool:
+        """Whether it counts at that moment."""
+        return self.start <= time < self.end
+
+
+class Profile:
+    """See the module.
+
+    Args:
+        allocatable: int64, shape (rows, resources). Not copied, not changed.
+        staying: what is held by those who have not left and do not leave now, same shape.
+        now: whole seconds since the epoch.
+        releases: what ends later, in any order.
+    """
+
+    def __init__(
+        self, allocatable: Ints, staying: Ints, *, now: int, releases: Iterable[Release]
+    ) -> None:
+        self.allocatable = allocatable
+        self.staying: Ints = staying.copy()
+        self.now = now
+        self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
+        self._flat: tuple[Ints, Ints, Ints] | None = None
+
+    # -- what moves in a session -------------------------------------------------------------
+    def start(self, release: Release) -> None:
+        """From now until ``release.time`` the amounts are held; for ever where that is FOREVER."""
+        np.add.at(self.staying, release.rows, release.amounts)
+        if release.time < FOREVER:
+            self.releases.append(release)
+            self.releases.sort(key=lambda each: (each.time, each.gang))
+            self._flat = None
+
+    def ending_earlier(self, releases: Iterable[Release]) -> Profile:
+        """The same, with these gangs gone at other times than known."""
+        moved = list(releases)
+        gangs = {each.gang for each in moved}
+        kept = [each for each in self.releases if each.gang not in gangs]
+        return Profile(self.allocatable, self.staying, now=self.now, releases=[*kept, *moved])
+
+    # -- reading -----------------------------------------------------------------------------
+    def times(self, until: int) -> list[int]:
+        """When something ends, ascending, each once, after now and not after ``until``."""
+        return sorted({each.time for each in self.releases if self.now < each.time <= until})
+
+    def ends_at(self, time: int) -> GangKey | None:
+        """A gang that ends then."""
+        return next((each.gang for each in self.releases if each.time == time), None)
+
+    def ended_by(self, time: int) -> Ints:
+        """What has become free until then, that moment included: int64, as ``staying``."""
+        times, rows, amounts = self._arrays()
+        count = int(np.searchsorted(times, time, side="right"))
+        ended = np.zeros_like(self.staying)
+        np.add.at(ended, rows[:count], amounts[:count])
+        return ended
+
+    def free_at(self, time: int, holds: Sequence[Hold]) -> Ints:
+        """What is free at one moment beside the holds; negative where there is too much."""
+        free: Ints = self.allocatable - self.staying + self.ended_by(time)
+        for hold in holds:
+            if hold.active(time):
+                free[hold.rows] -= hold.amounts
+        return free
+
+    def free_between(self, start: int, end: int, holds: Sequence[Hold]) -> Ints:
+        """The least that is free in the whole of a span, its start included and its end not."""
+        free = self.free_at(start, holds)
+        begin = {hold.start for hold in holds if start < hold.start < end}
+        for time in sorted(begin):
+            free = np.minimum(free, self.free_at(time, holds))
+        return free
+
+    def _arrays(self) -> tuple[Ints, Ints, Ints]:
+        if self._flat is None:
+            width = self.staying.shape[1]
+            counts = [len(each.rows) for each in self.releases]
+            times = np.repeat(np.array([e.time for e in self.releases], dtype=np.int64), counts)
+            rows = [each.rows for each in self.releases]
+            amounts = [each.amounts for each in self.releases]
+            self._flat = (
+                times,
+                np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
+                np.concatenate([np.zeros((0, width), dtype=np.int64), *amounts]),
+            )
+        return self._flat
+
+
+@attrs.frozen(slots=True, eq=False)
+class Part:
+    """So many equal members, and the rows that filters allow them."""
+
+    ask: Demand
+    allowed: Bools
+    count: int
+
+
+def pack(
+    free: Ints, parts: Sequence[Part], within: Bools | None = None
+) -> tuple[Ints, Ints] | None:
+    """Put all members on rows, the first rows first.
+
+    The order of rows never depends on use. So what was found is found again as long as the
+    chosen rows keep the room for it, whatever happens elsewhere: a reservation needs no memory.
+
+    Args:
+        free: int64, shape (rows, resources).
+        parts: in the order in which they choose.
+        within: rows that may be chosen.
+
+    Returns:
+        Rows, ascending, and what is taken of each, shape (len(rows), resources); None when
+        there is too little.
+    """
+    taken = np.zeros_like(free)
+    for index, part in enumerate(parts):
+        ask = part.ask
+        if ask.missing:
+            return None
+        left = free[:, ask.columns] - (taken[:, ask.columns] if index else 0)
+        allowed = part.allowed if within is None else part.allowed & within
+        fits = np.where(allowed, np.minimum(how_many_fit(left, ask.amounts), part.count), 0)
+        before = np.cumsum(fits) - fits
+        take = np.minimum(fits, np.maximum(part.count - before, 0))
+        if int(take.sum()) < part.count:
+            return None
+        taken[:, ask.columns] += take[:, np.newaxis] * ask.amounts
+    rows = np.flatnonzero(taken.any(axis=1))
+    return rows, taken[rows]

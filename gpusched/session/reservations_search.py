@@ -1,0 +1,223 @@
+"""The earliest time at which a gang that is blocked now can start, and where."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.cache.gangs import Gang
+from gpusched.objects.resources import Resources, total
+from gpusched.session.hooks import first_refusal
+from gpusched.session.jobs import variants
+from gpusched.session.placing import areas_of
+from gpusched.session.reservations_profile import FOREVER, Hold, Part, Profile, pack
+from gpusched.session.session import Session, wanted
+
+_TIMES_MAX: Final = 512
+"""Moments looked at one by one beside the holds of others; before them the search halves."""
+
+
+Choice = Callable[[Sequence[Part], Sequence[Bools | None]], tuple[Ints, Ints] | None]
+"""Rows and amounts for members in one of some areas, or None."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Way:
+    """One way to start the gang: in one node pool, its largest or its smallest members first."""
+
+    gang: Gang
+    parts: tuple[Part, ...]
+
+
+class Seeker:
+    """Looks for a start of one gang.
+
+    Args:
+        session: whose filters, topology and quotas count.
+        gang: blocked now.
+        profile: of all rows over time.
+        length: seconds it will run; FOREVER when nobody knows.
+    """
+
+    def __init__(self, session: Session, gang: Gang, profile: Profile, *, length: int) -> None:
+        self._session = session
+        self._gang = gang
+        self._profile = profile
+        self._length = length
+        self._ways = _ways(session, gang)
+        self._path = frozenset(session.path(gang))
+        self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
+
+    @property
+    def usable(self) -> Bools:
+        """Rows on which any of its members could ever sit, were they empty."""
+        allocatable = self._profile.allocatable
+        usable = np.zeros(allocatable.shape[0], dtype=np.bool_)
+        for way in self._ways:
+            for part in way.parts:
+                if not part.ask.missing:
+                    room = allocatable[:, part.ask.columns]
+                    usable |= part.allowed & (how_many_fit(room, part.ask.amounts) > 0)
+        return usable
+
+    def blocked_now(self, holds: Sequence[Hold]) -> bool:
+        """Whether it lacks room or quota: what else keeps it from starting no reservation heals."""
+        return self._at(self._profile.now, holds) is None
+
+    def earliest(self, holds: Sequence[Hold], *, until: int) -> Hold | None:
+        """The start to reserve.
+
+        Args:
+            holds: of others, which are not touched.
+            until: the last moment that is looked at.
+
+        Returns:
+            None when nothing that is known makes room for it until then.
+        """
+        profile = self._profile
+        moments = {*profile.times(until), *self._relaxations()}
+        moments.update(hold.end for hold in holds)
+        times = sorted(time for time in moments if profile.now < time <= until)
+        if not times or self._rows_at(times[-1], ()) is None:
+            return None
+        # Without the holds of others there is only ever more room: halve up to where it suffices.
+        first = bisect_left(times, True, key=lambda time: self._rows_at(time, ()) is not None)
+        for time in times[first : first + _TIMES_MAX]:
+            found = self._at(time, holds)
+            if found is not None:
+                return self._hold(time, found)
+        return None
+
+    def start_now(self, holds: Sequence[Hold]) -> Hold | None:
+        """A start at once, on a profile in which somebody is gone who is still there."""
+        found = self._at(self._profile.now, holds)
+        return self._hold(self._profile.now, found) if found else None
+
+    def ever_fits(self) -> bool:
+        """Whether it would fit if the whole cluster were empty."""
+        return (
+            self.over_areas(
+                lambda parts, areas: next(
+                    (
+                        found
+                        for within in areas
+                        if (found := pack(self._profile.allocatable, parts, within)) is not None
+                    ),
+                    None,
+                )
+            )
+            is not None
+        )
+
+    def over_areas(self, choose: Choice) -> tuple[Ints, Ints] | None:
+        """The first choice that is one, over the ways to start now and their areas."""
+        for way in self._ways:
+            found = choose(way.parts, self._areas(way.gang, self._profile.now))
+            if found is not None:
+                return found
+        return None
+
+    # -- one moment --------------------------------------------------------------------------
+    def _at(self, time: int, holds: Sequence[Hold]) -> tuple[Ints, Ints] | None:
+        found = self._rows_at(time, holds)
+        if found is None or not self._within_quota(time, holds):
+            return None
+        return found
+
+    def _rows_at(self, time: int, holds: Sequence[Hold]) -> tuple[Ints, Ints] | None:
+        free = self._profile.free_between(time, self._end(time), holds)
+        for way in self._ways:
+            for within in self._areas(way.gang, time):
+                found = pack(free, way.parts, within)
+                if found is not None:
+                    return found
+        return None
+
+    def _areas(self, gang: Gang, time: int) -> Sequence[Bools | None]:
+        """Rows of each area in which it may start then; they change when it stops holding out."""
+        key = tuple(time >= each for each in self._relaxations())
+        known = self._areas_known.get(key)
+        if known is None:
+            areas, refusal = areas_of(self._session, gang, at=float(time))
+            known = self._areas_known[key] = [] if refusal else [area.rows for area in areas]
+        return known
+
+    def _within_quota(self, time: int, holds: Sequence[Hold]) -> bool:
+        session, mine, end = self._session, self._path, self._end(time)
+        moves = [
+            (each.path, each.requests, -1)
+            for each in self._profile.releases
+            if each.time <= time and not mine.isdisjoint(each.path)
+        ]
+        moves += [
+            (hold.path, hold.requests, 1)
+            for hold in holds
+            if hold.start < end and time < hold.end and not mine.isdisjoint(hold.path)
+        ]
+        return allowed_beside(session, self._gang, moves)
+
+    def _end(self, time: int) -> int:
+        return FOREVER if self._length >= FOREVER else time + self._length
+
+    def _relaxations(self) -> tuple[int, ...]:
+        wish = self._gang.topology
+        if not wish.preferred or not wish.max_wait_ns:
+            return ()
+        return (-int(-(self._gang.created + wish.max_wait_ns / 1e9) // 1),)
+
+    def _hold(self, time: int, found: tuple[Ints, Ints]) -> Hold:
+        session = self._session
+        return Hold(
+            gang=self._gang.key,
+            start=time,
+            end=self._end(time),
+            rows=found[0],
+            amounts=found[1],
+            path=session.path(self._gang),
+            requests=session.view.minimum(self._gang),
+        )
+
+
+def allowed_beside(
+    session: Session, gang: Gang, moves: Sequence[tuple[tuple[str, ...], Resources, int]]
+) -> bool:
+    """Whether the gang's minimum is within every quota when the accounts have moved so.
+
+    Args:
+        session: whose accounts and checks count.
+        gang: to be charged.
+        moves: queue and those above it, amounts, and 1 for more or -1 for less held.
+    """
+    sums: dict[tuple[tuple[str, ...], int], list[Resources]] = {}
+    for path, amounts, sign in moves:
+        sums.setdefault((path, sign), []).append(amounts)
+    entries = [(path, total(parts), sign) for (path, sign), parts in sorted(sums.items())]
+    accounts = session.accounts
+    before, accounts.looks_later = accounts.looks_later, True
+    for path, amounts, sign in entries:
+        accounts.promise(path, amounts, times=sign)
+    try:
+        return not first_refusal(session.hooks.quota_checks, gang).refuses
+    finally:
+        for path, amounts, sign in entries:
+            accounts.promise(path, amounts, times=-sign)
+        accounts.looks_later = before
+
+
+def _ways(session: Session, gang: Gang) -> list[_Way]:
+    ways = []
+    for variant in variants(session, gang):
+        tasks = variant.gang.tasks
+        for largest_first in (True, False) if len(tasks) > 1 else (True,):
+            members, too_few = wanted(variant.gang, largest_first=largest_first)
+            if too_few or not members:
+                continue
+            seats = [(session.seat(task.pod_class), count) for task, count in members]
+            parts = tuple(Part(seat.ask, seat.board.allowed, count) for seat, count in seats)
+            ways.append(_Way(variant.gang, parts))
+    return ways

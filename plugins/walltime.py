@@ -1,0 +1,75 @@
+"""How long gangs run: what reservations, backfill and start estimates rest on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+from attrs import validators as v
+
+from gpusched.plugin import Gang, Hooks, View
+
+_NS = 10**9
+
+
+@attrs.frozen(kw_only=True)
+class WalltimeArgs:
+    """Arguments of ``walltime``.
+
+    Attributes:
+        reservations: blocked gangs of one node pool for which room is kept; 0 for none.
+    """
+
+    reservations: int = attrs.field(default=8, validator=[v.ge(0), v.le(64)])
+
+
+@attrs.frozen
+class Walltime:
+    """The shortest of what is said about a gang's length; nothing said is never an end.
+
+    ``expectedDuration`` is what its author believes; ``activeDeadlineSeconds`` of its Job or its
+    pods and ``maxRuntime`` of its queue, or of the nearest above that has one, end it whatever
+    was believed.
+    """
+
+    name: ClassVar[str] = "walltime"
+    api: ClassVar[int] = 1
+    args: WalltimeArgs
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+        hooks.reservations_per_pool = self.args.reservations
+        of_queue: dict[str, int] = {}
+
+        def length(gang: Gang) -> int:
+            limit = of_queue.get(gang.queue)
+            if limit is None:
+                limit = of_queue[gang.queue] = _max_runtime_s(gang.queue, view)
+            said = (-(-gang.terms.expected_duration_ns // _NS), _deadline_s(gang), limit)
+            return min((seconds for seconds in said if seconds), default=0)
+
+        hooks.walltime(length)
+
+
+def _max_runtime_s(queue: str, view: View) -> int:
+    leaf = view.queue(queue)
+    for name in leaf.path if leaf else ():
+        node = view.queue(name)
+        if node is not None and node.queue.max_runtime_ns:
+            return -(-node.queue.max_runtime_ns // _NS)
+    return 0
+
+
+def _deadline_s(gang: Gang) -> int:
+    """Its Job's; else that of its pods, when all of them have one."""
+    if gang.job is not None and gang.job.deadline_s:
+        return gang.job.deadline_s
+    longest = 0
+    for pod in (
+        *(member.pod for member in gang.placed),
+        *(pod for task in gang.tasks for pod in task.pods),
+    ):
+        if not pod.deadline_s:
+            return 0
+        longest = max(longest, pod.deadline_s)
+    return longest

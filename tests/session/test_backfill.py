@@ -1,0 +1,332 @@
+"""Reservations and backfill: who may pass a gang that waits, and when it will start."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import attrs
+import pytest
+
+from gpusched.config.model import DEFAULT
+from gpusched.objects.group import TopologyWish
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+
+NOW = entities.NOW
+S = 10**9
+PREEMPTING = attrs.evolve(DEFAULT, actions=("enqueue", "allocate", "preempt", "backfill"))
+
+
+def running(
+    c: Given, name: str, on: list[str], *, since=NOW - 10, gpus=8, length=0, **how
+) -> Given:
+    """A gang that runs one pod on each of these nodes."""
+    spec = {key: how.pop(key) for key in ("queue", "preemptible") if key in how}
+    c.group(name, min_member=len(on), expected_duration_ns=length * S, phase="Running", **spec)
+    for number, node in enumerate(on):
+        c.pod(
+            f"{name}-{number}", group=name, node=node, gpus=gpus, scheduled=since,
+            phase="Running", **how,
+        )  # fmt: skip
+    return c
+
+
+def waiting(c: Given, name: str, pods: int, *, length=0, born=NOW - 5, gpus=8, **how) -> Given:
+    """A gang whose pods all wait."""
+    spec = {k: how.pop(k) for k in ("queue", "preemptible", "topology", "status") if k in how}
+    c.group(name, min_member=pods, expected_duration_ns=length * S, created=born, **spec)
+    return c.pods(name, pods, group=name, gpus=gpus, created=born, **how)
+
+
+@pytest.fixture
+def blocked(given) -> Given:
+    """Four nodes; R holds three of them until 100 s from its start; H needs all four."""
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0", "node-1", "node-2"], since=NOW - 10, length=100)
+    return waiting(given, "h", 4, born=NOW - 8)
+
+
+def test_a_short_job_starts_beside_a_reservation(blocked):
+    """S ends before H's nodes are free, so it starts on the idle one."""
+    waiting(blocked, "s", 1, length=90)
+    blocked.when.one_session()
+    assert blocked.then.started() == ["s"]
+    assert "4 nodes are held for it from 2026-01-01T00:01:30Z on, when " in blocked.then.why("h")
+    assert "default/r is to have ended" in blocked.then.why("h")
+
+
+@pytest.mark.parametrize("length", [200, 91, 0])
+def test_a_long_job_waits_for_the_holder(blocked, length):
+    """What would still run when H can start does not start, nor what runs nobody knows how long."""
+    waiting(blocked, "s", 1, length=length)
+    blocked.when.one_session()
+    assert blocked.then.started() == []
+    assert blocked.then.reason("s") == "Reserved"
+    how_long = f"for {length} s" if length else "for an unknown time"
+    assert blocked.then.why("s") == (
+        f"fits now and would run {how_long}, but 4 nodes are held from 2026-01-01T00:01:30Z on "
+        "for default/h, which needs room for 4 pods"
+    )
+
+
+def test_a_long_job_starts_on_nodes_that_nobody_holds(blocked):
+    """A fifth node is not part of H's hold."""
+    blocked.node("node-9", gpus=8)
+    waiting(blocked, "s", 1, length=0)
+    blocked.when.one_session()
+    assert blocked.then.nodes() == {"s-0": "node-9"}
+
+
+def test_without_walltimes_nothing_is_held(given):
+    """Nobody knows when R ends: the free node is given to whoever fits, as ever."""
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0", "node-1", "node-2"])
+    waiting(given, "h", 4, born=NOW - 8)
+    waiting(given, "s", 1)
+    given.when.one_session()
+    assert given.then.started() == ["s"]
+
+
+def test_without_the_action_nothing_is_held():
+    """Who does not configure backfill keeps what was."""
+    c = Given(config=attrs.evolve(DEFAULT, actions=("enqueue", "allocate")))
+    c.nodes(4, gpus=8)
+    running(c, "r", ["node-0", "node-1", "node-2"], length=100)
+    waiting(c, "h", 4, born=NOW - 8)
+    waiting(c, "s", 1)
+    c.when.one_session()
+    assert c.then.started() == ["s"]
+
+
+def test_waiting_gangs_are_told_when_they_start(blocked):
+    """H when R ends; the next, as H runs for an hour, an hour after that; positions in order."""
+    blocked.group("h", min_member=4, created=NOW - 8, expected_duration_ns=3600 * S)
+    waiting(blocked, "n", 4, length=60, born=NOW - 4)
+    blocked.when.one_session()
+    h, n = blocked.then.status("h"), blocked.then.status("n")
+    assert (h.queue_position, n.queue_position) == (1, 2)
+    assert (h.estimated_start, n.estimated_start) == (NOW + 90, NOW + 3690)
+
+
+def test_a_start_told_before_is_kept_while_it_is_about_right(blocked):
+    """A start that moves by seconds is not written again."""
+    waiting(blocked, "n", 4, length=60, born=NOW - 4,
+            status=b'{"estimatedStartTime":"2026-01-01T00:02:00Z"}')  # fmt: skip
+    blocked.group("h", min_member=4, created=NOW - 8, status=b'{"estimatedStartTime":"nonsense"}')
+    blocked.group("n", min_member=4, created=NOW - 9, expected_duration_ns=60 * S,
+                  status=b'{"estimatedStartTime":"2026-01-01T00:01:50Z"}')  # fmt: skip
+    blocked.when.one_session()
+    assert blocked.then.status("n").estimated_start == NOW + 110
+    assert blocked.then.status("h").estimated_start == NOW + 150
+
+
+def test_a_gang_over_its_walltime_is_not_promised_to_end(given):
+    """R should have ended: H's nodes stay held for it, but no time is told."""
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0", "node-1", "node-2"], since=NOW - 500, length=100)
+    waiting(given, "h", 4, born=NOW - 8)
+    waiting(given, "s", 1, length=300)
+    given.when.one_session()
+    assert given.then.started() == []
+    assert "default/r ends, which is over its walltime" in given.then.why("h")
+    assert given.then.status("h").estimated_start == 0.0
+
+
+def test_the_deadline_of_pods_counts(given):
+    """ActiveDeadlineSeconds of every pod is a walltime; of some it is none."""
+    given.nodes(2, gpus=8)
+    running(given, "r", ["node-0"], deadline_s=100)
+    waiting(given, "h", 2, born=NOW - 8)
+    waiting(given, "s", 1, length=300)
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 90
+    assert given.then.reason("s") == "Reserved"
+
+
+def test_the_longest_runtime_of_a_queue_counts(given):
+    """MaxRuntime of the nearest queue that has one ends its jobs."""
+    given.queue("top", max_runtime_ns=100 * S).queue("a", parent="top")
+    given.nodes(2, gpus=8)
+    running(given, "r", ["node-0"], queue="a")
+    waiting(given, "h", 2, born=NOW - 8)
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 90
+
+
+def test_quota_that_comes_back_is_waited_for(given):
+    """The queue is full until R ends: then H starts, and a long job of the queue may not pass."""
+    given.queue("a", limits={"capability": {entities.GPU: 12}})
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0"], queue="a", length=100)
+    waiting(given, "h", 1, born=NOW - 8, queue="a")
+    waiting(given, "s", 1, gpus=4, born=NOW - 7, queue="a", length=200)
+    waiting(given, "t", 1, gpus=4, born=NOW - 6, queue="a", length=50)
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 90
+    assert given.then.started() == ["s"] or given.then.reason("s") == "Reserved"
+    assert given.then.started() == ["s"]
+
+
+def test_quota_is_held_too(given):
+    """A job that leaves the nodes whole but takes the quota that the holder needs may not pass."""
+    given.queue("a", limits={"capability": {entities.GPU: 12}})
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0"], queue="a", length=100)
+    running(given, "q", ["node-1"], queue="a", gpus=1)
+    waiting(given, "h", 1, born=NOW - 8, queue="a")
+    waiting(given, "s", 1, gpus=4, born=NOW - 7, queue="a", length=200)
+    waiting(given, "t", 1, gpus=3, born=NOW - 6, queue="a", length=50)
+    given.when.one_session()
+    assert given.then.reason("s") == "WaitingForQuota"
+    assert given.then.started() == ["t"]
+    waiting(given, "u", 1, gpus=3, born=NOW - 8, queue="a", length=200)
+    given.when.one_session()
+    assert given.then.reason("h") == "WaitingForQuota"
+
+
+def test_who_yields_to_preemption_may_pass():
+    """Lower priority, preemptible, same queue: it starts, and leaves when the holder is due."""
+    c = Given(config=PREEMPTING) if _has_preempt() else None
+    if c is None:
+        pytest.skip("preempt is not installed")
+    c.nodes(4, gpus=8)
+    running(c, "r", ["node-0", "node-1", "node-2"], length=100, preemptible=False, priority=10)
+    waiting(c, "h", 4, born=NOW - 8, priority=10)
+    waiting(c, "s", 1, length=200, priority=1)
+    waiting(c, "firm", 1, length=200, priority=1, born=NOW - 4, preemptible=False)
+    c.when.one_session()
+    assert c.then.started() == ["s"]
+
+
+def _has_preempt() -> bool:
+    return any(each.name == "preempt" for each in metadata.entry_points(group="gpusched.actions"))
+
+
+# -- waiting too long --------------------------------------------------------------------------
+
+
+def endless(c: Given, nodes: int) -> Given:
+    """A full cluster of jobs that nobody knows the end of."""
+    c.nodes(nodes, gpus=8)
+    for number in range(nodes):
+        running(c, f"e{number}", [f"node-{number}"], since=NOW - 9000, queue="a", preemptible=False)
+    return c
+
+
+def test_freed_nodes_are_held_for_who_waited_too_long(given):
+    """From maxWait on a node that is freed is given to nobody else, until there are enough."""
+    given.queue("a", max_wait_ns=600 * S)
+    endless(given, 4)
+    waiting(given, "h", 4, born=NOW - 599, queue="a", priority=0)
+    waiting(given, "s", 1, born=NOW - 5, queue="a", priority=5)
+    given.gone("e1-0")
+    given.when.one_session()
+    assert given.then.started() == ["s"]
+    given.now = NOW + 2
+    given.when.one_session()
+    assert given.then.started() == []
+    assert given.then.reason("s") == "Reserved"
+    assert "it has waited too long, so 4 nodes are held for it" in given.then.why("h")
+    for number in (0, 2, 3):
+        given.gone(f"e{number}-0")
+    given.when.one_session()
+    assert given.then.started() == ["h"]
+
+
+def test_parts_of_nodes_are_held_as_well(given):
+    """Pieces of a node add up: nobody enters the node that is closest to being empty."""
+    given.queue("a", max_wait_ns=600 * S)
+    given.nodes(2, gpus=8)
+    for number in range(8):
+        running(given, f"e{number}", [f"node-{number // 4}"], gpus=2, since=NOW - 9000, queue="a")
+    waiting(given, "h", 1, born=NOW - 700, queue="a")
+    waiting(given, "s", 1, gpus=2, born=NOW - 5, queue="a")
+    given.gone("e1-0")
+    given.when.one_session()
+    assert given.then.reason("s") == "Reserved"
+    given.gone("e6-0")
+    given.when.one_session()
+    assert given.then.nodes() == {"s-0": "node-1"}
+
+
+# -- strict order ------------------------------------------------------------------------------
+
+
+def pools(c: Given) -> Given:
+    """Two nodes of each model; the queue takes its jobs strictly in order."""
+    c.queue("a", ordering="StrictFifo").queue("b")
+    c.nodes(2, prefix="h100", gpus=8, labels={"model": "h100"})
+    return c.nodes(2, prefix="a100", gpus=8, labels={"model": "a100"})
+
+
+def test_a_strict_queue_is_blocked_in_the_heads_pool_only(given):
+    """The head waits for H100 nodes: others of its queue get none of them, but A100 nodes."""
+    pools(given)
+    running(given, "r", ["h100-0"], queue="b")
+    waiting(given, "head", 2, queue="a", born=NOW - 9, node_selector={"model": "h100"})
+    waiting(given, "one", 1, queue="a", born=NOW - 8, node_selector={"model": "h100"})
+    waiting(given, "two", 1, queue="a", born=NOW - 7, node_selector={"model": "a100"})
+    waiting(given, "any", 1, queue="a", born=NOW - 6)
+    given.when.one_session()
+    assert given.then.started() == ["any", "two"]
+    assert sorted(given.then.nodes().values()) == ["a100-2", "a100-3"]
+    assert given.then.reason("one") == "Reserved"
+    assert "default/head is before it in queue a, which is StrictFifo" in given.then.why("one")
+
+
+def test_a_strict_queue_lends_its_nodes(given):
+    """What the head cannot use now other queues may."""
+    pools(given)
+    running(given, "r", ["h100-0"], queue="b")
+    waiting(given, "head", 2, queue="a", born=NOW - 9, node_selector={"model": "h100"})
+    waiting(given, "other", 1, queue="b", born=NOW - 8, node_selector={"model": "h100"})
+    given.when.one_session()
+    assert given.then.started() == ["other"]
+
+
+def test_a_strict_queue_backfills_around_its_head(given):
+    """With a known start of the head, what ends before it may pass."""
+    pools(given)
+    running(given, "r", ["h100-0"], queue="b", length=100)
+    waiting(given, "head", 2, queue="a", born=NOW - 9, node_selector={"model": "h100"})
+    waiting(given, "long", 1, queue="a", born=NOW - 8, node_selector={"model": "h100"})
+    waiting(given, "short", 1, queue="a", born=NOW - 7, node_selector={"model": "h100"}, length=60)
+    given.when.one_session()
+    assert given.then.started() == ["short"]
+    assert given.then.reason("long") == "Reserved"
+
+
+def test_a_head_that_can_never_start_blocks_nobody(given):
+    """A head larger than the cluster does not hold up its queue."""
+    pools(given)
+    waiting(given, "head", 9, queue="a", born=NOW - 9)
+    waiting(given, "one", 1, queue="a", born=NOW - 8)
+    given.when.one_session()
+    assert given.then.started() == ["one"]
+
+
+# -- topology ----------------------------------------------------------------------------------
+
+
+def test_a_reservation_keeps_the_topology(given):
+    """The hold lies in one rack, also where another rack is free sooner in parts."""
+    given.nodes(2, rack="r1", gpus=8).nodes(2, rack="r2", gpus=8)
+    running(given, "long", ["node-0"], length=1000)
+    running(given, "one", ["node-2"], length=100)
+    running(given, "two", ["node-3"], length=200)
+    waiting(given, "h", 2, born=NOW - 8, topology=TopologyWish(required="rack"))
+    waiting(given, "s", 1, born=NOW - 7)
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 190
+    assert given.then.nodes() == {"s-0": "node-1"}
+
+
+def test_a_gang_that_holds_out_for_a_level_is_told_when_it_gives_up(given):
+    """Preferred rack, 300 s at most: without any other end it starts across racks then."""
+    given.nodes(2, rack="r1", gpus=8).nodes(2, rack="r2", gpus=8)
+    running(given, "one", ["node-0"], length=9000)
+    running(given, "two", ["node-2"], length=9000)
+    wish = TopologyWish(preferred="rack", max_wait_ns=300 * S)
+    waiting(given, "h", 2, born=NOW - 8, topology=wish)
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 292
