@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import Any
 
@@ -85,7 +86,12 @@ def _rows(config: Config) -> list[tuple[str, str]]:
 def _choice(choice: PluginChoice) -> str:
     if not choice.arguments:
         return choice.name
-    return f"{choice.name} ({', '.join(f'{k}: {v}' for k, v in choice.arguments.items())})"
+    return f"{choice.name} ({', '.join(f'{k}: {_word(v)}' for k, v in choice.arguments.items())})"
+
+
+def _word(value: Any) -> str:
+    """As it stands in the file."""
+    return json.dumps(_plain(value)) if not isinstance(value, str) else value
 
 
 def _span(seconds: float) -> str:

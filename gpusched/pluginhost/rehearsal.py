@@ -7,6 +7,7 @@ actions or hooks whose absence a reader of the file may not notice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gpusched.cache.cache import Cache
@@ -37,6 +38,9 @@ _WANTED: Final = {
     "quota_check": "nothing holds queues to their capability",
 }
 """Hooks that almost everybody wants somebody to register, and what their absence means."""
+
+_NEEDS: Final = {"reclaim": ("reclaim_check", "reclaim_gate")}
+"""Actions that do nothing unless somebody registers these hooks."""
 
 
 def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]:
@@ -79,6 +83,7 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
             for hook, effect in _WANTED.items()
             if hook not in registered
         ),
+        *_idle_actions(config, registered),
     )
 
 
@@ -106,4 +111,17 @@ def _order_of_actions(config: Config) -> Sequence[str]:
             )
     if "allocate" not in config.actions:
         said.append(f"{config.source}: actions do not name allocate: no gang is ever placed")
+    return said
+
+
+def _idle_actions(config: Config, registered: AbstractSet[str]) -> Sequence[str]:
+    said = []
+    for index, name in enumerate(config.actions):
+        missing = [hook for hook in _NEEDS.get(name, ()) if hook not in registered]
+        if missing:
+            line = config.action_lines[index] if config.action_lines else 0
+            said.append(
+                f"{config.at(line)}: action {name} does nothing: no plugin registers "
+                f"{' and '.join(missing)}"
+            )
     return said

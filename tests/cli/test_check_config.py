@@ -103,6 +103,10 @@ def test_problems_as_json(capsys, file, monkeypatch):
                 "gangs are placed a session after they were admitted"
             ),
         ),
+        (
+            "actions: [allocate, reclaim]\ntiers:\n- plugins: [{name: quota}]\n",
+            (":1: action reclaim does nothing: no plugin registers reclaim_check and reclaim_gate"),
+        ),
         ("actions: [enqueue]\n", ": actions do not name allocate: no gang is ever placed"),
         (
             "tiers:\n- plugins: [{name: quota}]\n",

@@ -73,3 +73,42 @@ def test_a_profile_places_gangs(path):
     assert c.then.faults() == ()
     spread = "strategy: spread" in path.read_text()
     assert len(set(c.then.nodes().values())) == (2 if spread else 1)
+
+
+def test_arguments_are_shown_as_they_stand_in_the_file(capsys):
+    """As YAML, not as Python writes it."""
+    assert main(["check-config", str(CONF / "profiles" / "volcano-like.yaml")]) == 0
+    shown = capsys.readouterr().out
+    assert "quota (firmWithinDeserved: false)" in shown
+    assert "fairshare (order: priority, usageWeight: 0)" in shown
+    assert "nodeorder (strategy: spread)" in shown
+
+
+def two_queues_of_which_one_borrows(profile):
+    """Queue a holds both nodes; b deserves one of them and waits for it."""
+    c = Given(config=load_file(str(CONF / "profiles" / f"{profile}.yaml"))).nodes(2, gpus=8)
+    for name in ("a", "b"):
+        c.queue(name, limits={"deserved": {"nvidia.com/gpu": 8}})
+    for number in range(2):
+        c.group(f"old-{number}", queue="a", min_member=1)
+        c.pod(f"old-{number}-0", group=f"old-{number}", gpus=8, node=f"node-{number}")
+    c.gang("new", pods=1, gpus=8, queue="b")
+    c.when.one_session()
+    return c
+
+
+@pytest.mark.parametrize(
+    ("profile", "leave"),
+    [
+        ("volcano-like", 0),
+        ("slurm-like", 0),
+        ("kai-like", 1),
+        ("inference", 1),
+        ("large-gangs", 1),
+    ],
+)
+def test_a_profile_takes_back_what_was_lent_or_says_that_it_does_not(profile, leave):
+    """Only those whose actions name reclaim evict for another queue."""
+    c = two_queues_of_which_one_borrows(profile)
+    assert len(c.then.evicted()) == leave
+    assert c.then.faults() == ()
