@@ -279,8 +279,12 @@ class Field:
             freed = self.frees(number, row)
             if not any(freed):
                 continue
-            if any(self._overlap(number, other) for other in taken):
-                continue  # a whole gang is a move of its own beside singles of it
+            others = [other for other in taken if self._overlap(number, other)]
+            if others and len(self.bundles[number].members) == 1:
+                continue
+            for other in others:  # a whole gang replaces those of it that were spare
+                taken.remove(other)
+                free = [a - b for a, b in zip(free, self.frees(other, row), strict=True)]
             for limit, count in self.draws(number).items():
                 drawn[limit] = drawn.get(limit, 0) + count
             free = [a + b for a, b in zip(free, freed, strict=True)]

@@ -207,7 +207,7 @@ class Session:
     def lift(self, statement: Statement, gang: Gang) -> None:
         """Take back what is promised to the gang, so that it may use the room itself."""
         for place in self.promises.get(gang.key, ()):
-            statement.lift(place, path=self.path(gang))
+            statement.lift(place, path=self.path(gang), lasting=not gang.terms.preemptible)
 
     def promise_holds(self, gang: Gang) -> bool:
         """Whether the room promised to a gang will be free for it when those who leave are gone.
@@ -242,7 +242,6 @@ class Session:
         places = statement.keep()
         if lifted:
             self.promises.pop(gang.key, None)
-            self._fix(gang, lifted, times=-1)
         if not places:
             return
         self._kept.setdefault(gang.key, []).extend(places)

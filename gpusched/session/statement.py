@@ -57,6 +57,7 @@ class Lift:
 
     place: Place
     path: tuple[str, ...]
+    lasting: bool
 
 
 class Statement:
@@ -137,13 +138,21 @@ class Statement:
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(Evict(gang, member, row, ask, tuple(path)))
 
-    def lift(self, place: Place, *, path: Sequence[str]) -> None:
-        """Take back a promise, to use its room or to give it up."""
+    def lift(self, place: Place, *, path: Sequence[str], lasting: bool = False) -> None:
+        """Take back a promise, to use its room or to give it up.
+
+        Args:
+            place: that was promised.
+            path: of the queue, from the leaf up.
+            lasting: whether it was promised to a gang that is not preemptible.
+        """
         self._must_be_open()
         self._bench.reserve(place.row, place.ask, times=-1)
         self._neighbours.promise(place.pod, place.row, times=-1)
         self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
-        self._moves.append(Lift(place, tuple(path)))
+        if lasting:
+            self._accounts.fix(path, place.pod.pod_class.requests, times=-1)
+        self._moves.append(Lift(place, tuple(path), lasting))
 
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything behind the checkpoint."""
@@ -161,6 +170,8 @@ class Statement:
             bench.reserve(move.place.row, move.place.ask)
             self._neighbours.promise(move.place.pod, move.place.row)
             self._accounts.promise(move.path, move.place.pod.pod_class.requests)
+            if move.lasting:
+                self._accounts.fix(move.path, move.place.pod.pod_class.requests)
         elif move.promised:
             bench.reserve(move.row, move.ask, times=-1)
             self._neighbours.promise(move.pod, move.row, times=-1)

@@ -14,7 +14,7 @@ import msgspec
 
 from gpusched.config.model import DEFAULT, Config
 from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import UID, ObjectKey, Rejected, format_time
+from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.session.plan import Plan, Stop
 from gpusched.session.reasons import Reason
 from gpusched.testing.cases import objects
@@ -194,6 +194,7 @@ class _Play:
                     nominated=node,
                     unschedulable_reason=str(Reason.PREEMPTION_IN_PROGRESS) if node else "",
                     unschedulable_since=self.given.now,
+                    resource_version=ResourceVersion(str(self.made)),
                 )
             )
 
