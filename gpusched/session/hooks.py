@@ -23,7 +23,7 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import numpy as np
@@ -33,6 +33,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.errors import PluginFault
+from gpusched.limits import QUANTITY_MAX
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
@@ -44,6 +45,8 @@ from gpusched.session.verdict import ALLOW, Verdict, error
 
 if TYPE_CHECKING:
     from gpusched.session.view import NodeRows
+
+T = TypeVar("T")
 
 Key = tuple[int | str, ...]
 SCORE_MAX = 1_000_000
@@ -269,39 +272,38 @@ class Hooks:
 
         The answer for a queue does not change during a session.
         """
-
-        def nothing(fault: PluginFault, _queue: str) -> Resources:
-            self.faults.append(str(fault))
-            return NOTHING
-
-        plugin = self.plugin
-
-        def sound(queue: str) -> Resources:
-            due = provider(queue)
-            if not isinstance(due, Resources):
-                raise PluginFault(plugin, "fair_share", f"answered {due!r}, no Resources")
-            return due
-
-        self.fair_shares.append(self.guard.wrap(plugin, "fair_share", sound, nothing))
+        self.fair_shares.append(
+            self._provided("fair_share", provider, lambda due: isinstance(due, Resources), NOTHING)
+        )
 
     # -- reservations --------------------------------------------------------------------------
     def walltime(self, provider: Walltime) -> None:
         """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts."""
-
-        def unknown(fault: PluginFault, _gang: Gang) -> int:
-            self.faults.append(str(fault))
-            return 0
-
-        self.walltimes.append(self.guard.wrap(self.plugin, "walltime", provider, unknown))
+        self.walltimes.append(self._provided("walltime", provider, _are_seconds, 0))
 
     def waits_too_long(self, provider: Overdue) -> None:
         """Whether room is kept for a blocked gang even if nobody knows when it will suffice."""
+        self.overdue.append(
+            self._provided("waits_too_long", provider, lambda said: isinstance(said, bool), False)
+        )
 
-        def no(fault: PluginFault, _gang: Gang) -> bool:
+    def _provided(
+        self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
+    ) -> Callable[..., T]:
+        """A hook that gives a value: one that does not fit is a fault, and ``nothing`` stands."""
+        plugin = self.plugin
+
+        def sound(*about: Any) -> T:
+            answer = provider(*about)
+            if not fits(answer):
+                raise PluginFault(plugin, hook, f"answered with a {type(answer).__name__}")
+            return answer
+
+        def unknown(fault: PluginFault, *_about: Any) -> T:
             self.faults.append(str(fault))
-            return False
+            return nothing
 
-        self.overdue.append(self.guard.wrap(self.plugin, "waits_too_long", provider, no))
+        return self.guard.wrap(plugin, hook, sound, unknown)
 
     def _judged(self, hook: str, check: Callable[..., Verdict]) -> Callable[..., Verdict]:
         plugin = self.plugin
@@ -358,6 +360,10 @@ def in_pod_order(pods: Sequence[Pod], orders: Sequence[PodOrder]) -> Sequence[Po
     except Excluded:
         return pods
     return sorted(pods, key=lambda pod: keys[pod.uid])
+
+
+def _are_seconds(answer: object) -> bool:
+    return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
 
 
 def _comparable(key: Key) -> list[tuple[int, int, str]]:

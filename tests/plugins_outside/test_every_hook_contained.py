@@ -53,6 +53,8 @@ ANSWERS = {
     "floats": lambda *_: (0.5, float("nan")),
     "nested": lambda *_: ((1, (2,)),),
     "huge": lambda *_: (10**40,) * 3,
+    "huge number": lambda *_: 10**40,
+    "below nothing": lambda *_: -1,
     "rude": lambda *_: Rude(),
     "wrong arity": lambda: (0,),
 }
