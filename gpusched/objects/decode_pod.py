@@ -22,6 +22,7 @@ from gpusched.objects.fields import (
     version_of,
 )
 from gpusched.objects.hints import (
+    KAI_SUB_GROUP,
     MAX_EXEC_LABEL,
     SUB_GROUP_LABEL,
     group_of,
@@ -93,7 +94,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         group=group,
         queue=intern(queue_of(labels, notes)),
         role=intern(role_of(labels, notes)),
-        sub_group=labels.get(SUB_GROUP_LABEL, ""),
+        sub_group=labels.get(SUB_GROUP_LABEL) or labels.get(KAI_SUB_GROUP, ""),
         hints=wishes,
         rank=_rank(labels, notes),
         node=intern(spec.node_name),

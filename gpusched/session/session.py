@@ -24,6 +24,7 @@ from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.problem import Outcome
 from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
+from gpusched.session.level_names import with_level_names
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.promises import ClaimDraft, standing
@@ -81,7 +82,11 @@ class Session:
         """Why nothing may be placed in this session: a policy that could not open is missing."""
         self._kept: dict[GangKey, list[Place]] = {}
         self._gangs: dict[GangKey, Gang] = {
-            gang.key: living(gang, snapshot.now) for gang in snapshot.gangs
+            gang.key: with_level_names(
+                living(gang, snapshot.now),
+                lambda: masks.levels(snapshot.nodes, snapshot.topologies),
+            )
+            for gang in snapshot.gangs
         }
         self._all = tuple(self._gangs.values())
         self.variants: dict[GangKey, Variant] = {}

@@ -6,6 +6,7 @@ from gpusched.testing.foreign_kinds import install, make
 
 GROUPS = "podgroups.scheduling.volcano.sh"
 QUEUES = "queues.scheduling.volcano.sh"
+KAI_GROUPS = "podgroups.scheduling.run.ai"
 CO_GROUPS = "podgroups.scheduling.x-k8s.io"
 NAMED = "scheduling.k8s.io/group-name"
 
@@ -211,5 +212,60 @@ def test_a_kind_that_may_not_be_read_is_no_obstacle(play):
         await w.clock.sleep(300)
         assert daemon.app.unready() == ""
         assert len(asked) < 60  # two kinds, each twice a minute once the back-off has grown
+
+    play(scenario)
+
+
+def test_a_hard_tier_of_volcano_holds_the_gang_in_one_domain(play):
+    """Given racks of one and two free nodes, a gang of two with tier 1 goes to the second rack."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        await install(w, GROUPS, QUEUES)
+        for name, rack in (("n0", "r0"), ("n1", "r1"), ("n2", "r1")):
+            w.node(name, **{"gpusched.io/rack": rack})
+        hard = {"mode": "hard", "highestTierAllowed": 1}
+        for name, count in (("big", 3), ("g", 2)):
+            make(w, GROUPS, name, {"minMember": count, "networkTopology": hard})
+        w.daemon()
+        for name, count in (("big", 3), ("g", 2)):
+            for number in range(count):
+                w.pod(f"{name}-{number}", annotations={NAMED: name})
+        await w.until(lambda: len(held(w, "g-0", "g-1")) == 2)
+        assert {pod["spec"]["nodeName"] for pod in w.bound()} == {"n1", "n2"}
+        await w.until(lambda: says(w, "big", "Unschedulable").get("status") == "True")
+        assert "in one rack" in says(w, "big", "Unschedulable")["message"]
+
+    play(scenario)
+
+
+def test_sub_groups_of_kai_are_placed_each_in_its_domain(play):
+    """Given two parts of two pods that each need one rack, every part has a rack to itself."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        await install(w, KAI_GROUPS)
+        for number in range(4):
+            w.node(f"n{number}", **{"gpusched.io/rack": f"r{number // 2}"})
+        rack = {"requiredTopologyLevel": "gpusched.io/rack"}
+        parts = [{"name": name, "minMember": 2, "topologyConstraint": rack} for name in "ab"]
+        make(w, KAI_GROUPS, "g", {"minMember": 4, "subGroups": parts})
+        w.daemon()
+        for name in ("a-0", "b-0", "a-1", "b-1"):
+            w.pod(
+                name,
+                labels={"kai.scheduler/subgroup-name": name[0]},
+                annotations={"pod-group-name": "g"},
+            )
+        await w.until(lambda: len(held(w, "a-0", "b-0", "a-1", "b-1")) == 4)
+        racks = {
+            name: {
+                int(pod["spec"]["nodeName"][1:]) // 2
+                for pod in w.bound()
+                if pod["metadata"]["name"][0] == name
+            }
+            for name in "ab"
+        }
+        assert sorted(map(sorted, racks.values())) == [[0], [1]]
 
     play(scenario)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -18,7 +19,7 @@ from gpusched.objects.fields import (
     uid_of,
     version_of,
 )
-from gpusched.objects.group import NO_WISH, PodGroup, TopologyWish
+from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
 from gpusched.objects.meta import Disbelief, Rejected, parse_time
 from gpusched.objects.resources import NOTHING
 
@@ -168,26 +169,43 @@ def kai_group_of(parsed: wire_foreign.KaiGroup) -> PodGroup:
         Disbelief: it cannot be believed.
     """
     spec = parsed.spec or wire_foreign.KaiGroupSpec()
-    wish = spec.topology_constraint or wire_foreign.KaiTopology()
-    remark = ""
-    if spec.sub_groups:
-        remark = "subGroups are not honoured, all members start as one gang"
+    parts = _kai_parts(spec.sub_groups or ())
+    nested = len(spec.sub_groups or ()) - len(parts)
     group = _group(
         parsed.metadata,
         parsed.status,
         kinds.KAI,
         queue=spec.queue,
-        min_member=max(1, spec.min_member or 0),
+        min_member=max(1, spec.min_member or 0, sum(part.min_member for part in parts)),
         priority_class=spec.priority_class_name or "",
         phase=PENDING,
-        remark=remark,
+        sub_groups=parts,
+        min_sub_groups=len(parts),
+        remark=f"{nested} of its subGroups have children and are not honoured" if nested else "",
     )
     if spec.preemptibility:
         group = attrs.evolve(group, preemptible=spec.preemptibility == "preemptible")
-    if wish.required_topology_level or wish.preferred_topology_level:
-        levels = (wish.required_topology_level or "", wish.preferred_topology_level or "")
-        group = attrs.evolve(group, topology=TopologyWish(*levels))
-    return group
+    wish = _kai_wish(spec.topology_constraint)
+    return group if wish == NO_WISH else attrs.evolve(group, topology=wish)
+
+
+def _kai_parts(parts: Sequence[wire_foreign.KaiSubGroup]) -> tuple[SubGroup, ...]:
+    """Sub-groups that pods belong to; those above them only hold them together."""
+    above = {part.parent for part in parts}
+    names = [part.name for part in parts]
+    if len(set(names)) != len(names) or "" in names:
+        raise Disbelief("spec.subGroups[].name", "is empty or there twice")
+    return tuple(
+        SubGroup(part.name, max(1, part.min_member or 0), _kai_wish(part.topology_constraint))
+        for part in parts
+        if part.name not in above
+    )
+
+
+def _kai_wish(wish: wire_foreign.KaiTopology | None) -> TopologyWish:
+    if wish is None:
+        return NO_WISH
+    return TopologyWish(wish.required_topology_level or "", wish.preferred_topology_level or "")
 
 
 def _foreign(api_version: str) -> Any:

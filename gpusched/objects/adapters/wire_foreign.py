@@ -125,6 +125,15 @@ class KaiTopology(Struct, gc=False, rename="camel"):
     preferred_topology_level: str | None = None
 
 
+class KaiSubGroup(Struct, gc=False, rename="camel"):
+    """One of ``spec.subGroups`` of a KAI PodGroup."""
+
+    name: str
+    min_member: Members | None = None
+    parent: str | None = None
+    topology_constraint: KaiTopology | None = None
+
+
 class KaiGroupSpec(Struct, gc=False, rename="camel"):
     """Spec of a KAI PodGroup."""
 
@@ -133,7 +142,7 @@ class KaiGroupSpec(Struct, gc=False, rename="camel"):
     priority_class_name: str | None = None
     preemptibility: Literal["", "preemptible", "non-preemptible"] | None = None
     topology_constraint: KaiTopology | None = None
-    sub_groups: list[Raw] | None = None
+    sub_groups: list[KaiSubGroup] | None = None
 
 
 class KaiGroup(Struct, gc=False):
