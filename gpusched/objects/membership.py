@@ -147,7 +147,9 @@ def _by_controller(
     name = labels.get(_LWS)
     if name and _LWS_GROUP in labels:
         group = f"{name}-{labels[_LWS_GROUP]}"
-        size = _size(notes.lws_size, "leaderworkerset.sigs.k8s.io/size")
+        # With exclusive placement workers are made only when their leader has its node.
+        text = None if notes.lws_exclusive else notes.lws_size
+        size = _size(text, "leaderworkerset.sigs.k8s.io/size")
         return _family("LeaderWorkerSet", group, owner=name, size=size)
     name = labels.get(_TRAINING)
     if name:

@@ -51,6 +51,9 @@ class WorkloadAnnotations(
         "volcano_preemptable": "volcano.sh/preemptable",
         "volcano_cooldown": "volcano.sh/cooldown-time",
         "yunikorn_queue": "yunikorn.apache.org/queue",
+        "lws_exclusive": "leaderworkerset.sigs.k8s.io/exclusive-topology",
+        "jobset_exclusive": "alpha.jobset.sigs.k8s.io/exclusive-topology",
+        "jobset_selector": "alpha.jobset.sigs.k8s.io/node-selector",
     },
 ):
     """Annotations that a pod, a Job or a namespace may carry for us."""
@@ -71,6 +74,9 @@ class WorkloadAnnotations(
     volcano_preemptable: str | None = None
     volcano_cooldown: str | None = None
     yunikorn_queue: str | None = None
+    lws_exclusive: str | None = None
+    jobset_exclusive: str | None = None
+    jobset_selector: str | None = None
 
 
 class PodAnnotations(

@@ -100,7 +100,10 @@ def _admitted_sentence(gang: Gang) -> str:
 
 def _running_sentence(gang: Gang) -> str:
     text = f"{members(gang.ready)} placed, {gang.min_member} needed"
-    return f"{text}; {gang.pending} more wait" if gang.pending else text
+    text = f"{text}; {gang.pending} more wait" if gang.pending else text
+    # Our own PodGroup says so in its condition Admitted, which others do not have.
+    own = gang.pod_group is not None and not gang.pod_group.source
+    return cut(f"{text}; {gang.remark}") if gang.remark and not own else text
 
 
 def _not_tried(gang: Gang) -> Ask:

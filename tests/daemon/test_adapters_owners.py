@@ -20,6 +20,11 @@ def held(w):
     return sorted(pod["metadata"]["name"] for pod in w.bound())
 
 
+def events(w):
+    """All events that were told."""
+    return w.client.list("events", "default")
+
+
 def job_set(*jobs, **spec):
     """The spec of a JobSet of (name, replicas, pods each)."""
     return {
@@ -338,6 +343,11 @@ def test_without_any_size_the_pods_that_exist_start_together(play):
         assert held(w) == []
         w.node("late")
         await w.until(lambda: len(held(w)) == 2)
+        what = "the size of PyTorchJob default/bert is unknown (pytorchjobs.kubeflow.org cannot"
+        await w.until(lambda: any(what in event["message"] for event in events(w)))
+        about = [event["involvedObject"] for event in events(w) if what in event["message"]]
+        assert (about[0]["kind"], about[0]["name"]) == ("PyTorchJob", "bert")
+        assert about[0]["apiVersion"] == "kubeflow.org/v1"
 
     play(scenario)
 

@@ -109,11 +109,12 @@ def test_minima_of_roles_above_the_minimum_are_ignored_and_said(play):
         await w.start(nodes=1)
         await install(w, GROUPS, QUEUES)
         make(w, GROUPS, "g", {"minMember": 1, "minTaskMember": {"master": 1, "worker": 1}})
-        daemon = w.daemon()
+        w.daemon()
         w.pod("w-0", annotations={NAMED: "g", "volcano.sh/task-spec": "worker"})
         await w.until(lambda: held(w, "w-0"))
-        group = next(iter(daemon.app.cache.groups.items.values()))
-        assert group.remark == "minTaskMember adds up to 2 and is ignored, as minMember is 1"
+        await w.until(lambda: says(w, "g", "Scheduled").get("status") == "True")
+        remark = "minTaskMember adds up to 2 and is ignored, as minMember is 1"
+        assert remark in says(w, "g", "Scheduled")["message"]
 
     play(scenario)
 

@@ -129,6 +129,21 @@ def test_finished_jobs_are_left_out():
     assert found.parts == (Part("a", 3, late=False, finished=3),)
 
 
+def test_exclusive_placement_waits_for_nobody_who_is_not_made_yet():
+    """Their controllers make followers only when the leader has a node: leaders go first."""
+    key = "alpha.jobset.sigs.k8s.io/"
+    notes = {f"{key}exclusive-topology": "example.com/rack"}
+    spec = {"replicatedJobs": [job("a", 2, 3)]}
+    found = workload("JobSet", spec, annotations=notes)
+    assert [need for _, need in found.stages()] == [2]
+    assert "exclusive-topology" in found.remark
+    selected = workload("JobSet", spec, annotations={**notes, f"{key}node-selector": "true"})
+    assert [need for _, need in selected.stages()] == [6]
+    lws = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "example.com/rack"}
+    leader = workload("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 3}}, annotations=lws)
+    assert [need for _, need in leader.stages()] == [1, 2]
+
+
 def test_a_workload_larger_than_any_gang_is_refused():
     """Given a million pods, the object cannot be believed and says so."""
     found = workload("JobSet", {"replicatedJobs": [job("a", 1000, 1000)]})

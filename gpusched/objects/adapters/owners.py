@@ -51,6 +51,7 @@ def _workload(
 
 
 class _JobTemplate(Struct, gc=False):
+    metadata: WorkloadMetadata | None = None
     spec: JobSpec | None = None
 
 
@@ -98,13 +99,29 @@ def job_set_of(parsed: JobSet) -> Workload:
     jobs = (parsed.status and parsed.status.replicated_jobs_status) or ()
     done = {each.name: each.succeeded for each in jobs}
     parts = []
+    remark = ""
     for number, job in enumerate(spec.replicated_jobs or ()):
         replicas = 1 if job.replicas is None else job.replicas
         finished = min(replicas, done.get(job.name, 0))
-        pods = _pods_of(job.template.spec if job.template else None)
+        template = job.template or _JobTemplate()
+        pods = _pods_of(template.spec)
+        if _leads(parsed.metadata) or (template.metadata and _leads(template.metadata)):
+            pods, remark = min(pods, 1), _LEADS
         late = bool(job.depends_on) or (order == "InOrder" and number > 0)
         parts.append(Part(job.name, (replicas - finished) * pods, late, finished * pods))
-    return _workload("JobSet", parsed.metadata, tuple(parts))
+    return _workload("JobSet", parsed.metadata, tuple(parts), remark=remark)
+
+
+_LEADS: Final = (
+    "with exclusive-topology the other pods of a Job are made when its first has a node: one pod of "
+    "each Job is the minimum"
+)
+
+
+def _leads(metadata: WorkloadMetadata) -> bool:
+    """Whether the first pod of each Job must have its node before the others are made."""
+    notes = metadata.annotations
+    return notes is not None and bool(notes.jobset_exclusive) and not notes.jobset_selector
 
 
 def _pods_of(job: JobSpec | None) -> int:
@@ -143,7 +160,10 @@ def leader_worker_set_of(parsed: LeaderWorkerSet) -> Workload:
     spec = parsed.spec or _LeaderWorkerSetSpec()
     template = spec.leader_worker_template or _LeaderWorkerTemplate()
     size = template.size or 1
-    late = spec.startup_policy == "LeaderReady"
+    notes = parsed.metadata.annotations
+    # With exclusive placement workers are made only when their leader has its node.
+    exclusive = notes is not None and bool(notes.lws_exclusive)
+    late = exclusive or spec.startup_policy == "LeaderReady"
     parts: tuple[Part, ...] = (Part("leader", 1),)
     if size > 1:
         parts = (*parts, Part("worker", size - 1, late))
