@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import ClassVar
 
 import attrs
 
 from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
+from gpusched.objects.meta import GangKey
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
-from gpusched.session.placing import Refusal, grow
+from gpusched.session.placing import Growth, Refusal, growth
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.reservations import Reservations
 from gpusched.session.reservations_kept import place_clear
@@ -51,11 +54,7 @@ class Allocate:
                 return
             if (gang.need or not gang.placed) and start(session, gang):
                 broken.append(gang)
-        for gang in turns(session, ready):
-            if session.full:
-                return
-            if gang.key not in session.asks:
-                _extend(session, gang)
+        _grow(session, [gang for gang in ready if _may_grow(session, gang)])
 
 
 def _admitted(session: Session, gang: Gang) -> bool:
@@ -135,18 +134,42 @@ def _wait_for_leaving(session: Session, gang: Gang) -> bool:
     return True
 
 
-def _extend(session: Session, gang: Gang) -> None:
-    if gang.pending <= len(session.kept(gang)):
-        return
-    variant = session.variants.get(gang.key)
-    growing = variant.gang if variant else gang
-    if session.reservations is None:
-        refusal = grow(session, growing)
-    else:
-        with session.reservations.around(gang):
-            refusal = grow(session, growing)
-    if refusal is not None:
-        session.refuse(gang, refusal.reason, refusal.sentence)
+def _may_grow(session: Session, gang: Gang) -> bool:
+    """Whether it has its minimum and more members than that wait."""
+    return gang.key not in session.asks and gang.pending > len(session.kept(gang))
+
+
+def _grow(session: Session, gangs: Sequence[Gang]) -> None:
+    """Extras one by one, so that gangs of equal right grow in turn."""
+    growing: dict[GangKey, Growth] = {}
+    finished: set[GangKey] = set()
+    for gang in turns(session, gangs, again=lambda gang: gang.key not in finished):
+        if session.full:
+            return
+        if gang.key not in growing:
+            variant = session.variants.get(gang.key)
+            growing[gang.key] = growth(session, variant.gang if variant else gang)
+        steps = 1 if len(finished) < len(gangs) - 1 else None
+        if _step(session, gang, growing[gang.key], steps):
+            finished.add(gang.key)
+
+
+def _step(session: Session, gang: Gang, extras: Growth, steps: int | None) -> bool:
+    """Let a gang grow by so many members (None: as far as it can); whether it has come to its end."""
+    room = nullcontext() if session.reservations is None else session.reservations.around(gang)
+    with room:
+        while steps is None or steps > 0:
+            try:
+                next(extras)
+            except StopIteration as end:
+                refusal: Refusal | None = end.value
+                if refusal is not None:
+                    session.refuse(gang, refusal.reason, refusal.sentence)
+                return True
+            if session.full:
+                return True
+            steps = None if steps is None else steps - 1
+    return False
 
 
 def room_is_being_freed(session: Session, gang: Gang) -> str:

@@ -52,6 +52,8 @@ class Enqueue:
 def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
     """Tell who must wait for quota, given what those before it in turn will take."""
     promised: list[tuple[tuple[str, ...], Resources]] = []
+    if _all_may(session, gangs):
+        return
     for gang in turns(session, gangs):
         verdict = first_refusal(session.hooks.reserve_checks, gang)
         if verdict.refuses:
@@ -62,6 +64,23 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
         promised.append(entry)
     for path, amounts in promised:
         session.accounts.promise(path, amounts, times=-1)
+
+
+def _all_may(session: Session, gangs: Sequence[Gang]) -> bool:
+    """Whether nobody would have to wait if all the others were served: then no order matters."""
+    entries = [(session.path(gang), session.view.minimum(gang)) for gang in gangs]
+    for entry in entries:
+        session.accounts.promise(*entry)
+    agreed = True
+    for gang, entry in zip(gangs, entries, strict=True):
+        session.accounts.promise(*entry, times=-1)
+        agreed = not first_refusal(session.hooks.reserve_checks, gang).refuses
+        session.accounts.promise(*entry)
+        if not agreed:
+            break
+    for entry in entries:
+        session.accounts.promise(*entry, times=-1)
+    return agreed
 
 
 def _in_time(session: Session, gang: Gang) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import attrs
 
@@ -38,6 +38,7 @@ class Area:
     where: str
 
 
+Growth = Generator[None, None, Refusal | None]
 ANYWHERE = Area(None, "")
 
 
@@ -94,7 +95,7 @@ def _place_inside(
     return _place_all(session, chosen, statement, Area(rows, "")) is None
 
 
-def _grow_parts(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal | None:
+def _grow_parts(session: Session, gang: Gang, areas: Sequence[Area]) -> Growth:
     """Extras of complete sub-groups one by one; further sub-groups with their minimum or not."""
     refusal: Refusal | None = None
     have = Counter(dict(gang.ready_sub_groups))
@@ -104,7 +105,10 @@ def _grow_parts(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal 
         tasks = tuple(task for task in gang.tasks if task.sub_group == name)
         part = parts.get(name)
         if part is not None and have[name] < part.min_member:
-            refusal = _start_part(session, gang, part, areas) or refusal
+            stopped = _start_part(session, gang, part, areas)
+            refusal = stopped or refusal
+            if stopped is None:
+                yield
             continue
         inside = [
             Area(rows, area.where)
@@ -113,7 +117,7 @@ def _grow_parts(session: Session, gang: Gang, areas: Sequence[Area]) -> Refusal 
                 [area.rows] if part is None else part_areas(session, gang, part, area.rows, [])
             )
         ]
-        refusal = _grow_tasks(session, gang, tasks, inside) or refusal
+        refusal = (yield from _grow_tasks(session, gang, tasks, inside)) or refusal
     return refusal
 
 
@@ -153,17 +157,28 @@ def grow(session: Session, gang: Gang) -> Refusal | None:
     Returns:
         Why some stay without a place; None when all have one.
     """
+    steps = growth(session, gang)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            refusal: Refusal | None = end.value
+            return refusal
+
+
+def growth(session: Session, gang: Gang) -> Growth:
+    """The same step by step, so that gangs can take turns: stops after each place it gave."""
     areas, refusal = areas_of(session, gang)
     if refusal is not None:
         return refusal
     if gang.sub_groups:
-        return _grow_parts(session, gang, areas)
-    return _grow_tasks(session, gang, gang.tasks, areas)
+        return (yield from _grow_parts(session, gang, areas))
+    return (yield from _grow_tasks(session, gang, gang.tasks, areas))
 
 
 def _grow_tasks(
     session: Session, gang: Gang, tasks: Sequence[Task], areas: Sequence[Area]
-) -> Refusal | None:
+) -> Growth:
     refusal: Refusal | None = None
     taken = {place.pod.uid for place in session.kept(gang)}
     for task in tasks:
@@ -175,6 +190,7 @@ def _grow_tasks(
             if stopped is not None:
                 refusal = refusal or stopped
                 break
+            yield
     return refusal
 
 

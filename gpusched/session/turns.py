@@ -8,13 +8,15 @@ silent, siblings take turns, and gangs go by age.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedKeyList
 
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
+from gpusched.objects.meta import GangKey
 from gpusched.session.hooks import comparable
 from gpusched.session.session import Session
 
@@ -26,7 +28,9 @@ class _Branch:
         self.name = name
         self.node = node
         self.line: list[Gang] = []
-        """Newest turn last."""
+        """Those that came first, until they are sorted."""
+        self.queued: SortedKeyList[tuple[Any, Gang]] = SortedKeyList(key=lambda each: each[0])
+        """Gangs in the order of their turns."""
         self.below: dict[str, _Branch] = {}
         self.served = 0
         self._lent = False
@@ -34,7 +38,7 @@ class _Branch:
 
     def sort(self, session: Session) -> None:
         """Put everything below in order."""
-        self.line = _in_order(session, self.line)[::-1]
+        self.queued.update(_in_order(session, self.line))
         for _, child in sorted(self.below.items()):
             child.sort(session)
             self._enter(session, child)
@@ -47,16 +51,18 @@ class _Branch:
 
     def peek(self) -> Gang | None:
         """The gang that would be served next."""
-        if self.line:
-            return self.line[-1]
+        if self.queued:
+            gang: Gang = self.queued[0][1]
+            return gang
         return self._ordered[0][1].peek() if self._ordered else None
 
     def take(self) -> Gang:
         """Serve one. ``put_back`` must follow before anything else is asked."""
         self.served += 1
-        self._lent = not self.line
-        if self.line:
-            return self.line.pop()
+        self._lent = not self.queued
+        if self.queued:
+            gang: Gang = self.queued.pop(0)[1]
+            return gang
         best: _Branch = self._ordered[0][1]
         return best.take()
 
@@ -78,10 +84,18 @@ class _Branch:
         return (0, key, self.served, int(self.node.queue.created), self.name)
 
 
-def turns(session: Session, gangs: Iterable[Gang]) -> Iterator[Gang]:
+def turns(
+    session: Session, gangs: Iterable[Gang], *, again: Callable[[Gang], bool] | None = None
+) -> Iterator[Gang]:
     """Yield each gang once; keys of queues are asked again as shares change.
 
     A gang or queue whose key cannot be computed sits this session out.
+
+    Args:
+        session: whose policies order.
+        gangs: that wait for a turn.
+        again: asked after each turn; a gang for which it is true gets another, after those of
+            equal right that had fewer.
     """
     root = _Branch("", None)
     leaves: dict[str, _Branch] = {}
@@ -91,8 +105,13 @@ def turns(session: Session, gangs: Iterable[Gang]) -> Iterator[Gang]:
             leaf = leaves[gang.queue] = _leaf(session, root, gang.queue)
         leaf.line.append(gang)
     root.sort(session)
+    had: Counter[GangKey] = Counter()
     while root.peek() is not None:
-        yield root.take()
+        gang = root.take()
+        yield gang
+        if again is not None and again(gang):
+            had[gang.key] += 1
+            leaves[gang.queue].queued.update(_in_order(session, [gang], turn=had[gang.key]))
         root.put_back(session)
 
 
@@ -109,11 +128,10 @@ def _leaf(session: Session, root: _Branch, name: str) -> _Branch:
     return here
 
 
-def _in_order(session: Session, gangs: list[Gang]) -> list[Gang]:
+def _in_order(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
     keyed = []
     for gang in gangs:
         key = comparable(session.hooks.gang_orders, gang)
         if key is not None:
-            keyed.append(((key, int(gang.created * 1e6), gang.key), gang))
-    keyed.sort(key=lambda each: each[0])
-    return [gang for _, gang in keyed]
+            keyed.append(((key, turn, int(gang.created * 1e6), gang.key), gang))
+    return keyed
