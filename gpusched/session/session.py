@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
@@ -102,6 +102,8 @@ class Session:
         """Jobs that were started and got no place: they are suspended again."""
         self.stops: dict[GangKey, ClaimDraft] = {}
         """Gangs that are stopped for their own sake; nothing is promised to anybody."""
+        self.turn_keys: dict[tuple[str, GangKey], tuple[tuple[int, bool], Any]] = {}
+        """Keys of queues with the gang they would be served with, and the accounts' version then."""
         self.evicted: set[UID] = set()
         """Members that leave by what was kept in this session."""
         self.victims: object = None

@@ -78,10 +78,19 @@ class _Branch:
         """Among its siblings; None when it sits out."""
         if self.node is None:
             return (1, self.name)
-        key = comparable(session.hooks.queue_orders, self.node, gang)
+        key = self._asked(session, self.node, gang)
         if key is None:
             return None
         return (0, key, self.served, int(self.node.queue.created), self.name)
+
+    def _asked(self, session: Session, node: QueueNode, gang: Gang) -> Any:
+        """What policies say; asked again only when accounts have moved since."""
+        version = (session.accounts.version, session.accounts.looks_later)
+        known = session.turn_keys.get((self.name, gang.key))
+        if known is None or known[0] != version:
+            known = (version, comparable(session.hooks.queue_orders, node, gang))
+            session.turn_keys[self.name, gang.key] = known
+        return known[1]
 
 
 def turns(
