@@ -96,6 +96,10 @@ POD_EVENTS_MAX: Final = 16
 """Waiting pods of one gang that get an event of their own; the gang's object has it anyway."""
 EVENT_PERIOD_S: Final = 60.0
 """One event an object and reason in this time."""
+USAGE_PERIOD_S: Final = 60.0
+"""What a queue used of late is remembered this often at most, and only when its share changed."""
+USAGE_STEP: Final = 10**6
+"""A share that changed by less, in billionths, did not change."""
 STATUS_PERIOD_S: Final = 1.0
 """One status write an object in this time."""
 SHUTDOWN_S: Final = 10.0

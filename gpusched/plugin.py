@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusched.cache.gangs import Gang, Placed, Task
 from gpusched.cache.queues import QueueNode
-from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.group import PodGroup, Queue, Usage
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
@@ -70,6 +70,7 @@ __all__ = [
     "Taint",
     "Task",
     "Toleration",
+    "Usage",
     "Verdict",
     "View",
     "accelerator",

@@ -1,4 +1,4 @@
-"""Higher priority first, but in line where a queue says so; who waited too long goes before all."""
+"""Higher priority first, but in line where a queue says so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PriorityArgs:
 
 @attrs.frozen
 class Priority:
-    """Orders the gangs of a queue: past the queue's ``maxWait``, earliest first; then by priority.
+    """Orders the gangs of a queue by their priority.
 
     In queues with the ordering ``Fifo`` or ``StrictFifo`` priority does not count.
     """
@@ -40,25 +40,9 @@ class Priority:
 
         def key(gang: Gang) -> Key:
             node = view.queue(gang.queue)
-            if node is None:
-                return (1, 0, -gang.priority)
-            priority = 0 if node.queue.ordering in IN_LINE else -gang.priority
-            deadline = _deadline(gang, view, node.path)
-            if deadline is None or gang.placed:
-                return (1, 0, priority)
-            return (0, deadline, priority)
+            in_line = node is not None and node.queue.ordering in IN_LINE
+            return (0 if in_line else -gang.priority,)
 
         if self.args.queues:
             hooks.queue_order(lambda node: (-node.queue.priority,))
         hooks.gang_order(key)
-
-
-def _deadline(gang: Gang, view: View, path: tuple[str, ...]) -> int | None:
-    """When it had waited for too long, microseconds since the epoch; None for not yet."""
-    for name in path:
-        node = view.queue(name)
-        limit = node.queue.max_wait_ns if node is not None else 0
-        if limit:
-            due = int(gang.created * 1e6) + limit // 1000
-            return due if due <= int(view.now * 1e6) else None
-    return None

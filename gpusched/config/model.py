@@ -109,6 +109,7 @@ class Config:
                 PluginChoice("predicates"),
                 PluginChoice("fairshare"),
                 PluginChoice("walltime", MappingProxyType({"reservations": 8})),
+                PluginChoice("drf"),
                 PluginChoice("nodeorder", MappingProxyType({"strategy": "binpack"})),
             )
         ),

@@ -17,7 +17,7 @@ from gpusched.io.logs import Log
 from gpusched.objects import encode, encode_foreign
 from gpusched.objects.adapters.kinds import VOLCANO
 from gpusched.objects.encode import Say, clip
-from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.group import PodGroup, Queue, Usage
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, QueueStatus
@@ -197,6 +197,7 @@ class QueueWrite:
                 "requested": status.requested.quantities(),
                 "borrowed": status.borrowed.quantities(),
                 "fairShare": status.fair_share.quantities(),
+                "usage": _usage(status.usage),
                 "pending": status.pending,
                 "inqueue": status.inqueue,
                 "running": status.running,
@@ -302,3 +303,13 @@ def written_by(request: Request, want: Write, body: bytes) -> Written | None:
     except msgspec.MsgspecError as error:
         _log.warning("an answer is no object", path=request.path, why=error)
         return None
+
+
+def _usage(usage: Usage | None) -> dict[str, object] | None:
+    if usage is None or not usage.as_of:
+        return None
+    return {
+        "asOf": format_time(usage.as_of),
+        "average": dict(usage.average),
+        "share": dict(usage.share),
+    }

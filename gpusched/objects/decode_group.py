@@ -33,6 +33,7 @@ from gpusched.objects.group import (
     SubGroup,
     Topology,
     TopologyWish,
+    Usage,
 )
 from gpusched.objects.meta import Disbelief, parse_time
 from gpusched.objects.resources import Resources
@@ -43,12 +44,21 @@ PENDING: Final = "Pending"
 _NO_WISH: Final = TopologyWish()
 
 
+class UsageStatus(msgspec.Struct, gc=False, rename="camel"):
+    """What a queue used of late, in billionths."""
+
+    as_of: str | None = None
+    average: dict[str, int] | None = None
+    share: dict[str, int] | None = None
+
+
 class GroupStatus(msgspec.Struct, gc=False):
     """What is read of the status of a group or queue."""
 
     phase: str | None = None
     state: str | None = None
     conditions: list[wire.Condition] | None = None
+    usage: UsageStatus | None = None
 
 
 _STATUS: Final = msgspec.json.Decoder(GroupStatus)
@@ -103,7 +113,18 @@ def queue_of(parsed: wire_groups.Queue) -> Queue:
         ),
         node_pools=_node_pools(spec.node_pools),
         conditions=conditions_of(status),
+        usage=_usage_of(status.usage),
         status=canonical,
+    )
+
+
+def _usage_of(usage: UsageStatus | None) -> Usage:
+    if usage is None or not usage.as_of:
+        return Usage()
+    return Usage(
+        parse_time(usage.as_of),
+        tuple(sorted((usage.average or {}).items())),
+        tuple(sorted((usage.share or {}).items())),
     )
 
 

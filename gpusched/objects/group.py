@@ -34,9 +34,28 @@ class NodePool:
     capability: Resources
 
 
+@attrs.frozen(slots=True)
+class Usage:
+    """How much of the cluster a queue used of late, as a policy measures it.
+
+    Amounts are parts of 10**9 of what there is, by resource, sorted.
+
+    Attributes:
+        as_of: seconds since the epoch; 0.0 when nothing was measured yet.
+        average: decayed use up to then.
+        share: use from then on.
+    """
+
+    as_of: float = 0.0
+    average: tuple[tuple[str, int], ...] = ()
+    share: tuple[tuple[str, int], ...] = ()
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Queue:
-    """A team's share. Resources that ``deserved`` or ``capability`` do not name are unlimited.
+    """A team's share. A resource that ``capability`` does not name has no cap of its own.
+
+    One that ``deserved`` does not name is the queue's by its part of the surplus alone.
 
     Attributes:
         min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.
@@ -63,6 +82,7 @@ class Queue:
     namespaces: Selector = EVERYTHING
     node_pools: tuple[NodePool, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    usage: Usage = Usage()
     status: bytes = b"{}"
     source: str = ""
     """Empty for our own kind, else whose kind it is: see ``adapters.kinds``."""

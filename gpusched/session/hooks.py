@@ -5,9 +5,8 @@
 | queue_order, queue_turn               | keys joined in tier order          | sits out          |
 | gang_order, pod_order                 | keys joined in tier order          | sits out          |
 | node_filter                           | AND; each names its reason         | no node           |
-| node_score                            | sum of clamped ints                | 0                 |
+| node_score, pair_score                | sum of clamped ints                | 0                 |
 | pair_filter                           | AND; each names its reason         | no node           |
-| pair_score                            | sum of clamped ints                | 0                 |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
 | reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
 | victim_filter, stop_filter            | AND; the first refusal is told     | nobody is evicted |
@@ -16,6 +15,7 @@
 | fair_share                            | the first provider answers         | nothing is due    |
 | walltime                              | the shortest answer                | unknown           |
 | waits_too_long                        | any                                | no                |
+| usage                                 | the first provider answers         | nothing was used  |
 
 A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
 """
@@ -34,6 +34,7 @@ from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.errors import PluginFault
 from gpusched.limits import QUANTITY_MAX
+from gpusched.objects.group import Usage
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
@@ -65,6 +66,7 @@ ProposalCheck = Callable[[Proposal], Verdict]
 FairShare = Callable[[str], Resources]
 Walltime = Callable[[Gang], int]
 Overdue = Callable[[Gang], bool]
+UsageOf = Callable[[str], Usage]
 
 
 @attrs.frozen
@@ -113,6 +115,7 @@ class Hooks:
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which room is kept."""
+        self.usages: list[UsageOf] = []
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
@@ -285,6 +288,16 @@ class Hooks:
         """Whether room is kept for a blocked gang even if nobody knows when it will suffice."""
         self.overdue.append(
             self._provided("waits_too_long", provider, lambda said: isinstance(said, bool), False)
+        )
+
+    def usage(self, provider: UsageOf) -> None:
+        """What each queue used of late, as of ``view.now``; the first provides.
+
+        It is remembered in the queue's status, as ``Queue.usage``, when its share changed and
+        not more often than ``limits.USAGE_PERIOD_S``; ``view.usage`` tells it to others.
+        """
+        self.usages.append(
+            self._provided("usage", provider, lambda said: isinstance(said, Usage), Usage())
         )
 
     def _provided(

@@ -7,6 +7,7 @@ import hashlib
 import attrs
 import msgspec
 
+from gpusched.objects.group import Usage
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import format_slots
@@ -225,6 +226,8 @@ class QueueStatus:
     is_ready: bool
     ready: Ask
     fair_share: Resources = NOTHING
+    usage: Usage | None = None
+    """Use of late as it shall be remembered; None where no policy measures it."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gpusched import limits
 from gpusched.cache.queues import QueueNode
-from gpusched.objects.group import DEFAULT_QUEUE
+from gpusched.objects.group import DEFAULT_QUEUE, Usage
 from gpusched.objects.resources import NOTHING, Resources, total
 from gpusched.objects.slot import accelerator
 from gpusched.session.plan import Ask, QueueStatus
@@ -43,6 +44,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         _queue_status(
             node,
             requested=node.allocated.plus(total(parts.get(name, ()))),
+            usage=_usage(session, node),
             fair_share=_due(session.view.fair_share(name), shown),
             counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
             state=_state(session, node),
@@ -57,6 +59,7 @@ def _queue_status(
     *,
     requested: Resources,
     fair_share: Resources,
+    usage: Usage | None,
     counts: tuple[int, int, int],
     state: str,
 ) -> QueueStatus:
@@ -81,6 +84,7 @@ def _queue_status(
         requested=requested,
         borrowed=Resources.of(borrowed),
         fair_share=fair_share,
+        usage=usage,
         pending=counts[0],
         inqueue=counts[1],
         running=counts[2],
@@ -100,6 +104,22 @@ def _state(session: Session, node: QueueNode) -> str:
     ]
     state = max(states, key=_STRICTNESS.index, default="Open")
     return "Closed" if state == "Draining" and not node.allocated else state
+
+
+def _usage(session: Session, node: QueueNode) -> Usage | None:
+    """What is remembered already, unless the share changed since and it is time again."""
+    if not session.hooks.usages:
+        return None
+    known, now = node.queue.usage, session.view.usage(node.queue.name)
+    if not known.as_of:
+        return now if now.share else known
+    before, after = dict(known.share), dict(now.share)
+    moved = any(
+        abs(before.get(name, 0) - after.get(name, 0)) >= limits.USAGE_STEP
+        for name in before.keys() | after.keys()
+    )
+    again = session.snapshot.now - known.as_of >= limits.USAGE_PERIOD_S
+    return now if moved and again else known
 
 
 def _due(share: Resources, shown: set[str]) -> Resources:

@@ -72,7 +72,9 @@ class Session:
         """Who sits where; statements tell it their moves."""
         self.hooks = Hooks(guard)
         self.hooks.pairs.rows = len(snapshot.nodes)
-        self.view = View(snapshot, self.accounts, self.neighbours, self.hooks.fair_shares)
+        self.view = View(
+            snapshot, self.accounts, self.neighbours, self.hooks.fair_shares, self.hooks.usages
+        )
         self.admitted: set[GangKey] = set()
         self.asks: dict[GangKey, Ask] = {}
         self.admission: dict[GangKey, Ask] = {}

@@ -11,6 +11,7 @@ from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.objects.group import Usage
 from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
 from gpusched.objects.pod import Pod
@@ -73,6 +74,7 @@ class View:
         accounts: what queues hold, as the session moves it.
         neighbours: who sits where, as the session moves it.
         fair_shares: who says what queues are due; the first answers.
+        usages: who says what they used of late; the first answers.
     """
 
     def __init__(
@@ -81,11 +83,13 @@ class View:
         accounts: Accounts,
         neighbours: Neighbours,
         fair_shares: Sequence[Callable[[str], Resources]] = (),
+        usages: Sequence[Callable[[str], Usage]] = (),
     ) -> None:
         self._snapshot = snapshot
         self._accounts = accounts
         self._neighbours = neighbours
         self._fair_shares = fair_shares
+        self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
         self._demand = Demand(snapshot)
 
@@ -179,6 +183,10 @@ class View:
                 name: each.labels for name, each in self._snapshot.namespaces.items()
             }
         return self._namespace_labels
+
+    def usage(self, queue: str) -> Usage:
+        """What the queue used of late; nothing where no policy measures it."""
+        return self._usages[0](queue) if self._usages else Usage()
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of that name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
-from gpusched_plugins.fairshare.division import Stake, divide
+from gpusched_plugins.fairshare.division import USAGE_ONE, Stake, divide
 
 from gpusched.plugin import NOTHING, PODS, QueueNode, Resources, View
 
@@ -23,12 +23,10 @@ class Bend:
     """How the surplus is divided.
 
     Attributes:
-        usage: decayed use by queue and resource, in parts of ``division.USAGE_ONE``.
-        bend: how much it counts, in thousandths.
+        bend: how much decayed use counts, in thousandths; see ``view.usage``.
         by_class: see ``division.divide``.
     """
 
-    usage: Mapping[str, Mapping[str, int]] = attrs.Factory(dict)
     bend: int = 0
     by_class: bool = False
 
@@ -96,6 +94,7 @@ class Shares:
         names = self._view.children(parent)
         nodes = [self._nodes[name] for name in names]
         wanted = [dict(self._view.requested(name).items) for name in names]
+        used = [dict(self._view.usage(name).average) if self._bend.bend else {} for name in names]
         for name in names:
             self._due[name] = {}
         for resource, total in amounts.items():
@@ -105,7 +104,7 @@ class Shares:
                 for name in names:
                     self._due[name][resource] = 0
                 continue
-            stakes = self._stakes(nodes, wanted, resource, total)
+            stakes = self._stakes(nodes, wanted, used, resource=resource, total=total)
             shares = divide(
                 total,
                 stakes,
@@ -123,13 +122,15 @@ class Shares:
         self,
         nodes: list[QueueNode],
         wanted: list[dict[str, int]],
+        used: list[dict[str, int]],
+        *,
         resource: str,
         total: int,
     ) -> list[Stake]:
         guarantees = [node.guarantee.get(resource) for node in nodes]
         kept = sum(guarantees)
         stakes = []
-        for node, guarantee, asks in zip(nodes, guarantees, wanted, strict=True):
+        for node, guarantee, asks, use in zip(nodes, guarantees, wanted, used, strict=True):
             queue = node.queue
             wants = asks.get(resource, 0)
             if resource in node.limit:
@@ -146,7 +147,7 @@ class Shares:
                     wants=wants,
                     weight=queue.weight,
                     priority=queue.priority,
-                    usage=self._bend.usage.get(queue.name, {}).get(resource, 0),
+                    usage=min(USAGE_ONE, use.get(resource, 0)),
                 )
             )
         return stakes
