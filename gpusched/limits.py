@@ -116,6 +116,10 @@ RESERVATION_WINDOW_S: Final = 86_400
 """Starts later than in a day are not promised: too many walltimes lie between."""
 RESERVATIONS_MAX: Final = 64
 """Reservations of one session, over all node pools."""
+RESERVATION_WORK_MAX: Final = 20_000
+"""Moments looked at for the reservations of one session, each some 0.05 ms at 1,000 nodes."""
+ESTIMATE_WORK_MAX: Final = 2_000
+"""The same for estimates: those who come later are told when they come closer."""
 ESTIMATES_MAX: Final = 64
 """Gangs of one session that are told when they will start: each takes milliseconds to work out."""
 ESTIMATE_STEP_S: Final = 60

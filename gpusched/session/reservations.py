@@ -21,14 +21,14 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs import Gang
-from gpusched.limits import RESERVATION_WINDOW_S, RESERVATIONS_MAX
+from gpusched.limits import RESERVATION_WINDOW_S, RESERVATION_WORK_MAX, RESERVATIONS_MAX
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources, total
 from gpusched.session.reservations_books import Books
 from gpusched.session.reservations_given import GivingWay
 from gpusched.session.reservations_lengths import Lengths
 from gpusched.session.reservations_profile import FOREVER, Hold, Profile, Release
-from gpusched.session.reservations_search import Seeker, allowed_beside
+from gpusched.session.reservations_search import Seeker, Work, allowed_beside
 from gpusched.session.reservations_waiting import nearest_rows
 from gpusched.session.session import Session
 from gpusched.session.statement import Place, Statement
@@ -103,6 +103,7 @@ class Reservations:
         self._turns: dict[GangKey, int] = {}
         self._held_up: set[GangKey] = set()
         self._giving = GivingWay(session)
+        self._work = Work(RESERVATION_WORK_MAX)
         self._settled = False
         """Whether preemption has had its say: nobody is waited for any more who might give way."""
         self._start_over()
@@ -126,9 +127,10 @@ class Reservations:
         """Of all holders, in the order of their turns."""
         return [holder.hold for holder in self.holders]
 
-    def seek(self, gang: Gang, holds: Sequence[Hold], *, until: int) -> Hold | None:
+    def seek(self, gang: Gang, holds: Sequence[Hold], *, until: int, work: Work) -> Hold | None:
         """The earliest start that is known for a gang beside some holds; nothing is kept for it."""
-        seeker = self._seeker(gang, self.profile)
+        length = self.lengths.of(gang)
+        seeker = Seeker(self.session, gang, self.profile, length=length, work=work)
         return seeker.earliest(holds, until=until) if seeker.blocked_now(holds) else None
 
     def holder_of(self, gang: Gang) -> Holder | None:
@@ -239,7 +241,7 @@ class Reservations:
 
     def _nearest(self, gang: Gang, seeker: Seeker) -> Hold | None:
         profile = self.profile
-        free = profile.free_at(profile.now, self.holds)
+        free = profile.free_at(profile.now, profile.table(self.holds))
         chosen = seeker.over_areas(
             lambda parts, areas: nearest_rows(
                 free, free + self._books.held_by_gangs(), parts, areas
@@ -253,7 +255,8 @@ class Reservations:
 
     def _holder(self, gang: Gang, hold: Hold, usable: Bools, *, due: bool) -> Holder:
         rows = hold.rows
-        slack = self.profile.free_at(hold.start, [*self.holds, hold])[rows]
+        beside = self.profile.table([*self.holds, hold])
+        slack = self.profile.free_at(hold.start, beside)[rows]
         basis = None
         if hold.start > self.lengths.now:
             ends = (other.gang for other in self.holds if other.end == hold.start)
@@ -269,13 +272,13 @@ class Reservations:
         self.holders.append(entered)
 
     def _room_for_one_more(self, usable: Bools) -> bool:
-        if len(self.holders) >= RESERVATIONS_MAX:
+        if len(self.holders) >= RESERVATIONS_MAX or self._work.left <= 0:
             return False
         same_pool = sum(bool((usable & holder.usable).any()) for holder in self.holders)
         return same_pool < self._per_pool
 
     def _seeker(self, gang: Gang, profile: Profile) -> Seeker:
-        return Seeker(self.session, gang, profile, length=self.lengths.of(gang))
+        return Seeker(self.session, gang, profile, length=self.lengths.of(gang), work=self._work)
 
     def _is_strict(self, gang: Gang) -> bool:
         node = self.session.queue_of(gang)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from gpusched.cache.gangs import Gang
-from gpusched.limits import ESTIMATE_STEP_S, ESTIMATES_MAX, RESERVATION_WINDOW_S
+from gpusched.limits import ESTIMATE_STEP_S, ESTIMATE_WORK_MAX, ESTIMATES_MAX, RESERVATION_WINDOW_S
 from gpusched.objects.meta import Disbelief, GangKey, parse_time
 from gpusched.session.reservations import Reservations
 from gpusched.session.reservations_profile import Hold
+from gpusched.session.reservations_search import Work
 
 
 class _Told(msgspec.Struct):
@@ -31,11 +32,14 @@ def estimates(reservations: Reservations, waiting: Sequence[Gang]) -> dict[GangK
         return {}
     holders = {holder.gang.key: holder.hold for holder in reservations.holders}
     holds = list(holders.values())
+    work = Work(ESTIMATE_WORK_MAX)
     told: dict[GangKey, float] = {}
     for gang in waiting[:ESTIMATES_MAX]:
         hold = holders.get(gang.key)
         if hold is None:
-            hold = reservations.seek(gang, holds, until=now + RESERVATION_WINDOW_S)
+            if work.left <= 0:
+                break
+            hold = reservations.seek(gang, holds, until=now + RESERVATION_WINDOW_S, work=work)
             if hold is None:
                 continue
             holds.append(hold)

@@ -7,6 +7,7 @@ at the first of them or when a hold begins.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -64,6 +65,33 @@ class Hold:
         return self.start <= time < self.end
 
 
+class Holds:
+    """Several holds as arrays, so that looking at a moment costs the same for one and for many."""
+
+    def __init__(self, holds: Sequence[Hold], width: int) -> None:
+        counts = [len(hold.rows) for hold in holds]
+        begins = np.array([hold.start for hold in holds], dtype=np.int64)
+        ends = np.array([hold.end for hold in holds], dtype=np.int64)
+        self._starts: Ints = np.repeat(begins, counts)
+        self._ends: Ints = np.repeat(ends, counts)
+        self._rows: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *(h.rows for h in holds)])
+        self._amounts: Ints = np.concatenate(
+            [np.zeros((0, width), dtype=np.int64), *(h.amounts for h in holds)]
+        )
+        self.begins: list[int] = sorted(set(begins.tolist()))
+        self.ends: list[int] = sorted(set(ends.tolist()))
+
+    def take(self, free: Ints, time: int) -> None:
+        """Subtract what is held at a moment, in place."""
+        active = (self._starts <= time) & (time < self._ends)
+        np.subtract.at(free, self._rows[active], self._amounts[active])
+
+    def begin_between(self, start: int, end: int) -> list[int]:
+        """When holds begin after one moment and before another, ascending."""
+        low = bisect_right(self.begins, start)
+        return self.begins[low : bisect_left(self.begins, end)]
+
+
 class Profile:
     """See the module.
 
@@ -108,28 +136,24 @@ class Profile:
         """A gang that ends then."""
         return next((each.gang for each in self.releases if each.time == time), None)
 
-    def ended_by(self, time: int) -> Ints:
-        """What has become free until then, that moment included: int64, as ``staying``."""
+    def table(self, holds: Sequence[Hold]) -> Holds:
+        """Holds to be looked at beside this profile."""
+        return Holds(holds, self.staying.shape[1])
+
+    def free_at(self, time: int, holds: Holds) -> Ints:
+        """What is free at one moment beside the holds; negative where there is too much."""
+        free: Ints = self.allocatable - self.staying
         times, rows, amounts = self._arrays()
         count = int(np.searchsorted(times, time, side="right"))
-        ended = np.zeros_like(self.staying)
-        np.add.at(ended, rows[:count], amounts[:count])
-        return ended
-
-    def free_at(self, time: int, holds: Sequence[Hold]) -> Ints:
-        """What is free at one moment beside the holds; negative where there is too much."""
-        free: Ints = self.allocatable - self.staying + self.ended_by(time)
-        for hold in holds:
-            if hold.active(time):
-                free[hold.rows] -= hold.amounts
+        np.add.at(free, rows[:count], amounts[:count])
+        holds.take(free, time)
         return free
 
-    def free_between(self, start: int, end: int, holds: Sequence[Hold]) -> Ints:
+    def free_between(self, start: int, end: int, holds: Holds) -> Ints:
         """The least that is free in the whole of a span, its start included and its end not."""
         free = self.free_at(start, holds)
-        begin = {hold.start for hold in holds if start < hold.start < end}
-        for time in sorted(begin):
-            free = np.minimum(free, self.free_at(time, holds))
+        for time in holds.begin_between(start, end):
+            np.minimum(free, self.free_at(time, holds), out=free)
         return free
 
     def _arrays(self) -> tuple[Ints, Ints, Ints]:

@@ -15,11 +15,18 @@ from gpusched.objects.resources import Resources, total
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.placing import areas_of
-from gpusched.session.reservations_profile import FOREVER, Hold, Part, Profile, pack
+from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, pack
 from gpusched.session.session import Session, wanted
 
 _TIMES_MAX: Final = 512
 """Moments looked at one by one beside the holds of others; before them the search halves."""
+
+
+@attrs.define(slots=True)
+class Work:
+    """A bound in moments looked at, the same on every machine."""
+
+    left: int
 
 
 Choice = Callable[[Sequence[Part], Sequence[Bools | None]], tuple[Ints, Ints] | None]
@@ -42,9 +49,13 @@ class Seeker:
         gang: blocked now.
         profile: of all rows over time.
         length: seconds it will run; FOREVER when nobody knows.
+        work: how much may still be looked at; when that is used up, nothing is found.
     """
 
-    def __init__(self, session: Session, gang: Gang, profile: Profile, *, length: int) -> None:
+    def __init__(
+        self, session: Session, gang: Gang, profile: Profile, *, length: int, work: Work
+    ) -> None:
+        self._work = work
         self._session = session
         self._gang = gang
         self._profile = profile
@@ -67,7 +78,7 @@ class Seeker:
 
     def blocked_now(self, holds: Sequence[Hold]) -> bool:
         """Whether it lacks room or quota: what else keeps it from starting no reservation heals."""
-        return self._at(self._profile.now, holds) is None
+        return self._at(self._profile.now, holds, self._profile.table(holds)) is None
 
     def earliest(self, holds: Sequence[Hold], *, until: int) -> Hold | None:
         """The start to reserve.
@@ -83,19 +94,22 @@ class Seeker:
         moments = {*profile.times(until), *self._relaxations()}
         moments.update(hold.end for hold in holds)
         times = sorted(time for time in moments if profile.now < time <= until)
-        if not times or self._rows_at(times[-1], ()) is None:
+        alone, beside = profile.table(()), profile.table(holds)
+        if not times or self._rows_at(times[-1], alone) is None:
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(times, True, key=lambda time: self._rows_at(time, ()) is not None)
+        first = bisect_left(times, True, key=lambda time: self._rows_at(time, alone) is not None)
         for time in times[first : first + _TIMES_MAX]:
-            found = self._at(time, holds)
+            found = self._at(time, holds, beside)
             if found is not None:
                 return self._hold(time, found)
+            if self._work.left <= 0:
+                break
         return None
 
     def start_now(self, holds: Sequence[Hold]) -> Hold | None:
         """A start at once, on a profile in which somebody is gone who is still there."""
-        found = self._at(self._profile.now, holds)
+        found = self._at(self._profile.now, holds, self._profile.table(holds))
         return self._hold(self._profile.now, found) if found else None
 
     def ever_fits(self) -> bool:
@@ -123,14 +137,16 @@ class Seeker:
         return None
 
     # -- one moment --------------------------------------------------------------------------
-    def _at(self, time: int, holds: Sequence[Hold]) -> tuple[Ints, Ints] | None:
-        found = self._rows_at(time, holds)
+    def _at(self, time: int, holds: Sequence[Hold], beside: Holds) -> tuple[Ints, Ints] | None:
+        found = self._rows_at(time, beside)
         if found is None or not self._within_quota(time, holds):
             return None
         return found
 
-    def _rows_at(self, time: int, holds: Sequence[Hold]) -> tuple[Ints, Ints] | None:
-        free = self._profile.free_between(time, self._end(time), holds)
+    def _rows_at(self, time: int, beside: Holds) -> tuple[Ints, Ints] | None:
+        end = self._end(time)
+        self._work.left -= 1 + len(beside.begin_between(time, end))
+        free = self._profile.free_between(time, end, beside)
         for way in self._ways:
             for within in self._areas(way.gang, time):
                 found = pack(free, way.parts, within)
