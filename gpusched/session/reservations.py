@@ -236,7 +236,7 @@ class Reservations:
         softer = self._seeker(gang, self.profile.ending_earlier(given))
         if softer.blocked_now(holds):
             return softer.earliest(holds, until=until)
-        known = bool(self.profile.releases) or _was_told(gang)
+        known = bool(self.profile.releases) or was_told(gang)
         return None if self._settled or not known else softer.start_now(holds)
 
     def _nearest(self, gang: Gang, seeker: Seeker) -> Hold | None:
@@ -339,6 +339,32 @@ class Reservations:
         finally:
             bench.hold_back({})
 
+    @contextmanager
+    def own_room(self, gang: Gang) -> Iterator[bool]:
+        """Inside, a gang that is due finds the room of its reservation and no other.
+
+        So it does not take, by scores, what the next holder's reservation counts on. Yields
+        whether it has any: it was told a time, and fits where the fixed order puts it.
+        """
+        known = bool(self.profile.releases) if was_told(gang) else False
+        hold = self._seeker(gang, self.profile).start_now(()) if known else None
+        if hold is None:
+            yield False
+            return
+        bench = self.session.bench
+        allocatable = self.profile.allocatable
+        kept = dict(zip(hold.rows.tolist(), hold.amounts, strict=True))
+        bench.hold_back(
+            {
+                row: allocatable[row] - kept.get(row, 0) - bench.held_on(row)
+                for row in range(len(allocatable))
+            }
+        )
+        try:
+            yield True
+        finally:
+            bench.hold_back({})
+
     def _binding(self, gang: Gang) -> Iterator[Holder]:
         """Holders that the gang must let be when it starts now."""
         if not self.holders:
@@ -391,6 +417,6 @@ class Reservations:
         return allowed_beside(self.session, holder.gang, moves)
 
 
-def _was_told(gang: Gang) -> bool:
+def was_told(gang: Gang) -> bool:
     """Whether it was told a time before: it held a reservation, which may be due."""
     return gang.pod_group is not None and b'"estimatedStartTime"' in gang.pod_group.status

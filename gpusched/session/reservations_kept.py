@@ -16,9 +16,14 @@ def place_clear(session: Session, gang: Gang, statement: Statement) -> Refusal |
     A gang that takes back a promise made to it may have any room: nobody's hold counts on it.
     """
     before = statement.checkpoint()
-    refusal = place_minimum(session, gang, statement)
     reservations = session.reservations
-    if refusal is not None or reservations is None or statement.lifted:
+    if reservations is None or statement.lifted:
+        return place_minimum(session, gang, statement)
+    with reservations.own_room(gang) as has_own:
+        refusal = place_minimum(session, gang, statement) if has_own else None
+    if not has_own or refusal is not None:
+        refusal = place_minimum(session, gang, statement)
+    if refusal is not None:
         return refusal
     holder = reservations.conflict(gang, statement)
     if holder is None:
