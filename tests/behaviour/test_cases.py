@@ -20,8 +20,8 @@ def params():
     for player in PLAYERS:
         for case in CASES:
             marks = []
-            if player in case.off:
-                marks.append(pytest.mark.skip(reason=case.off[player]))
+            if why := case.not_for(player):
+                marks.append(pytest.mark.skip(reason=why))
             if why := DIFFERS.get((player, case.title)):
                 marks.append(pytest.mark.xfail(reason=why, strict=True))
             yield pytest.param(player, case, id=f"{player}-{case.title}", marks=marks)

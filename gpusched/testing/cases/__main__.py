@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _one(player: str, case: Case) -> list[str]:
-    return [] if player in case.off else outcome(case, player)
+    return [] if case.not_for(player) else outcome(case, player)
 
 
 def _tell(seen: Mapping[tuple[str, str], list[str]], known: Known) -> int:
@@ -63,7 +63,7 @@ def _sums(player: str, cases: Iterable[Case], seen: Mapping[tuple[str, str], lis
     every: Counter[str] = Counter()
     good: Counter[str] = Counter()
     for case in cases:
-        if player not in case.off:
+        if not case.not_for(player):
             every[case.family] += 1
             good[case.family] += not seen[player, case.title]
     for family in sorted(every):

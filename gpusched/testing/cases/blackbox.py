@@ -6,27 +6,23 @@ once. Who is evicted is made anew as a waiting pod of another name, as an owner 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 
-from gpusched.app import App, AppOptions
 from gpusched.config.model import DEFAULT, Config
 from gpusched.simulate import SimulationOptions, World, simulate
 from gpusched.testing.cases import objects
-from gpusched.testing.cases.model import Case, CaseGang, CasePods, Seen
-from gpusched.testing.cases.objects import GROUP_LABEL, NAMESPACE
+from gpusched.testing.cases.daemon import Restartable
+from gpusched.testing.cases.model import Case, CaseGang, Event, Seen
+from gpusched.testing.cases.objects import GROUP_LABEL, NAMESPACE, Member
 
 Obj = dict[str, Any]
 _BEGIN_S: Final = 5.0
 _APART_S: Final = 1.0
-_OVER: Final = ("Succeeded", "Failed")
+_GROUPS: Final = f"podgroups.{objects.GROUP}"
+_QUEUES: Final = f"queues.{objects.GROUP}"
 
 
 def play(case: Case, *, config: Config = DEFAULT, seed: int = 1) -> dict[str, Seen]:
@@ -38,7 +34,8 @@ def play(case: Case, *, config: Config = DEFAULT, seed: int = 1) -> dict[str, Se
     """
 
     async def scenario(world: World) -> dict[str, Seen]:
-        return await _Play(case, world, config=config, seed=seed).run()
+        async with Restartable(world, config=config, seed=seed) as daemon:
+            return await _Play(case, world, daemon).run()
 
     return simulate(scenario, options=SimulationOptions(seed=seed, daemons=0)).value
 
@@ -48,31 +45,43 @@ class _Play:
     """One run of one case.
 
     Attributes:
-        alive: gang and kind of each pod that is there, by name.
+        alive: the pods that are there, by name.
         taken: names of the pods that held a node and were told to go, but by the case itself.
+        struck: names of the pods that the case itself took away.
+        at: pods that held a node, by gang and second.
     """
 
     case: Case
     world: World
-    config: Config = attrs.field(kw_only=True)
-    seed: int = attrs.field(kw_only=True)
-    alive: dict[str, tuple[CaseGang, CasePods]] = attrs.Factory(dict)
+    daemon: Restartable
+    alive: dict[str, Member] = attrs.Factory(dict)
     taken: set[str] = attrs.Factory(set)
+    struck: set[str] = attrs.Factory(set)
+    at: dict[str, dict[int, int]] = attrs.Factory(dict)
     made: int = 0
 
     async def run(self) -> dict[str, Seen]:
         await self._begin()
-        async with self._daemon() as daemon:
-            half = self.case.seconds // 2
-            for second in range(self.case.seconds):
-                if second == half:
-                    self._let_go()
-                await self.world.clock.sleep(1.0)
-                if daemon.done():
-                    daemon.result()
-                self._look()
-            return {gang.name: self._seen(gang) for gang in self.case.gangs}
+        self.daemon.start()
+        half = self.case.seconds // 2
+        for second in range(self.case.seconds + 1):
+            if second == half:
+                self._let_go()
+            for gang in self.case.gangs:
+                if gang.at_s == second and second:
+                    self._come(gang)
+            for event in self.case.events:
+                if event.at_s == second:
+                    await self._happen(event)
+            for check in self.case.checks:
+                if check.at_s == second:
+                    self.at.setdefault(check.gang, {})[second] = len(self._nodes(check.gang))
+            await self.world.clock.sleep(1.0)
+            self.daemon.check()
+            self._look()
+        return {gang.name: self._seen(gang) for gang in self.case.gangs}
 
+    # -- what the case says ------------------------------------------------------------------
     async def _begin(self) -> None:
         client, clock = self.world.client, self.world.clock
         for node in self.case.nodes:
@@ -82,85 +91,114 @@ class _Play:
         if self.case.levels:
             client.create(f"topologies.{objects.GROUP}", objects.topology(self.case))
         for queue in self.case.queues:
-            client.create(f"queues.{objects.GROUP}", objects.queue(queue))
+            client.create(_QUEUES, objects.queue(queue))
             await clock.sleep(_APART_S)
         for gang in self.case.gangs:
-            client.create(f"podgroups.{objects.GROUP}", objects.group(gang))
-            if gang.keep is not None:
-                client.create("poddisruptionbudgets.policy", objects.budget(gang))
-            for kind, body in objects.pods(gang):
-                client.create("pods", body)
-                self.alive[body["metadata"]["name"]] = gang, kind
-            await clock.sleep(_APART_S)
-        bound = [name for name, (_, kind) in self.alive.items() if kind.node]
+            if not gang.at_s:
+                self._come(gang)
+                await clock.sleep(_APART_S)
+        bound = [name for name, member in self.alive.items() if member.kind.node]
         await self.world.until(lambda: self._run(bound), within_s=60)
         await clock.sleep(_BEGIN_S)
-        for name, (_, kind) in self.alive.items():
-            if kind.leaving:
+        for name, member in self.alive.items():
+            if member.kind.leaving:
                 client.delete("pods", NAMESPACE, name)
+
+    def _come(self, gang: CaseGang) -> None:
+        client = self.world.client
+        client.create(_GROUPS, objects.group(gang))
+        if gang.keep is not None:
+            client.create("poddisruptionbudgets.policy", objects.budget(gang))
+        for member in objects.members(gang):
+            body = objects.pod(member)
+            client.create("pods", body)
+            self.alive[body["metadata"]["name"]] = member
 
     def _run(self, names: list[str]) -> bool:
         pods = {pod["metadata"]["name"]: pod for pod in self.world.client.list("pods")}
         return all(pods[name]["status"].get("phase") == "Running" for name in names)
 
-    @contextlib.asynccontextmanager
-    async def _daemon(self) -> AsyncIterator[asyncio.Task[None]]:
-        with tempfile.TemporaryDirectory(prefix="gpusched-case-") as folder:
-            kubeconfig = Path(folder) / "kubeconfig"
-            kubeconfig.write_text(self.world.cluster.kubeconfig_text)
-            kubeconfig.chmod(0o600)
-            app = App(
-                AppOptions(
-                    config=self.config,
-                    clock=self.world.clock,
-                    rng=random.Random(self.seed),  # noqa: S311  # repeatable
-                    kubeconfig=str(kubeconfig),
-                    identity="daemon",
-                    inline=True,
-                )
-            )
-            daemon = asyncio.create_task(app.run(), name="daemon")
-            try:
-                yield daemon
-            finally:
-                daemon.cancel()
-                await asyncio.gather(daemon, return_exceptions=True)
+    async def _happen(self, event: Event) -> None:
+        client = self.world.client
+        if event.verb == "node":
+            for node in event.nodes:
+                client.create("nodes", objects.node(node))
+        elif event.verb == "lose":
+            client.delete("nodes", None, event.name)
+            self._strike(lambda pod: pod["spec"].get("nodeName") == event.name)
+        elif event.verb == "kill":
+            prefix = f"{GROUP_LABEL}={event.name}"
+            pods = client.list("pods", NAMESPACE, prefix)
+            doomed = [p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")]
+            last = set(doomed[-event.count :])
+            self._strike(lambda pod: pod["metadata"]["name"] in last)
+        elif event.verb == "ungate":
+            for pod in client.list("pods", NAMESPACE, f"{GROUP_LABEL}={event.name}"):
+                patch: Obj = {"spec": {"schedulingGates": []}}
+                client.patch("pods", NAMESPACE, pod["metadata"]["name"], patch)
+        elif event.verb == "min":
+            client.patch(_GROUPS, NAMESPACE, event.name, {"spec": {"minMember": event.count}})
+        elif event.verb == "queue" and event.queue is not None:
+            body = objects.queue(event.queue)
+            client.patch(_QUEUES, None, event.queue.name, {"spec": body["spec"]})
+        elif event.verb == "restart":
+            await self.daemon.restart()
+
+    def _strike(self, doomed: Any) -> None:
+        """Pods go as by a failure: at once, and nobody evicted them."""
+        for pod in self.world.client.list("pods"):
+            if doomed(pod):
+                name = pod["metadata"]["name"]
+                self.struck.add(name)
+                self.world.client.delete("pods", NAMESPACE, name, grace_s=0)
 
     def _let_go(self) -> None:
         """Pods that the case lets leave are gone from now on, and stay gone."""
-        for name, (_, kind) in list(self.alive.items()):
-            if kind.leaving:
+        for name, member in list(self.alive.items()):
+            if member.kind.leaving:
                 patch: Obj = {"metadata": {"finalizers": []}}
                 self.world.client.patch("pods", NAMESPACE, name, patch)
                 del self.alive[name]
 
+    # -- what comes of it --------------------------------------------------------------------
     def _look(self) -> None:
         pods = {pod["metadata"]["name"]: pod for pod in self.world.client.list("pods")}
-        for name, (gang, kind) in list(self.alive.items()):
+        for name, member in list(self.alive.items()):
             pod = pods.get(name)
-            going = pod is None or _is_going(pod)
-            if not going or kind.leaving:
+            if pod is not None and pod["status"].get("phase") == "Succeeded":
+                del self.alive[name]
                 continue
-            self.taken.add(name)
+            going = pod is None or _is_going(pod)
+            if not going or member.kind.leaving:
+                continue
+            if name not in self.struck:
+                self.taken.add(name)
             if pod is not None and pod["metadata"].get("deletionTimestamp"):
                 continue
             del self.alive[name]
             if self.case.again:
-                self._make_again(gang, kind)
+                self._make_again(member)
 
-    def _make_again(self, gang: CaseGang, kind: CasePods) -> None:
+    def _make_again(self, member: Member) -> None:
         self.made += 1
-        name = f"{gang.name}-again-{self.made}"
-        waiting = attrs.evolve(kind, node="", count=1)
-        self.world.client.create("pods", objects.pod(gang, waiting, name=name))
-        self.alive[name] = gang, waiting
+        name = f"{member.gang.name}-again-{self.made}"
+        again = member.again()
+        self.world.client.create("pods", objects.pod(again, name=name))
+        self.alive[name] = again
+
+    def _nodes(self, gang: str) -> dict[str, str]:
+        pods = self.world.client.list("pods", NAMESPACE, f"{GROUP_LABEL}={gang}")
+        return dict(_holding(pods))
 
     def _seen(self, gang: CaseGang) -> Seen:
-        label = f"{GROUP_LABEL}={gang.name}"
-        pods = self.world.client.list("pods", NAMESPACE, label)
-        stem = f"{gang.name}-"
-        gone = [name for name in self.taken if _of(name, stem)]
-        return Seen(nodes=sorted(_nodes(pods)), evicted=len(gone))
+        group = self.world.client.get(_GROUPS, NAMESPACE, gang.name) or {}
+        conditions = (group.get("status") or {}).get("conditions") or ()
+        return Seen(
+            nodes=self._nodes(gang.name),
+            evicted=sum(1 for name in self.taken if _of(name, f"{gang.name}-")),
+            at=self.at.get(gang.name, {}),
+            told=tuple((each["reason"], each["message"]) for each in conditions),
+        )
 
 
 def _of(name: str, stem: str) -> bool:
@@ -168,12 +206,13 @@ def _of(name: str, stem: str) -> bool:
     return rest != name and rest.removeprefix("again-").isdigit()
 
 
-def _nodes(pods: list[Obj]) -> Iterator[str]:
+def _holding(pods: list[Obj]) -> Iterator[tuple[str, str]]:
     for pod in pods:
         node = pod["spec"].get("nodeName", "")
-        if node and not _is_going(pod) and pod["status"].get("phase") not in _OVER:
-            yield node
+        if node and not _is_going(pod) and pod["status"].get("phase") != "Succeeded":
+            yield pod["metadata"]["name"], node
 
 
 def _is_going(pod: Obj) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp")) or pod["status"].get("phase") in _OVER
+    failed = pod["status"].get("phase") == "Failed"
+    return bool(pod["metadata"].get("deletionTimestamp")) or failed

@@ -18,6 +18,19 @@ def differences(case: Case, seen: Mapping[str, Seen]) -> list[str]:
         if not _inside(count, total.count):
             names = " ".join(total.gangs) or "all"
             wrong.append(f"{total.what} {names}: {_said(total.count)} expected, {count} seen")
+    for check in case.checks:
+        count = seen[check.gang].at.get(check.at_s, 0)
+        if not _inside(count, check.runs):
+            wrong.append(
+                f"{check.gang}: {_said(check.runs)} run at {check.at_s} s expected, {count} seen"
+            )
+    for told in case.told:
+        heard = seen[told.gang].told
+        if not any(
+            told.text == reason if told.is_reason else told.text in message
+            for reason, message in heard
+        ):
+            wrong.append(f"{told.gang}: {told.text!r} is not told, but {list(heard)}")
     return wrong
 
 
@@ -28,7 +41,7 @@ def _gang(case: Case, gang: CaseGang, seen: Seen) -> list[str]:
         wrong.append(f"{gang.name}: {_said(want.runs)} run expected, {len(seen.nodes)} seen")
     if not _inside(seen.evicted, want.evicted):
         wrong.append(f"{gang.name}: {_said(want.evicted)} evicted expected, {seen.evicted} seen")
-    used = Counter(seen.nodes)
+    used = Counter(seen.nodes.values())
     if want.exact and used != Counter(want.exact):
         wrong.append(f"{gang.name}: on {dict(want.exact)} expected, {dict(used)} seen")
     elif want.nodes and not set(used) <= want.nodes:

@@ -59,6 +59,8 @@ class CaseQueue:
     ordering: str = ""
     stop: str = ""
     min_runtime_s: int = 0
+    max_runtime_s: int = 0
+    max_wait_s: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +70,7 @@ class CasePods:
     Attributes:
         leaving: they are bound and being deleted; they go away after half the time.
         gated: they wait behind a scheduling gate.
+        part: their role where the gang has roles, else their sub-group.
         priority: of these pods alone; None for the gang's.
         asks: of these pods alone; None for the gang's.
     """
@@ -76,7 +79,7 @@ class CasePods:
     node: str = ""
     leaving: bool = False
     gated: bool = False
-    sub_group: str = ""
+    part: str = ""
     priority: int | None = None
     asks: Amount | None = None
 
@@ -102,7 +105,18 @@ class Wanted:
 
 @attrs.frozen(kw_only=True)
 class CaseGang:
-    """A PodGroup with its pods; older than the gangs after it."""
+    """A PodGroup with its pods; older than the gangs after it.
+
+    Attributes:
+        apart: no two of its pods on one node.
+        ranked: its pods carry their number as index.
+        keep: pods that a PodDisruptionBudget keeps.
+        at_s: when it comes, seconds after the daemon started; 0 for before it.
+        lasts_s: how long its pods run; 0 for ever.
+        walltime_s: how long it says that it runs.
+        wait_s: how long it holds out for its preferred level.
+        whole: it is disrupted as a whole or not at all.
+    """
 
     name: str
     queue: str
@@ -122,6 +136,15 @@ class CaseGang:
     preferred: str = ""
     min_runtime_s: int = 0
     keep: int | None = None
+    roles: Mapping[str, int] = attrs.Factory(dict)
+    ranked: bool = False
+    at_s: int = 0
+    lasts_s: int = 0
+    walltime_s: int = 0
+    wait_s: int = 0
+    timeout_s: int = 0
+    checkpoint_s: int = 0
+    whole: bool = False
 
     @property
     def may_be_evicted(self) -> bool:
@@ -148,6 +171,36 @@ class Total:
 
 
 @attrs.frozen(kw_only=True)
+class Event:
+    """Something happens to the cluster while the daemon runs; see ``notation``."""
+
+    at_s: int
+    verb: str
+    name: str = ""
+    count: int = 1
+    nodes: tuple[CaseNode, ...] = ()
+    queue: CaseQueue | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """So many pods of a gang hold a node at a moment."""
+
+    at_s: int
+    gang: str
+    runs: tuple[int, int]
+
+
+@attrs.frozen(kw_only=True)
+class Told:
+    """A condition of the gang's PodGroup gives this reason, or contains these words."""
+
+    gang: str
+    text: str
+    is_reason: bool
+
+
+@attrs.frozen(kw_only=True)
 class Case:
     """A situation and what must come of it.
 
@@ -171,6 +224,20 @@ class Case:
     again: bool = True
     because: str = ""
     off: Mapping[str, str] = attrs.Factory(dict)
+    events: tuple[Event, ...] = ()
+    checks: tuple[Check, ...] = ()
+    told: tuple[Told, ...] = ()
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether more happens than a first session sees."""
+        late = any(gang.at_s or gang.lasts_s for gang in self.gangs)
+        return bool(late or self.events or self.checks)
+
+    def not_for(self, player: str) -> str:
+        """Why a player is not to play it; empty when it is."""
+        timed = "sessions know no events" if player == "session" and self.is_timed else ""
+        return self.off.get(player, timed)
 
     @property
     def title(self) -> str:
@@ -180,7 +247,16 @@ class Case:
 
 @attrs.define(kw_only=True)
 class Seen:
-    """What came of a gang: node of each pod that holds one, and how many were taken off."""
+    """What came of a gang.
 
-    nodes: list[str] = attrs.Factory(list)
+    Attributes:
+        nodes: of each pod that holds one, by name of the pod.
+        evicted: how many pods were taken off their nodes.
+        at: how many held a node, by second, where the case asks.
+        told: reasons and messages of its conditions.
+    """
+
+    nodes: dict[str, str] = attrs.Factory(dict)
     evicted: int = 0
+    at: dict[int, int] = attrs.Factory(dict)
+    told: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,15 @@
   else, ``@n0*1+n1*2`` exactly so, ``@rack`` all in one), and ``evicted 1``. Unless told, as many
   are evicted as ran and run no more.
 * ``once``: what is evicted is not made again. ``n0..n3`` stands for several nodes.
+
+What happens later, which only the whole daemon plays:
+
+* words of a gang: ``at=30s`` when it comes, ``for=60s`` how long it runs, ``walltime=90s``,
+  ``maxwait=300s`` for its preferred level, ``timeout=60s``, ``checkpoint=60s``, ``whole``,
+  ``roles=ps:1,worker:2`` (then ``/ps`` is a role), ``ranked``; of a queue: ``maxwait=``, ``maxrun=``;
+* ``at 30s VERB ...``: ``node n5 8g`` comes, ``lose n1`` with its pods, ``ungate NAME``, ``kill NAME 2``
+  pods that fail, ``min NAME 6``, ``queue a stop=Hold``, ``restart`` of the daemon;
+* ``by 45s NAME = 2``: so many run then; ``says NAME: words`` and ``reason NAME: Reason`` in the end.
 """
 
 from __future__ import annotations
@@ -42,6 +51,9 @@ from gpusched.testing.cases.model import (
     CaseNode,
     CasePods,
     CaseQueue,
+    Check,
+    Event,
+    Told,
     Total,
     Wanted,
 )
@@ -60,11 +72,27 @@ _KEYS: Final = {
     "preferred": ("preferred", str),
     "keep": ("keep", int),
 }
+_TIMES: Final = {
+    "minrun": "min_runtime_s",
+    "at": "at_s",
+    "for": "lasts_s",
+    "walltime": "walltime_s",
+    "maxwait": "wait_s",
+    "timeout": "timeout_s",
+    "checkpoint": "checkpoint_s",
+}
+_QUEUE_TIMES: Final = {
+    "minrun": "min_runtime_s",
+    "maxrun": "max_runtime_s",
+    "maxwait": "max_wait_s",
+}
 _FLAGS: Final = {
     "hard": ("preemptible", False),
     "soft": ("preemptible", True),
     "apart": ("apart", True),
     "never": ("never_preempts", True),
+    "ranked": ("ranked", True),
+    "whole": ("whole", True),
 }
 
 
@@ -91,13 +119,13 @@ def parse(text: str, *, family: str) -> list[Case]:
     for lines in _blocks(text):
         number, first = lines[0]
         made: dict[str, Any] = {"name": first, "nodes": [], "queues": [], "gangs": []}
-        made |= {"totals": [], "off": {}}
+        made |= {"totals": [], "off": {}, "events": [], "checks": [], "told": []}
         for number, line in lines[1:]:
             try:
                 _line(made, line)
             except (ValueError, KeyError, IndexError) as error:
                 raise BadCase(f"{family}:{number}: {line!r}: {error}") from error
-        for key in ("nodes", "queues", "gangs", "totals"):
+        for key in ("nodes", "queues", "gangs", "totals", "events", "checks", "told"):
             made[key] = tuple(made[key])
         _check(made, where=f"{family}:{number}")
         cases.append(Case(family=family, **made))
@@ -163,6 +191,11 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
         made["seconds"] = _seconds(rest)
     elif word == "once":
         made["again"] = False
+    elif word in {"at", "by"}:
+        _later(made, word, rest)
+    elif word in {"says", "reason"}:
+        gang, _, text = rest.partition(":")
+        made["told"].append(Told(gang=gang, text=text.strip(), is_reason=word == "reason"))
     elif word == "because":
         made["because"] = f"{made.get('because', '')} {rest}".strip()
     elif word == "off":
@@ -173,6 +206,27 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
             made["off"][each] = why.strip()
     else:
         raise BadCase("no such word")
+
+
+def _later(made: dict[str, Any], word: str, rest: str) -> None:
+    """``by 45s NAME = 2``, or an event."""
+    second, _, rest = rest.partition(" ")
+    at_s = _seconds(second)
+    if word == "by":
+        gang, _, count = rest.partition("=")
+        made["checks"].append(Check(at_s=at_s, gang=gang.strip(), runs=_between(count.strip())))
+        return
+    verb, *words = rest.split()
+    fields: dict[str, Any] = {}
+    if verb == "node":
+        fields["nodes"] = tuple(_nodes(words))
+    elif verb == "queue":
+        fields["queue"] = _queue(words)
+    elif verb in {"lose", "ungate", "kill", "min"}:
+        fields |= {"name": words[0], "count": int(words[1]) if len(words) > 1 else 1}
+    elif verb != "restart":
+        raise BadCase(f"no such event {verb!r}")
+    made["events"].append(Event(at_s=at_s, verb=verb, **fields))
 
 
 def _nodes(words: list[str]) -> Iterator[CaseNode]:
@@ -214,8 +268,8 @@ def _queue(words: list[str]) -> CaseQueue:
             fields["parent"] = value
         elif key in {"ordering", "stop"}:
             fields[key] = value
-        elif key == "minrun":
-            fields["min_runtime_s"] = _seconds(value)
+        elif key in _QUEUE_TIMES:
+            fields[_QUEUE_TIMES[key]] = _seconds(value)
         elif word == "locked":
             fields["reclaimable"] = False
         else:
@@ -243,13 +297,13 @@ def _gang(text: str) -> CaseGang:
         elif key in _KEYS:
             field, kind = _KEYS[key]
             fields[field] = kind(value)
-        elif key == "sub":
+        elif key in {"sub", "roles"}:
             pairs = [each.split(":") for each in value.split(",")]
-            fields["sub_groups"] = {each: int(least) for each, least in pairs}
+            fields["roles" if key == "roles" else "sub_groups"] = {a: int(b) for a, b in pairs}
         elif key == "on":
             fields["on_nodes"] = tuple(value.split(","))
-        elif key == "minrun":
-            fields["min_runtime_s"] = _seconds(value)
+        elif key in _TIMES:
+            fields[_TIMES[key]] = _seconds(value)
         else:
             fields["node_labels"][key] = value
     pods = pods or [CasePods()]
@@ -268,7 +322,7 @@ def _pods(word: str) -> CasePods:
     found = _PODS.fullmatch(word)
     if found is None:
         raise BadCase(f"{word!r} of a gang")
-    kind, what, times, sub_group, own = found.groups()
+    kind, what, times, part, own = found.groups()
     priority = asks = None
     for each in (own or "").split(":")[1:]:
         special = _PRIORITY.fullmatch(each)
@@ -282,7 +336,7 @@ def _pods(word: str) -> CasePods:
         node=what if on_node else "",
         leaving=kind == "!",
         gated=kind == "~",
-        sub_group=sub_group or "",
+        part=part or "",
         priority=priority,
         asks=asks,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import attrs
+
 from gpusched.testing.cases.model import Amount, Case, CaseGang, CaseNode, CasePods, CaseQueue
 
 Obj = dict[str, Any]
@@ -12,6 +14,8 @@ NAMESPACE: Final = "default"
 GROUP: Final = "scheduling.gpusched.io"
 GROUP_LABEL: Final = "gpusched.io/pod-group"
 SUB_GROUP_LABEL: Final = "gpusched.io/sub-group"
+ROLE_LABEL: Final = "gpusched.io/role"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 HOLD: Final = "gpusched.io/case"
 """Finalizer of pods that a case wants to be long in going."""
 GATE: Final = "gpusched.io/case"
@@ -48,7 +52,9 @@ def queue(made: CaseQueue) -> Obj:
         "weight": made.weight,
         "priority": made.priority,
         "reclaimable": made.reclaimable,
-        "minRuntime": f"{made.min_runtime_s}s" if made.min_runtime_s else "",
+        "minRuntime": _duration(made.min_runtime_s),
+        "maxRuntime": _duration(made.max_runtime_s),
+        "maxWait": _duration(made.max_wait_s),
     }
     spec |= {key: value for key, value in stated.items() if value not in {"", None}}
     return {
@@ -104,17 +110,36 @@ def group(gang: CaseGang) -> Obj:
         ]
     if gang.min_sub_groups is not None:
         spec["minSubGroups"] = gang.min_sub_groups
-    wish = {"required": gang.required, "preferred": gang.preferred}
-    if any(wish.values()):
-        spec["topology"] = {key: level for key, level in wish.items() if level}
-    if gang.min_runtime_s:
-        spec["minRuntime"] = f"{gang.min_runtime_s}s"
+    if gang.roles:
+        spec["minTaskMember"] = dict(gang.roles)
+    wish = {
+        "required": gang.required,
+        "preferred": gang.preferred,
+        "maxWait": _duration(gang.wait_s),
+    }
+    disruption = {
+        "mode": "Group" if gang.whole else "",
+        "checkpointInterval": _duration(gang.checkpoint_s),
+    }
+    for key, parts in (("topology", wish), ("disruption", disruption)):
+        if any(parts.values()):
+            spec[key] = {name: text for name, text in parts.items() if text}
+    times = {
+        "minRuntime": gang.min_runtime_s,
+        "expectedDuration": gang.walltime_s,
+        "scheduleTimeout": gang.timeout_s,
+    }
+    spec |= {key: _duration(seconds) for key, seconds in times.items() if seconds}
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "PodGroup",
         "metadata": {"name": gang.name, "namespace": NAMESPACE},
         "spec": spec,
     }
+
+
+def _duration(seconds: int) -> str:
+    return f"{seconds}s" if seconds else ""
 
 
 def budget(gang: CaseGang) -> Obj:
@@ -130,27 +155,43 @@ def budget(gang: CaseGang) -> Obj:
     }
 
 
-def pods(gang: CaseGang) -> Iterator[tuple[CasePods, Obj]]:
+@attrs.frozen
+class Member:
+    """Which pod of a case another one is, or replaces: its gang, kind and number."""
+
+    gang: CaseGang
+    kind: CasePods
+    index: int
+
+    def again(self) -> Member:
+        """The same as a waiting pod."""
+        return Member(self.gang, attrs.evolve(self.kind, node="", count=1), self.index)
+
+
+def members(gang: CaseGang) -> Iterator[Member]:
     """The pods of a gang, numbered over all their kinds."""
     number = 0
     for kind in gang.pods:
         for _ in range(kind.count):
-            yield kind, pod(gang, kind, name=f"{gang.name}-{number}")
+            yield Member(gang, kind, number)
             number += 1
 
 
-def pod(gang: CaseGang, kind: CasePods, *, name: str) -> Obj:
-    """One pod, bound already when its kind says so."""
+def pod(member: Member, *, name: str = "") -> Obj:
+    """One pod, bound already when its kind says so; named by gang and number unless told."""
+    gang, kind = member.gang, member.kind
     asks = (kind.asks or gang.asks).quantities()
     gpu = {key: amount for key, amount in asks.items() if "/" in key}
     labels = {GROUP_LABEL: gang.name}
-    if kind.sub_group:
-        labels[SUB_GROUP_LABEL] = kind.sub_group
+    if kind.part:
+        labels[ROLE_LABEL if gang.roles else SUB_GROUP_LABEL] = kind.part
+    if gang.ranked:
+        labels[INDEX_LABEL] = str(member.index)
     metadata: Obj = {
-        "name": name,
+        "name": name or f"{gang.name}-{member.index}",
         "namespace": NAMESPACE,
         "labels": labels,
-        "annotations": {"gpusched.io/run-for": _FOREVER},
+        "annotations": {"gpusched.io/run-for": _duration(gang.lasts_s) or _FOREVER},
     }
     priority = gang.priority if kind.priority is None else kind.priority
     spec: Obj = {

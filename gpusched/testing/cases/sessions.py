@@ -18,8 +18,8 @@ from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion, for
 from gpusched.session.plan import Plan, Stop
 from gpusched.session.reasons import Reason
 from gpusched.testing.cases import objects
-from gpusched.testing.cases.model import Case, CaseGang, CasePods, Seen
-from gpusched.testing.cases.objects import NAMESPACE
+from gpusched.testing.cases.model import Case, CaseGang, Seen
+from gpusched.testing.cases.objects import NAMESPACE, Member
 from gpusched.testing.given import Given
 
 Obj = dict[str, Any]
@@ -45,14 +45,14 @@ class _Play:
     """One run of one case.
 
     Attributes:
-        alive: gang and kind of each pod that is there, by name.
+        alive: the pods that are there, by name.
         bodies: its API object, by name.
         evicted: how many pods of each gang were told to go.
     """
 
     case: Case
     given: Given
-    alive: dict[str, tuple[CaseGang, CasePods]] = attrs.Factory(dict)
+    alive: dict[str, Member] = attrs.Factory(dict)
     bodies: dict[str, Obj] = attrs.Factory(dict)
     evicted: dict[str, int] = attrs.Factory(dict)
     born: float = 0.0
@@ -91,12 +91,13 @@ class _Play:
             self._put("podgroups", objects.group(gang))
             if gang.keep is not None:
                 self._put_budget(gang)
-            for kind, body in objects.pods(gang):
-                self._add(gang, kind, body)
+            for member in objects.members(gang):
+                self._add(member, objects.pod(member))
 
-    def _add(self, gang: CaseGang, kind: CasePods, body: Obj) -> None:
+    def _add(self, member: Member, body: Obj) -> None:
+        gang, kind = member.gang, member.kind
         name = body["metadata"]["name"]
-        self.alive[name] = gang, kind
+        self.alive[name] = member
         self.bodies[name] = body
         priority = gang.priority if kind.priority is None else kind.priority
         body["spec"]["priority"] = priority
@@ -199,25 +200,38 @@ class _Play:
             )
 
     def _evict(self, name: str) -> None:
-        gang, kind = self.alive.pop(name)
+        member = self.alive.pop(name)
+        gang = member.gang
         self.given.gone(name)
         self.evicted[gang.name] = self.evicted.get(gang.name, 0) + 1
         if self.case.again:
-            again = f"{gang.name}-again-{self.made}"
-            waiting = attrs.evolve(kind, node="", count=1)
-            self._add(gang, waiting, objects.pod(gang, waiting, name=again))
+            again = member.again()
+            self._add(again, objects.pod(again, name=f"{gang.name}-again-{self.made}"))
 
     def _let_go(self) -> None:
-        for name, (_, kind) in list(self.alive.items()):
-            if kind.leaving:
+        for name, member in list(self.alive.items()):
+            if member.kind.leaving:
                 self.given.gone(name)
                 del self.alive[name]
 
     def _seen(self, gang: CaseGang) -> Seen:
         pods = [
             self.given.cache.pods[ObjectKey(NAMESPACE, name)]
-            for name, (owner, _) in self.alive.items()
-            if owner is gang
+            for name, member in self.alive.items()
+            if member.gang is gang
         ]
-        nodes = sorted(pod.node for pod in pods if pod.node and not pod.deleting)
-        return Seen(nodes=nodes, evicted=self.evicted.get(gang.name, 0))
+        return Seen(
+            nodes={pod.name: pod.node for pod in pods if pod.node and not pod.deleting},
+            evicted=self.evicted.get(gang.name, 0),
+            told=self._told(gang),
+        )
+
+    def _told(self, gang: CaseGang) -> tuple[tuple[str, str], ...]:
+        asks = [
+            ask
+            for status in self.given.then.plan.gangs
+            if status.gang.name == gang.name
+            for ask in (status.admitted, status.scheduled, status.waiting_ask)
+            if ask is not None
+        ]
+        return tuple((ask.reason, ask.sentence) for ask in asks)
