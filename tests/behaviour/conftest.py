@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from gpusched.testing.cases import parse
-from gpusched.testing.cases.players import outcome
+from gpusched.testing.cases import blackbox, parse
+from gpusched.testing.cases.judge import differences
 
 OPEN = Path(__file__).with_name("scenarios_open.txt")
 _HEAD = (
     "# Scenarios that do not hold yet: test, :: and why. Written anew by\n"
-    "#   pytest tests/behaviour -k test_s --settle\n"
+    "#   SETTLE=1 pytest tests/behaviour -k test_s\n"
 )
 
 
@@ -20,10 +21,6 @@ def open_scenarios():
     lines = OPEN.read_text().splitlines() if OPEN.exists() else []
     pairs = [line.split(" :: ", 1) for line in lines if line.strip() and line[0] != "#"]
     return {name.strip(): why.strip() for name, why in pairs}
-
-
-def pytest_addoption(parser):
-    parser.addoption("--settle", action="store_true", help="write the list of open scenarios anew")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -40,6 +37,7 @@ class Settle:
         self.held = {}
 
     def pytest_runtest_logreport(self, report):
+        """A test ended."""
         name = report.nodeid.rpartition("::")[2].partition("[")[0]
         if report.when == "call" and name.startswith("test_s"):
             good = report.passed and not hasattr(report, "wasxfail")
@@ -47,6 +45,7 @@ class Settle:
             self.held[name] = self.held.get(name, True) and (good or strict)
 
     def pytest_sessionfinish(self, session):
+        """Write the list."""
         known = {k: why for k, why in open_scenarios().items() if k not in self.held}
         old = open_scenarios()
         known |= {
@@ -58,7 +57,7 @@ class Settle:
 
 
 def pytest_configure(config):
-    if config.getoption("--settle", default=False):
+    if os.environ.get("SETTLE"):
         config.pluginmanager.register(Settle())
 
 
@@ -66,8 +65,10 @@ def pytest_configure(config):
 def holds():
     """Play a scenario on the whole daemon; what it promises must hold."""
 
-    def play(text, *, player="blackbox"):
+    def play(text):
         (case,) = parse("case it\n" + text, family="scenario")
-        assert outcome(case, player) == []
+        seen = blackbox.play(case)
+        assert differences(case, seen) == []
+        return seen
 
     return play

@@ -21,6 +21,7 @@ from gpusched.testing.cases.objects import GROUP_LABEL, NAMESPACE, Member
 Obj = dict[str, Any]
 _BEGIN_S: Final = 5.0
 _APART_S: Final = 1.0
+_SLOW_S: Final = 60.0
 _GROUPS: Final = f"podgroups.{objects.GROUP}"
 _QUEUES: Final = f"queues.{objects.GROUP}"
 
@@ -49,6 +50,7 @@ class _Play:
         taken: names of the pods that held a node and were told to go, but by the case itself.
         struck: names of the pods that the case itself took away.
         at: pods that held a node, by gang and second.
+        going: when each pod was first seen to be told to go.
     """
 
     case: Case
@@ -58,6 +60,7 @@ class _Play:
     taken: set[str] = attrs.Factory(set)
     struck: set[str] = attrs.Factory(set)
     at: dict[str, dict[int, int]] = attrs.Factory(dict)
+    going: dict[str, float] = attrs.Factory(dict)
     made: int = 0
 
     async def run(self) -> dict[str, Seen]:
@@ -156,9 +159,12 @@ class _Play:
         """Pods that the case lets leave are gone from now on, and stay gone."""
         for name, member in list(self.alive.items()):
             if member.kind.leaving:
-                patch: Obj = {"metadata": {"finalizers": []}}
-                self.world.client.patch("pods", NAMESPACE, name, patch)
+                self._unhold(name)
                 del self.alive[name]
+
+    def _unhold(self, name: str) -> None:
+        patch: Obj = {"metadata": {"finalizers": []}}
+        self.world.client.patch("pods", NAMESPACE, name, patch)
 
     # -- what comes of it --------------------------------------------------------------------
     def _look(self) -> None:
@@ -174,6 +180,9 @@ class _Play:
             if name not in self.struck:
                 self.taken.add(name)
             if pod is not None and pod["metadata"].get("deletionTimestamp"):
+                since = self.going.setdefault(name, self.world.clock.monotonic())
+                if member.kind.slow and self.world.clock.monotonic() - since >= _SLOW_S:
+                    self._unhold(name)
                 continue
             del self.alive[name]
             if self.case.again:
@@ -193,10 +202,12 @@ class _Play:
     def _seen(self, gang: CaseGang) -> Seen:
         group = self.world.client.get(_GROUPS, NAMESPACE, gang.name) or {}
         conditions = (group.get("status") or {}).get("conditions") or ()
+        pods = self.world.client.list("pods", NAMESPACE, f"{GROUP_LABEL}={gang.name}")
         return Seen(
             nodes=self._nodes(gang.name),
             evicted=sum(1 for name in self.taken if _of(name, f"{gang.name}-")),
             at=self.at.get(gang.name, {}),
+            done=sum(1 for pod in pods if pod["status"].get("phase") == "Succeeded"),
             told=tuple((each["reason"], each["message"]) for each in conditions),
         )
 

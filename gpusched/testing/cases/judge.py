@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from gpusched.testing.cases.model import Case, CaseGang, Seen
+
+_COUNTS: Final[Mapping[str, Callable[[Seen], int]]] = {
+    "runs": lambda seen: len(seen.nodes),
+    "evictions": lambda seen: seen.evicted,
+    "done": lambda seen: seen.done,
+}
 
 
 def differences(case: Case, seen: Mapping[str, Seen]) -> list[str]:
@@ -13,8 +20,7 @@ def differences(case: Case, seen: Mapping[str, Seen]) -> list[str]:
     wrong = [each for gang in case.gangs for each in _gang(case, gang, seen[gang.name])]
     for total in case.totals:
         picked = [seen[name] for name in total.gangs or [gang.name for gang in case.gangs]]
-        evictions = total.what == "evictions"
-        count = sum(each.evicted if evictions else len(each.nodes) for each in picked)
+        count = sum(_COUNTS[total.what](each) for each in picked)
         if not _inside(count, total.count):
             names = " ".join(total.gangs) or "all"
             wrong.append(f"{total.what} {names}: {_said(total.count)} expected, {count} seen")

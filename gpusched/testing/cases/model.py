@@ -71,6 +71,7 @@ class CasePods:
         leaving: they are bound and being deleted; they go away after half the time.
         gated: they wait behind a scheduling gate.
         part: their role where the gang has roles, else their sub-group.
+        slow: a minute passes between their being told to go and their going.
         priority: of these pods alone; None for the gang's.
         asks: of these pods alone; None for the gang's.
     """
@@ -82,6 +83,8 @@ class CasePods:
     part: str = ""
     priority: int | None = None
     asks: Amount | None = None
+    never_preempts: bool = False
+    slow: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -127,6 +130,7 @@ class CaseGang:
     priority: int = DEFAULT_PRIORITY
     preemptible: bool | None = None
     sub_groups: Mapping[str, int] = attrs.Factory(dict)
+    sub_required: str = ""
     min_sub_groups: int | None = None
     on_nodes: tuple[str, ...] = ()
     node_labels: Mapping[str, str] = attrs.Factory(dict)
@@ -163,7 +167,7 @@ class CaseGang:
 
 @attrs.frozen(kw_only=True)
 class Total:
-    """Pods of several gangs together: so many run, or so many were evicted."""
+    """Pods of several gangs together: so many run, were evicted, or are done."""
 
     what: str
     gangs: tuple[str, ...]
@@ -253,10 +257,12 @@ class Seen:
         nodes: of each pod that holds one, by name of the pod.
         evicted: how many pods were taken off their nodes.
         at: how many held a node, by second, where the case asks.
+        done: how many ended well.
         told: reasons and messages of its conditions.
     """
 
     nodes: dict[str, str] = attrs.Factory(dict)
     evicted: int = 0
     at: dict[int, int] = attrs.Factory(dict)
+    done: int = 0
     told: tuple[tuple[str, str], ...] = ()

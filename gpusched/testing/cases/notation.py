@@ -18,8 +18,9 @@
 * A gang: its name, queue, amount of each pod (``2g``, ``500m``, ``4G`` joined by ``+``), then
   words: ``@n0*2`` bound pods, ``x3`` waiting ones, ``!n0`` bound ones that are being deleted,
   ``~2`` gated ones, each with ``/sub`` for a sub-group, ``:p75`` for a priority of its own and
-  ``:2g`` for an amount of its own; ``min=``, ``p75``, ``hard`` or ``soft``, ``sub=a:2,b:1``,
-  ``minsub=``, ``on=n0,n1``, ``apart``, ``never``, ``rack=r1`` (any other ``key=value``: node
+  ``:2g`` for an amount of its own, ``:never`` for one that
+  never preempts, ``:slow`` for one that is a minute in going; ``min=``, ``p75``, ``hard`` or ``soft``, ``sub=a:2,b:1``,
+  ``subreq=LEVEL`` of each sub-group, ``minsub=``, ``on=n0,n1``, ``apart``, ``never``, ``rack=r1`` (any other ``key=value``: node
   selector), ``required=``, ``preferred=``, ``minrun=30s``, ``keep=1`` (a PodDisruptionBudget).
 * After the arrow: how many run (``2``, ``0..1``), where (``@n0`` all there, ``@n0,n1`` nowhere
   else, ``@n0*1+n1*2`` exactly so, ``@rack`` all in one), and ``evicted 1``. Unless told, as many
@@ -38,66 +39,33 @@ What happens later, which only the whole daemon plays:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gpusched.objects.quantity import parse_quantity
+from gpusched.testing.cases.gang_words import gang as gang_of
 from gpusched.testing.cases.model import (
     Amount,
     Case,
-    CaseGang,
     CaseNode,
-    CasePods,
     CaseQueue,
     Check,
     Event,
     Told,
     Total,
-    Wanted,
 )
+from gpusched.testing.cases.words import BadCase, amount, amounts, between, seconds, series
 
 PLAYERS: Final = ("session", "blackbox")
 _PLENTY_CPU: Final = 20_000
 _PLENTY_MEMORY: Final = 20 * 10**9
-_GPUS: Final = re.compile(r"\d+g")
-_SERIES: Final = re.compile(r"(\D*)(\d+)\.\.(\D*)(\d+)")
-_PODS: Final = re.compile(r"([@!x~])([^*/:]*)(?:\*(\d+))?(?:/([^:]+))?((?::\w+)*)")
-_PRIORITY: Final = re.compile(r"p(\d+)")
-_KEYS: Final = {
-    "min": ("min_member", int),
-    "minsub": ("min_sub_groups", int),
-    "required": ("required", str),
-    "preferred": ("preferred", str),
-    "keep": ("keep", int),
-}
-_TIMES: Final = {
-    "minrun": "min_runtime_s",
-    "at": "at_s",
-    "for": "lasts_s",
-    "walltime": "walltime_s",
-    "maxwait": "wait_s",
-    "timeout": "timeout_s",
-    "checkpoint": "checkpoint_s",
-}
+_ELSEWHERE: Final = "nowhere"
+"""Name of a queue that need not exist."""
 _QUEUE_TIMES: Final = {
     "minrun": "min_runtime_s",
     "maxrun": "max_runtime_s",
     "maxwait": "max_wait_s",
 }
-_FLAGS: Final = {
-    "hard": ("preemptible", False),
-    "soft": ("preemptible", True),
-    "apart": ("apart", True),
-    "never": ("never_preempts", True),
-    "ranked": ("ranked", True),
-    "whole": ("whole", True),
-}
-
-
-class BadCase(ValueError):
-    """A line of a case that is not understood."""
 
 
 def load(path: Path) -> list[Case]:
@@ -158,7 +126,7 @@ def _check(made: Mapping[str, Any], *, where: str) -> None:
     queues = {queue.name for queue in made["queues"]}
     nodes = {node.name for node in made["nodes"]}
     for gang in made["gangs"]:
-        if gang.queue not in queues:
+        if gang.queue not in queues and gang.queue != _ELSEWHERE:
             raise BadCase(f"{where}: gang {gang.name} names queue {gang.queue}")
         for pods in gang.pods:
             if pods.node and pods.node not in nodes:
@@ -174,10 +142,10 @@ def _line(made: dict[str, Any], line: str) -> None:
     elif word == "queue":
         made["queues"] += [_queue(each.split()) for each in rest.split(";")]
     elif word == "gang":
-        made["gangs"].append(_gang(rest))
-    elif word in {"runs", "evictions"}:
+        made["gangs"].append(gang_of(rest))
+    elif word in {"runs", "evictions", "done"}:
         names, _, count = rest.partition("=")
-        total = Total(what=word, gangs=tuple(names.split()), count=_between(count.strip()))
+        total = Total(what=word, gangs=tuple(names.split()), count=between(count.strip()))
         made["totals"].append(total)
     else:
         _about(made, word, rest)
@@ -188,7 +156,7 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
     if word == "levels":
         made["levels"] = tuple(rest.split())
     elif word == "after":
-        made["seconds"] = _seconds(rest)
+        made["seconds"] = seconds(rest)
     elif word == "once":
         made["again"] = False
     elif word in {"at", "by"}:
@@ -211,10 +179,10 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
 def _later(made: dict[str, Any], word: str, rest: str) -> None:
     """``by 45s NAME = 2``, or an event."""
     second, _, rest = rest.partition(" ")
-    at_s = _seconds(second)
+    at_s = seconds(second)
     if word == "by":
         gang, _, count = rest.partition("=")
-        made["checks"].append(Check(at_s=at_s, gang=gang.strip(), runs=_between(count.strip())))
+        made["checks"].append(Check(at_s=at_s, gang=gang.strip(), runs=between(count.strip())))
         return
     verb, *words = rest.split()
     fields: dict[str, Any] = {}
@@ -236,23 +204,15 @@ def _nodes(words: list[str]) -> Iterator[CaseNode]:
     for word in words[1:]:
         key, _, value = word.partition("=")
         if not value:
-            offers |= _amounts(word)
+            offers |= amounts(word)
         elif key == "pods":
             pods = int(value)
         elif key in {"cpu", "mem"}:
-            offers |= _amounts(value)
+            offers |= amounts(value)
         else:
             labels[key] = value
-    for name in _series(words[0]):
+    for name in series(words[0]):
         yield CaseNode(name=name, offers=Amount(**offers), labels=labels, pods=pods)
-
-
-def _series(text: str) -> list[str]:
-    found = _SERIES.fullmatch(text)
-    if found is None:
-        return [text]
-    stem, low, _, high = found.groups()
-    return [f"{stem}{number}" for number in range(int(low), int(high) + 1)]
 
 
 def _queue(words: list[str]) -> CaseQueue:
@@ -261,7 +221,7 @@ def _queue(words: list[str]) -> CaseQueue:
     for word in words[1:]:
         key, _, value = word.partition("=")
         if key in amounts:
-            fields[amounts[key]] = _amount(value)
+            fields[amounts[key]] = amount(value)
         elif key in {"w", "prio"}:
             fields["weight" if key == "w" else "priority"] = int(value)
         elif key == "under":
@@ -269,128 +229,9 @@ def _queue(words: list[str]) -> CaseQueue:
         elif key in {"ordering", "stop"}:
             fields[key] = value
         elif key in _QUEUE_TIMES:
-            fields[_QUEUE_TIMES[key]] = _seconds(value)
+            fields[_QUEUE_TIMES[key]] = seconds(value)
         elif word == "locked":
             fields["reclaimable"] = False
         else:
             raise BadCase(f"{word!r} of a queue")
     return CaseQueue(name=words[0], **fields)
-
-
-def _gang(text: str) -> CaseGang:
-    left, arrow, right = text.partition("->")
-    if not arrow:
-        raise BadCase("a gang without an arrow")
-    name, queue, amount, *words = left.split()
-    fields: dict[str, Any] = {"node_labels": {}}
-    pods: list[CasePods] = []
-    for word in words:
-        key, _, value = word.partition("=")
-        priority = _PRIORITY.fullmatch(word)
-        if priority:
-            fields["priority"] = int(priority[1])
-        elif word in _FLAGS:
-            field, flag = _FLAGS[word]
-            fields[field] = flag
-        elif not value:
-            pods.append(_pods(word))
-        elif key in _KEYS:
-            field, kind = _KEYS[key]
-            fields[field] = kind(value)
-        elif key in {"sub", "roles"}:
-            pairs = [each.split(":") for each in value.split(",")]
-            fields["roles" if key == "roles" else "sub_groups"] = {a: int(b) for a, b in pairs}
-        elif key == "on":
-            fields["on_nodes"] = tuple(value.split(","))
-        elif key in _TIMES:
-            fields[_TIMES[key]] = _seconds(value)
-        else:
-            fields["node_labels"][key] = value
-    pods = pods or [CasePods()]
-    bound = sum(each.count for each in pods if each.node)
-    return CaseGang(
-        name=name,
-        queue=queue,
-        asks=_amount(amount),
-        pods=tuple(pods),
-        wanted=_wanted(right, bound=bound, all_=sum(each.count for each in pods)),
-        **fields,
-    )
-
-
-def _pods(word: str) -> CasePods:
-    found = _PODS.fullmatch(word)
-    if found is None:
-        raise BadCase(f"{word!r} of a gang")
-    kind, what, times, part, own = found.groups()
-    priority = asks = None
-    for each in (own or "").split(":")[1:]:
-        special = _PRIORITY.fullmatch(each)
-        if special:
-            priority = int(special[1])
-        else:
-            asks = _amount(each)
-    on_node = kind in "@!"
-    return CasePods(
-        count=int(times or 1) if on_node else int(what),
-        node=what if on_node else "",
-        leaving=kind == "!",
-        gated=kind == "~",
-        part=part or "",
-        priority=priority,
-        asks=asks,
-    )
-
-
-def _wanted(text: str, *, bound: int, all_: int) -> Wanted:
-    words = text.split()
-    runs = (all_, all_) if words[0] == "all" else _between(words[0])
-    fields: dict[str, Any] = {"evicted": (max(0, bound - runs[1]), max(0, bound - runs[0]))}
-    rest = iter(words[1:])
-    for word in rest:
-        if word == "evicted":
-            fields["evicted"] = _between(next(rest))
-        elif word.startswith("@"):
-            fields |= _places(word[1:])
-        else:
-            raise BadCase(f"{word!r} after the arrow")
-    return Wanted(runs=runs, **fields)
-
-
-def _places(text: str) -> dict[str, Any]:
-    if "*" in text or "+" in text:
-        exact = {}
-        for each in text.split("+"):
-            name, _, times = each.partition("*")
-            exact[name] = int(times or 1)
-        return {"exact": exact, "nodes": frozenset(exact)}
-    if text in {"rack", "zone", "block"}:
-        return {"together": text}
-    return {"nodes": frozenset(name for each in text.split(",") for name in _series(each))}
-
-
-def _between(text: str) -> tuple[int, int]:
-    low, dots, high = text.partition("..")
-    return (int(low), int(high if dots else low))
-
-
-def _seconds(text: str) -> int:
-    return int(text.removesuffix("s"))
-
-
-def _amount(text: str) -> Amount:
-    return Amount(**_amounts(text)) if text != "0" else Amount()
-
-
-def _amounts(text: str) -> dict[str, int]:
-    made = {}
-    for each in text.split("+"):
-        if _GPUS.fullmatch(each):
-            made["gpus"] = int(each[:-1])
-        elif each.endswith("m"):
-            made["cpu"] = int(each[:-1])
-        elif each.endswith("c"):
-            made["cpu"] = int(each[:-1]) * 1000
-        else:
-            made["memory"] = parse_quantity(each, power=0)
-    return made

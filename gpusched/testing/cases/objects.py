@@ -82,8 +82,12 @@ def priorities(case: Case) -> Iterator[Obj]:
     used |= {pods.priority for gang in case.gangs for pods in gang.pods if pods.priority}
     for value in sorted(used):
         yield _priority(value, "")
-        if any(gang.never_preempts and gang.priority == value for gang in case.gangs):
+        if any(gang.priority == value and _never(gang) for gang in case.gangs):
             yield _priority(value, "Never")
+
+
+def _never(gang: CaseGang) -> bool:
+    return gang.never_preempts or any(pods.never_preempts for pods in gang.pods)
 
 
 def _priority(value: int, policy: str) -> Obj:
@@ -101,13 +105,16 @@ def group(gang: CaseGang) -> Obj:
     spec: Obj = {
         "queue": gang.queue,
         "minMember": gang.needed,
-        "priorityClassName": _class_of(gang, gang.priority),
+        "priorityClassName": _class(gang.priority, never=gang.never_preempts),
         "preemptible": gang.may_be_evicted,
     }
     if gang.sub_groups:
         spec["subGroups"] = [
             {"name": name, "minMember": least} for name, least in gang.sub_groups.items()
         ]
+        if gang.sub_required:
+            for part in spec["subGroups"]:
+                part["topology"] = {"required": gang.sub_required}
     if gang.min_sub_groups is not None:
         spec["minSubGroups"] = gang.min_sub_groups
     if gang.roles:
@@ -197,7 +204,7 @@ def pod(member: Member, *, name: str = "") -> Obj:
     spec: Obj = {
         "schedulerName": "gpusched",
         "restartPolicy": "Never",
-        "priorityClassName": _class_of(gang, priority),
+        "priorityClassName": _class(priority, never=gang.never_preempts or kind.never_preempts),
         "containers": [
             {"name": "c", "image": "i", "resources": {"requests": asks, "limits": gpu}},
         ],
@@ -206,7 +213,7 @@ def pod(member: Member, *, name: str = "") -> Obj:
         spec["nodeSelector"] = dict(gang.node_labels)
     if (affinity := _affinity(gang)) != {}:
         spec["affinity"] = affinity
-    if kind.leaving:
+    if kind.leaving or kind.slow:
         metadata["finalizers"] = [HOLD]
     if kind.gated:
         spec["schedulingGates"] = [{"name": GATE}]
@@ -215,8 +222,8 @@ def pod(member: Member, *, name: str = "") -> Obj:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _class_of(gang: CaseGang, priority: int) -> str:
-    return f"p{priority}never" if gang.never_preempts else f"p{priority}"
+def _class(priority: int, *, never: bool) -> str:
+    return f"p{priority}never" if never else f"p{priority}"
 
 
 def _affinity(gang: CaseGang) -> Obj:

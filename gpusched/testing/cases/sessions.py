@@ -102,7 +102,7 @@ class _Play:
         priority = gang.priority if kind.priority is None else kind.priority
         body["spec"]["priority"] = priority
         body["spec"]["preemptionPolicy"] = (
-            "Never" if gang.never_preempts else "PreemptLowerPriority"
+            "Never" if gang.never_preempts or kind.never_preempts else "PreemptLowerPriority"
         )
         if kind.node:
             self._started(body)
