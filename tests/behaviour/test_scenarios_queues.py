@@ -144,17 +144,23 @@ def test_s32_a_blocked_queue_blocks_no_other_queue(holds):
     )
 
 
-@pytest.mark.parametrize(("ordering", "runs"), [("StrictFifo", 0), ("Fifo", 1), ("Priority", 1)])
-def test_s32_inside_a_queue_the_ordering_decides(holds, ordering, runs):
-    """Behind a head that does not fit, StrictFifo waits and the others go on."""
-    holds(
-        f"""
-        node n0 0g cpu=2000m
-        queue q ordering={ordering}
-        gang big q 3c -> 0
-        gang small q 1c -> {runs}
-        """
-    )
+_BEHIND = """
+node n0 0g cpu=2000m
+queue q ordering={ordering}
+gang big q 3c -> 0
+gang small q 1c -> {runs}
+"""
+
+
+@pytest.mark.parametrize("ordering", ["Fifo", "Priority"])
+def test_s32_behind_what_does_not_fit_the_others_go_on(holds, ordering):
+    """The head of a queue does not fit: the next one starts."""
+    holds(_BEHIND.format(ordering=ordering, runs=1))
+
+
+def test_s32_strict_fifo_waits_for_its_head(holds):
+    """The head of a queue does not fit: nobody overtakes it."""
+    holds(_BEHIND.format(ordering="StrictFifo", runs=0))
 
 
 def test_s33_the_queue_with_less_is_first(holds):

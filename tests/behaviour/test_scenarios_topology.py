@@ -96,7 +96,7 @@ def test_s62_a_full_domain_is_waited_for(holds):
         node n0 2g t1=s0 ; n1 2g t1=s1
         levels t1
         queue q
-        gang a q 1g @n0*2 required=t1 -> 1
+        gang a q 1g @n0*2 required=t1 -> 1 evicted 0
         gang b q 1g p75 on=n0 -> 1
         at 20s kill a 1
         by 25s a = 1
