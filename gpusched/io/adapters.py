@@ -91,25 +91,18 @@ class Adapters:
         self._looked = False
         self._trouble = "looking which kinds are served"
 
-    def unready(self, now: float) -> str:
-        """Empty when decisions can be made, else why not.
-
-        Args:
-            now: monotonic seconds.
-        """
+    def unready(self) -> str:
+        """Empty when decisions can be made, else why not."""
         if not self._looked:
             return f"kinds of other projects are not known yet: {self._trouble}"
         for _, reflector, _ in self._running.values():
-            if reflector.refused:
-                continue
-            if not reflector.synced:
-                return f"{reflector.kind.name} have not been listed yet: {reflector.trouble}"
-            if not reflector.fresh(now):
-                return f"{reflector.kind.name} are out of date: {reflector.trouble}"
+            # One that fails stops nobody else: who depends on its objects waits for them.
+            if not reflector.synced and not reflector.trouble:
+                return f"{reflector.kind.name} have not been listed yet"
         return ""
 
     async def relist(self) -> None:
-        """List everything again; returns when that is done, or refused."""
+        """List everything again; returns when that is done, or has failed."""
         followed = [reflector for _, reflector, _ in self._running.values()]
         await asyncio.gather(*(each.relist() for each in followed))
 

@@ -54,7 +54,7 @@ class Readers:
         for each in self._usual:
             if not each.fresh(now):
                 return f"{each.kind.name} are out of date: {each.trouble}"
-        return self._adapters.unready(now)
+        return self._adapters.unready()
 
     async def relist(self) -> None:
         """List everything again; returns when that is done."""

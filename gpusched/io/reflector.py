@@ -95,10 +95,11 @@ class Reflector(Generic[Item]):
         self.on_refused: Callable[[], None] = _nothing
         """Called when an optional kind turns out to be refused, or not to be any more."""
         self._refused_list = 0
+        self._given_up_list = 0
 
     @property
     def refused(self) -> bool:
-        """Whether the last list of an optional kind was refused, so that nobody waits for it."""
+        """Whether an optional kind may not be read, or is not there, by its last list."""
         return self._refused_list > self._lists_done
 
     @property
@@ -134,7 +135,7 @@ class Reflector(Generic[Item]):
             self._lines.close()
         async with self._list_done:
             await self._list_done.wait_for(
-                lambda: max(self._lists_done, self._refused_list) >= wanted
+                lambda: max(self._lists_done, self._given_up_list) >= wanted
             )
 
     async def run(self) -> None:
@@ -163,8 +164,8 @@ class Reflector(Generic[Item]):
                 page = await self._page(limits.LIST_PAGE, token)
             except errors.GpuschedError as error:
                 # What broke off is not a list: the sink keeps what it has.
-                if self.kind.optional and isinstance(error, errors.Denied | errors.NotFound):
-                    await self._refuse(number)
+                if self.kind.optional:
+                    await self._give_up(number, error)
                 return self._list_failed(error)
             items.extend(page.items)
             if len(items) > limits.OBJECTS_PER_KIND_MAX:
@@ -189,11 +190,13 @@ class Reflector(Generic[Item]):
             self._list_done.notify_all()
         return None
 
-    async def _refuse(self, number: int) -> None:
-        """Nobody waits for this list any more."""
-        was_refused, self._refused_list = self.refused, number
-        if not was_refused:
-            self.on_refused()
+    async def _give_up(self, number: int, error: errors.GpuschedError) -> None:
+        """Nobody waits for this list of an optional kind any more."""
+        self._given_up_list = number
+        if isinstance(error, errors.Denied | errors.NotFound):
+            was_refused, self._refused_list = self.refused, number
+            if not was_refused:
+                self.on_refused()
         async with self._list_done:
             self._list_done.notify_all()
 

@@ -270,3 +270,23 @@ def test_sub_groups_of_kai_are_placed_each_in_its_domain(play):
         assert sorted(map(sorted, racks.values())) == [[0], [1]]
 
     play(scenario)
+
+
+def test_a_kind_whose_lists_fail_stops_only_its_own_gangs(play):
+    """Given 500 on Volcano's PodGroups, as from a broken webhook, other gangs start; then heals."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        await install(w, GROUPS, QUEUES)
+        make(w, GROUPS, "g", {"minMember": 1})
+        broken = [True]
+        listed = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+        w.daemon(fault=lambda _method, path: "500" if broken[0] and path == listed else "")
+        w.gang("own", 1)
+        w.pod("p", annotations={NAMED: "g"})
+        await w.until(lambda: len(w.running("own")) == 1)
+        assert held(w, "p") == []
+        broken[0] = False
+        await w.until(lambda: held(w, "p"))
+
+    play(scenario)
