@@ -31,7 +31,7 @@ from gpusched.objects.hints import (
     role_of,
     seconds_of,
 )
-from gpusched.objects.membership import block_of, family_of, rank_of
+from gpusched.objects.membership import block_of, family_of, of_controllers, rank_of
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.pod import Pod, PodClass, PodPhase
 from gpusched.objects.pod_class import PodClasses, requests_of
@@ -111,7 +111,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         nominated=intern(status.nominated_node_name or ""),
         may_preempt=spec.preemption_policy != "Never",
         family=None if group else family_of(labels, notes, owner, wishes.min_member),
-        block=block_of(labels) if labels else 0,
+        block=block_of(labels) if of_controllers(labels) else 0,
         claims=claims,
         own_claims=own_claims,
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
@@ -178,9 +178,10 @@ def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
         return _index(text, f"metadata.labels[{_JOB_INDEX}]")
     if notes is not None and notes.job_index is not None:
         return _index(notes.job_index, f"metadata.annotations[{_JOB_INDEX}]")
-    rank = rank_of(labels)
-    if rank >= 0:
-        return rank
+    if of_controllers(labels):
+        rank = rank_of(labels)
+        if rank >= 0:
+            return rank
     text = labels.get(_POD_INDEX)
     return -1 if text is None else _index(text, f"metadata.labels[{_POD_INDEX}]")
 

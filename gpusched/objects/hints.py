@@ -23,7 +23,7 @@ _VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 _KAI_QUEUE: Final = "kai.scheduler/queue"
 _VOLCANO_TASK: Final = "volcano.sh/task-spec"
 _VOLCANO_JOB_QUEUE: Final = "volcano.sh/queue-name"
-_ROLES: Final = (
+ROLES: Final = (
     "jobset.sigs.k8s.io/replicatedjob-name",
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/job-role",
@@ -88,7 +88,7 @@ def role_of(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | N
     named = labels.get(ROLE_LABEL) or notes.volcano_task or labels.get(_VOLCANO_TASK)
     if named:
         return named
-    for key in _ROLES:
+    for key in ROLES:
         if key in labels:
             return labels[key]
     index = labels.get(LWS_INDEX)

@@ -15,11 +15,10 @@ import msgspec
 from gpusched.limits import GANG_PODS_MAX
 from gpusched.objects import wire
 from gpusched.objects.fields import decode_part, number
-from gpusched.objects.hints import LWS_INDEX
+from gpusched.objects.hints import LWS_INDEX, ROLES
 from gpusched.objects.meta import Disbelief, Owner
 from gpusched.objects.pod import Family
 
-_OLD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 _OLD_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _OLD_MIN: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
@@ -66,6 +65,20 @@ WITHOUT_OBJECT: Final = frozenset({KUEUE_GROUP, KOORDINATOR_GANG, YUNIKORN_APP, 
 _NO_NOTES: Final = wire.PodAnnotations()
 
 
+_MARKS: Final = frozenset(
+    {
+        *(_OLD_NAME, _KUEUE_GROUP, _JOBSET, _LWS, _TRAINING, _TRAINING_TYPE, _MPI_ROLE, _RAY),
+        *(_SPARK, _TEMPLATE_HASH, _VOLCANO_INDEX, LWS_INDEX, *ROLES),
+    }
+)
+"""Labels without any of which a pod was made by none of the controllers known here."""
+
+
+def of_controllers(labels: Mapping[str, str]) -> bool:
+    """Whether anything else here has something to read; most pods have no such label."""
+    return not _MARKS.isdisjoint(labels)
+
+
 class _TaskGroup(msgspec.Struct, rename="camel"):
     name: str = ""
     min_member: int = 0
@@ -95,7 +108,7 @@ def family_of(
         found = _by_convention(labels, annotations or _NO_NOTES)
         if found is not None:
             return found
-    if not labels:
+    if not of_controllers(labels):
         return None
     found = _by_controller(labels, annotations or _NO_NOTES, owner)
     if found is not None or min_member <= 1:
