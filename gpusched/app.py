@@ -22,6 +22,7 @@ from gpusched.config.model import Config
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
+from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector
 from gpusched.io.foreign import group_path
@@ -36,6 +37,7 @@ from gpusched.io.self_care import SelfCare
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
+from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
 from gpusched.leader.lease_state import LeaseTiming
 from gpusched.objects.encode import ObjectRef
@@ -188,6 +190,21 @@ class App:
             on_fault=self._broke,
             on_stopped=status.stops.stopped,
         )
+        volumes = VolumeBinder(
+            binder,
+            ClaimCalls(
+                api,
+                pace,
+                self.cache,
+                lease=self.leadership,
+                clock=options.clock,
+                telemetry=self.telemetry,
+            ),
+            self.cache,
+            lease=self.leadership,
+            clock=options.clock,
+            on_fault=self._broke,
+        )
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
@@ -201,7 +218,7 @@ class App:
         )
         self.cycle = SessionCycle(
             self.cache,
-            binder,
+            volumes,
             status,
             carrier=carrier,
             lease=self.leadership,
@@ -239,10 +256,10 @@ class App:
                 )
                 watchdog.start()
                 stack.callback(watchdog.stop)
-            await self._live(self.cycle, binder, status, carrier=carrier)
+            await self._live(self.cycle, volumes, status, carrier=carrier)
 
     async def _live(
-        self, cycle: SessionCycle, binder: Binder, status: StatusWriter, *, carrier: Carrier
+        self, cycle: SessionCycle, binder: VolumeBinder, status: StatusWriter, *, carrier: Carrier
     ) -> None:
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None

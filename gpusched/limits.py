@@ -279,3 +279,9 @@ RELATED_STEPS_MAX: Final = 600
 """Places tried for one gang whose members have rules about each other: a tenth of a second."""
 RELATED_DOMAINS_MAX: Final = 32
 """Domains of one topology key in which such a gang is tried one after another."""
+
+# -- volumes --------------------------------------------------------------------------------
+VOLUMES_WAIT_S: Final = 600.0
+"""So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""
+VOLUMES_LOOK_S: Final = 5.0
+"""So often it is looked whether pods, claims and leadership are still what they were."""

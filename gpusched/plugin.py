@@ -17,6 +17,7 @@ from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.objects.slot import accelerator
+from gpusched.objects.volumes import Claim, Storage, Volume
 from gpusched.session.demand import less
 from gpusched.session.hooks import Hooks, Key, first_refusal
 from gpusched.session.pairs import PairRule, PairScore
@@ -40,6 +41,7 @@ __all__ = [
     "RECLAIM",
     "Action",
     "Chunk",
+    "Claim",
     "Gang",
     "GangKey",
     "Hooks",
@@ -67,12 +69,14 @@ __all__ = [
     "Session",
     "SpreadTerm",
     "Statement",
+    "Storage",
     "Taint",
     "Task",
     "Toleration",
     "Usage",
     "Verdict",
     "View",
+    "Volume",
     "accelerator",
     "deny",
     "first_refusal",

@@ -18,6 +18,7 @@ from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.storage import StorageShelves
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
@@ -38,6 +39,7 @@ class Cache:
         self.ledger = Ledger()
         self.rows = NodeRows()
         self.residents = ResidentRows()
+        self.storage = StorageShelves(self._changed)
         self.pods: dict[ObjectKey, Pod] = {}
         self.charged: dict[ObjectKey, Rejected] = {}
         """Rejected pods by key; those that are bound hold their node's room all the same."""
@@ -387,6 +389,7 @@ class Cache:
             budgets=tuple(item for _, item in sorted(self.budgets.items.items())),
             residents=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
             awaited=self.residents.awaited(),
+            storage=self.storage.view(),
             now=now,
         )
 

@@ -14,6 +14,7 @@ from gpusched.objects.group import Topology
 from gpusched.objects.meta import GangKey
 from gpusched.objects.others import DisruptionBudget, Namespace
 from gpusched.objects.pod import Pod
+from gpusched.objects.volumes import Storage
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -29,6 +30,7 @@ class Snapshot:
         budgets: disruption budgets, sorted by key.
         residents: all pods that sit on nodes, whoever placed them.
         awaited: unbound pods of other schedulers that are nominated to a node, sorted by key.
+        storage: claims of volumes, volumes and their classes.
         now: seconds since the epoch, for ages and display.
     """
 
@@ -43,4 +45,5 @@ class Snapshot:
     budgets: tuple[DisruptionBudget, ...]
     residents: Residents
     awaited: tuple[Pod, ...]
+    storage: Storage
     now: float

@@ -22,6 +22,7 @@ from gpusched.io.pace import Pace, Traffic
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode_moves
 from gpusched.objects.meta import UID, ObjectKey
+from gpusched.objects.volumes import Claim, Volume
 from gpusched.session.plan import Eviction, JobSwitch
 from gpusched.session.reasons import Reason
 
@@ -111,6 +112,32 @@ class ClaimCalls:
             )
 
         path = f"/apis/batch/v1/namespaces/{quote(key.namespace)}/jobs/{quote(key.name)}"
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
+    async def select_node(self, claim: Claim, node: str, *, fence: str) -> str:
+        """Tell whoever makes volumes on which node the claim is to be used."""
+        path = f"/api/v1/namespaces/{quote(claim.namespace)}/persistentvolumeclaims"
+
+        def body() -> bytes | str:
+            known = self._cache.storage.claims.items.get(claim.key)
+            if known is None or known.uid != claim.uid:
+                return f"claim {claim.key} is gone"
+            return encode_moves.node_choice(known.uid, known.resource_version, node=node)
+
+        return await self._patch(f"{path}/{quote(claim.name)}", MERGE_PATCH, body, fence=fence)
+
+    async def give(self, volume: Volume, claim: Claim, *, fence: str) -> str:
+        """Promise a volume that is there to a claim; the cluster's controller binds the two."""
+
+        def body() -> bytes | str:
+            known = self._cache.storage.volumes.items.get(ObjectKey("", volume.name))
+            if known is None or known.uid != volume.uid:
+                return f"volume {volume.name} is gone"
+            return encode_moves.volume_promise(
+                known.uid, known.resource_version, claim=claim.key, claim_uid=claim.uid
+            )
+
+        path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
     async def _patch(

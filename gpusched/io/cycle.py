@@ -20,11 +20,11 @@ from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.io.aside import Aside
-from gpusched.io.binder import Binder
 from gpusched.io.carrier import Carrier
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.telemetry import Telemetry
+from gpusched.io.volume_binder import VolumeBinder
 from gpusched.objects.resources import Resources
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
@@ -75,7 +75,7 @@ class SessionCycle:
     def __init__(
         self,
         cache: Cache,
-        binder: Binder,
+        binder: VolumeBinder,
         status: StatusSink,
         *,
         carrier: Carrier,

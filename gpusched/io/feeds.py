@@ -10,6 +10,7 @@ from typing import Any, Final
 from gpusched import API_VERSION
 from gpusched.cache.cache import Cache
 from gpusched.cache.layers import Layer
+from gpusched.cache.storage import StorageShelf
 from gpusched.clock import Clock
 from gpusched.io.api import Api
 from gpusched.io.reflector import Reflector
@@ -26,6 +27,9 @@ KINDS: Final = {
     "jobs": "/apis/batch/v1/jobs",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "poddisruptionbudgets": "/apis/policy/v1/poddisruptionbudgets",
+    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "podgroups": f"/apis/{API_VERSION}/podgroups",
     "queues": f"/apis/{API_VERSION}/queues",
     "topologies": f"/apis/{API_VERSION}/topologies",
@@ -81,7 +85,7 @@ def _key(item: Any) -> ObjectKey:
     return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
 
 
-def _layer(layer: Layer[Any]) -> tuple[Any, Put, Drop]:
+def _layer(layer: Layer[Any] | StorageShelf[Any]) -> tuple[Any, Put, Drop]:
     return layer, layer.put, layer.drop
 
 
@@ -121,6 +125,9 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
         "queues": _layer(cache.foreign.queues.layer(OWN)),
         "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
         "priorityclasses": (cache.priorities, cache.put_priority, cache.drop_priority),
+        "persistentvolumeclaims": _layer(cache.storage.claims),
+        "persistentvolumes": _layer(cache.storage.volumes),
+        "storageclasses": _layer(cache.storage.classes),
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from gpusched.objects import decode_group, decode_node, decode_others, decode_pod
+from gpusched.objects import decode_group, decode_node, decode_others, decode_pod, decode_volumes
 from gpusched.objects.codec import Page, WatchEvent
 
 __all__ = ["CODECS", "Codec", "Page", "WatchEvent"]
@@ -30,4 +30,7 @@ CODECS: Final[dict[str, Codec]] = {
     "priorityclasses": decode_others.PRIORITY_CLASSES,
     "poddisruptionbudgets": decode_others.DISRUPTION_BUDGETS,
     "jobs": decode_others.JOBS,
+    "persistentvolumeclaims": decode_volumes.CLAIMS,
+    "persistentvolumes": decode_volumes.VOLUMES,
+    "storageclasses": decode_volumes.STORAGE_CLASSES,
 }

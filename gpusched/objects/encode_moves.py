@@ -8,11 +8,13 @@ from typing import Final
 import msgspec
 
 from gpusched.objects.encode import clip
-from gpusched.objects.meta import UID, ResourceVersion, format_time
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
 
 DISRUPTION: Final = "DisruptionTarget"
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason that a Job's ``podFailurePolicy`` knows."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""The annotation by which whoever makes volumes knows where one is to be used."""
 _json = msgspec.json.Encoder()
 
 
@@ -90,3 +92,31 @@ def job_switch(
     if annotations:
         metadata["annotations"] = {name: value or None for name, value in annotations}
     return _json.encode({"metadata": metadata, "spec": spec})
+
+
+def node_choice(uid: UID, version: ResourceVersion, *, node: str) -> bytes:
+    """A merge patch of a claim: the node of the first pod that uses it."""
+    metadata = {"uid": uid, "resourceVersion": version, "annotations": {SELECTED_NODE: node}}
+    return _json.encode({"metadata": metadata})
+
+
+def volume_promise(
+    uid: UID, version: ResourceVersion, *, claim: ObjectKey, claim_uid: UID
+) -> bytes:
+    """A merge patch of a volume: it is for this claim.
+
+    Args:
+        uid: of the volume.
+        version: as last seen: one that was given to another claim meanwhile is not taken away.
+        claim: for whom it is.
+        claim_uid: of that claim.
+    """
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim_uid,
+    }
+    metadata = {"uid": uid, "resourceVersion": version}
+    return _json.encode({"metadata": metadata, "spec": {"claimRef": reference}})

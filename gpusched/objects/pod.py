@@ -39,6 +39,7 @@ class PodClass:
         liked, disliked: weights and terms of preferred affinity and anti-affinity to pods.
         spread, soft_spread: topology spread constraints that forbid, and that only prefer.
         ports: wanted on the host.
+        uses_claims: whether its pods use claims of volumes; which ones is each pod's own affair.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
     """
 
@@ -58,6 +59,7 @@ class PodClass:
     spread: tuple[SpreadTerm, ...] = ()
     soft_spread: tuple[SpreadTerm, ...] = ()
     ports: tuple[HostPort, ...] = ()
+    uses_claims: bool = False
 
 
 @attrs.frozen(slots=True)

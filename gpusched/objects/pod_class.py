@@ -75,6 +75,7 @@ def _key(spec: wire.PodSpec) -> _Key:
         bytes(spec.resource_claims),
         bytes(spec.resources),
         bytes(spec.overhead),
+        has_claims(spec),
     ]
     for each in spec.containers or ():
         parts.append(bytes(each.resources))
@@ -141,8 +142,17 @@ def _parse(spec: wire.PodSpec, granted: Grants | None) -> PodClass:
         spread=hard,
         soft_spread=soft,
         ports=rules.parse_host_ports(ports),
+        uses_claims=has_claims(spec),
     )
     return attrs.evolve(made, digest=_digest(made))
+
+
+def has_claims(spec: wire.PodSpec) -> bool:
+    """Whether any of its volumes is a claim."""
+    return spec.volumes is not None and any(
+        each.persistent_volume_claim is not None or each.ephemeral is not None
+        for each in spec.volumes
+    )
 
 
 def _digest(content: PodClass) -> str:

@@ -140,12 +140,21 @@ def _node_affinity(
     field = "spec.affinity.nodeAffinity"
     required: tuple[NodeTerm, ...] | None = None
     if node.required is not None:
-        terms = {_node_term(each, field=field) for each in node.required.node_selector_terms or ()}
-        required = tuple(sorted(terms, key=_term_order))
+        required = node_terms(node.required, field=field)
     weighted = [
         (each.weight, _node_term(each.preference, field=field)) for each in node.preferred or ()
     ]
     return required, tuple(sorted(weighted, key=lambda each: (-each[0], _term_order(each[1]))))
+
+
+def node_terms(required: wire_rules.RequiredTerms, *, field: str) -> tuple[NodeTerm, ...]:
+    """Terms that are ORed, sorted.
+
+    Raises:
+        Disbelief: an operator that does not exist.
+    """
+    terms = {_node_term(each, field=field) for each in required.node_selector_terms or ()}
+    return tuple(sorted(terms, key=_term_order))
 
 
 def _pod_affinity(

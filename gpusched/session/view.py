@@ -17,6 +17,7 @@ from gpusched.objects.others import Namespace
 from gpusched.objects.pod import Pod
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
+from gpusched.objects.volumes import Storage
 from gpusched.session.accounts import Accounts
 from gpusched.session.demand import Demand
 from gpusched.session.residents import Neighbours, PodQuery
@@ -175,6 +176,10 @@ class View:
     def awaited(self) -> Sequence[Pod]:
         """Unbound pods of other schedulers that are nominated to a node, sorted by key."""
         return self._snapshot.awaited
+
+    def storage(self) -> Storage:
+        """Claims of volumes, volumes and their classes."""
+        return self._snapshot.storage
 
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Labels of every namespace, by its name."""

@@ -54,6 +54,9 @@ def pod_class(
 
     ``rules`` are those about other pods: near, apart, liked, disliked, spread, soft_spread, ports.
     """
+    more_rules: dict[str, Any] = {
+        kind: terms if isinstance(terms, bool) else tuple(terms) for kind, terms in rules.items()
+    }
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
     made = PodClass(
@@ -66,7 +69,7 @@ def pod_class(
         preferred=tuple(preferred),
         tolerations=tuple(tolerations),
         unsupported=unsupported,
-        **{kind: tuple(terms) for kind, terms in rules.items()},
+        **more_rules,
     )
     content = msgspec.json.encode(attrs.astuple(made))
     return attrs.evolve(made, digest=hashlib.blake2b(content, digest_size=16).hexdigest())

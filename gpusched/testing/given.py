@@ -184,6 +184,8 @@ class Given:
     def pod(self, name: str, *, spec: PodClass | None = None, **fields: Any) -> Given:
         """One pod, made or changed; fields as ``entities.pod`` and ``entities.pod_class`` have."""
         about = {key: fields.pop(key) for key in tuple(fields) if key in _POD_FIELDS}
+        if about.get("claims"):
+            fields["uses_claims"] = True
         made = entities.pod(
             name, spec or entities.pod_class(**fields), version=self._next(), **about
         )

@@ -48,6 +48,55 @@ def granted() -> set[tuple[str, str, str]]:
     }
 
 
+async def claim_volumes(w):
+    """A pod that takes a volume that is there, and one for which a volume is to be made."""
+    modes = {"accessModes": ["ReadWriteOnce"]}
+    for name, provisioner in (("made", "csi.example.com"), ("there", "")):
+        w.client.create(
+            "storageclasses.storage.k8s.io",
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": name},
+                "provisioner": provisioner or "kubernetes.io/no-provisioner",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            },
+        )
+        size = {"resources": {"requests": {"storage": "1Gi"}}}
+        w.client.create(
+            "persistentvolumeclaims",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"storageClassName": name, **modes, **size},
+            },
+        )
+    offer = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"}}
+    w.client.create(
+        "persistentvolumes",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "disk"},
+            "spec": {"storageClassName": "there", **modes, **offer},
+        },
+    )
+    available = {"status": {"phase": "Available"}}
+    w.client.patch("persistentvolumes", None, "disk", available, subresource="status")
+    for name in ("made", "there"):
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+        w.pod(f"uses-{name}", gpus=0, spec={"volumes": volumes})
+    await w.until(
+        lambda: (
+            w.client.get("persistentvolumes", None, "disk")["spec"].get("claimRef")
+            and w.client.get("persistentvolumeclaims", "default", "made")["metadata"].get(
+                "annotations"
+            )
+        )
+    )
+
+
 def test_rights_used_and_granted_are_the_same(play, monkeypatch):
     """A life with everything in it: gangs, waiting, a server error, an eviction, news again."""
     calls = []
@@ -97,6 +146,7 @@ def test_rights_used_and_granted_are_the_same(play, monkeypatch):
         w.node("late-0")
         w.node("late-1")
         await w.until(lambda: len(w.running("b")) == 2, within=300)
+        await claim_volumes(w)
 
     world = play(scenario)
     used = {right(method, path) for method, path in world.used if not _DISCOVERY(path)}

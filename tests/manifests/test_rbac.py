@@ -20,6 +20,8 @@ WRITTEN = {
     ("scheduling.gpusched.io", "podgroups", "get"): "io/bind_calls.py: the look before binding",
     ("", "pods/eviction", "create"): "io/evictor.py",
     ("", "pods/status", "patch"): "io/status_writes.py, io/claim_calls.py",
+    ("", "persistentvolumeclaims", "patch"): "io/claim_calls.py: the node of a claim that waits",
+    ("", "persistentvolumes", "patch"): "io/claim_calls.py: a volume given to a claim that waits",
     ("batch", "jobs", "patch"): "io/claim_calls.py: Jobs started and paused",
     ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/status_writes.py",
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/status_writes.py",
