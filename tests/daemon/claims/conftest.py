@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-import gpusched.app
+import gpusched.io.loading
 from gpusched.session.placing import place_minimum
 from gpusched.session.reasons import Reason
 
@@ -120,11 +120,11 @@ def scene():
 @pytest.fixture(autouse=True)
 def taking(monkeypatch):
     """Daemons of these tests preempt by the rules of ``TakeRoom`` and no others."""
-    original = gpusched.app.load_policy
+    original = gpusched.io.loading.load_policy
 
     def load(config: Any) -> Any:
         policy = original(config)
         kept = tuple(a for a in policy.actions if a.name in {"enqueue", "allocate"})
         return attrs.evolve(policy, actions=(*kept, TakeRoom()))
 
-    monkeypatch.setattr(gpusched.app, "load_policy", load)
+    monkeypatch.setattr(gpusched.io.loading, "load_policy", load)
