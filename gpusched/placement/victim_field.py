@@ -15,38 +15,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-import attrs
+from gpusched.placement.victim_ground import Ground
+from gpusched.placement.victims import RATIO, Bundle, Choice, Lane, Member, Move, Pick
 
-from gpusched.placement.victims import Bundle, Choice, Lane, Member, Pick
-
-_RATIO: int = 2**20
+_MIXED = -1
 _MOVES_HELD_MAX = 64
 """Moves compared exactly where a smaller need makes their order by ratio inexact."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class _Move:
-    lane: Lane
-    cost: int
-    gain: int
-    bundles: tuple[int, ...]
-
-    def key(self, need: int, orders: Sequence[Bundle]) -> tuple[Any, ...]:
-        gain = min(self.gain, need)
-        order = orders[self.bundles[0]].order
-        return (self.lane, self.cost * _RATIO // gain, self.cost, order)
-
-
-class Field:
+class Field(Ground):
     """See the module.
 
     Args:
-        ask: of one claimant, by column; positive.
-        free: by row, amounts by column; negative where a node is over its allocatable. Only
-            rows where the claimants may run.
-        members, bundles: who could leave; a bundle's members are on rows of ``free`` or on -1.
-        limits: how many may be drawn from each.
-        lane_of: the lane of a bundle now. It may only become larger with time.
+        ask, free, members, bundles, limits: as ``Ground`` has them.
+        source_key: where a source stands now; smaller keys are exhausted first.
     """
 
     def __init__(
@@ -57,31 +39,26 @@ class Field:
         bundles: Sequence[Bundle],
         *,
         limits: Sequence[int] = (),
-        lane_of: Callable[[int], Lane] = lambda _bundle: (),
+        source_key: Callable[[int], Any] = lambda _source: 0,
     ) -> None:
-        self.ask = tuple(ask)
-        self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
-        self.members = members
-        self.bundles = bundles
-        self.left = list(limits)
-        self.lane_of = lane_of
+        super().__init__(ask, free, members, bundles, limits=limits)
+        self._source_key = source_key
+        self._sources = sorted({each.source for each in bundles})
+        self._keys: dict[int, Any] = {}
         self.dead: set[int] = set()
         """Bundles that are out of the question."""
-        self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
-        self.room = sum(self.fits.values())
-        """How many claimants fit now."""
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
-        self._rows_of = [
-            sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
-        ]
-        self._gone: dict[int, int] = {}
         self._picks: dict[int, Pick] = {}
         self._of_row: dict[int, list[int]] = {}
         self._of_group: dict[int, list[int]] = {}
         self._of_member: dict[int, list[int]] = {}
         self._stamps: dict[int, int] = {}
-        self._heap: list[tuple[tuple[Any, ...], int, int, _Move]] = []
+        self._again: set[int] = set()
+        """Moves that were worked out anew while something was chosen."""
+        self._heaps: dict[int, list[tuple[tuple[Any, ...], int, int, Move]]] = {}
+        """Moves by source; those of several sources under ``_MIXED``."""
+        self._look()
         self._build()
 
     # -- keeping it current ------------------------------------------------------------------
@@ -117,11 +94,18 @@ class Field:
         return self._of_group.get(group, ())
 
     # -- choosing ----------------------------------------------------------------------------
-    def choose(self, need: int) -> Choice | None:
+    def choose(
+        self, need: int, taken: Callable[[Sequence[int]], None] = lambda _members: None
+    ) -> Choice | None:
         """The members that leave so that ``need`` claimants fit; None when no choice does.
 
         The field is afterwards as before. ``reach`` tells how far it got.
+
+        Args:
+            need: claimants.
+            taken: told the members of each step, before sources are asked for their keys again.
         """
+        self._look()
         touched: set[int] = set()
         while self.room < need:
             move = self._best(need - self.room)
@@ -130,19 +114,22 @@ class Field:
             for number in move.bundles:
                 self._take(number)
                 touched.update(self._rows_of[number])
+                if len(self._sources) > 1:
+                    taken(self._picks[number].members)
             for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
                 self._offer(row)
+            if len(self._sources) > 1 and self.room < need:
+                self._look()
         self.reach = self.room
         chosen = self._spare(need) if self.room >= need else None
         for number in sorted(self._picks):
             self._put_back(number)
         for row in sorted(touched):
             self._offer(row)
+        for slot in sorted(self._again):
+            self._push(slot, self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot))
+        self._again.clear()
         return chosen
-
-    def rows_of(self, number: int) -> Sequence[int]:
-        """Rows on which a bundle frees anything."""
-        return self._rows_of[number]
 
     def weigh(self, picked: Iterable[int], need: int) -> Choice | None:
         """The choice of exactly these bundles; None when it breaks a limit or does not suffice."""
@@ -157,11 +144,10 @@ class Field:
             self._put_back(number)
         return chosen
 
-    def cost_of(self, bundle: int) -> int:
-        """What is lost when the bundle leaves, members that leave by others not counted."""
-        each = self.bundles[bundle]
-        lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
-        return lost + each.extra
+    @property
+    def sources(self) -> int:
+        """How many sources there are."""
+        return len(self._sources)
 
     def cheapest(self) -> int:
         """What the cheapest bundle costs that may be chosen, whatever its lane; 0 for none."""
@@ -198,12 +184,21 @@ class Field:
     def _by_cost(self, number: int) -> tuple[Any, ...]:
         return (self.lane_of(number), self.cost_of(number), self.bundles[number].order)
 
-    def _push(self, slot: int, move: _Move | None) -> None:
+    def _look(self) -> None:
+        self._keys = {source: self._source_key(source) for source in self._sources}
+
+    def lane_of(self, number: int) -> Lane:
+        """Where a bundle stands now: its source's key, then its own lane."""
+        bundle = self.bundles[number]
+        return (self._keys[bundle.source], bundle.lane)
+
+    def _push(self, slot: int, move: Move | None) -> None:
         """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
         stamp = self._stamps.get(slot, 0) + 1
         self._stamps[slot] = stamp
         if move is not None:
-            heappush(self._heap, (move.key(2**30, self.bundles), slot, stamp, move))
+            heap = self._heaps.setdefault(move.source, [])
+            heappush(heap, (move.key(2**30, self.bundles), slot, stamp, move))
 
     def _offer(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
@@ -212,45 +207,61 @@ class Field:
             if len(self.bundles[number].members) > 1:
                 self._push(-1 - number, self._own_move(number))
 
-    def _best(self, need: int) -> _Move | None:
+    def _best(self, need: int) -> Move | None:
         """The move that costs least for each place that is needed."""
-        held: list[tuple[tuple[Any, ...], tuple[Any, ...], int, int, _Move]] = []
-        best: tuple[tuple[Any, ...], int] | None = None
-        while self._heap and len(held) < _MOVES_HELD_MAX:
-            key, slot, stamp, move = self._heap[0]
-            if best is not None and best[0] <= key:
+        pure = sorted(
+            (source for source in self._heaps if source != _MIXED),
+            key=lambda source: (self._keys[source], source),
+        )
+        for source in (*pure, _MIXED):
+            move = self._best_of(self._heaps.get(source, []), need)
+            if move is not None:
+                return move
+        return None
+
+    def _best_of(
+        self, heap: list[tuple[tuple[Any, ...], int, int, Move]], need: int
+    ) -> Move | None:
+        held: list[tuple[tuple[Any, ...], tuple[tuple[Any, ...], int, int, Move]]] = []
+        best: tuple[Any, ...] | None = None
+        found: Move | None = None
+        while heap and len(held) < _MOVES_HELD_MAX:
+            entry = heap[0]
+            _, slot, stamp, move = entry
+            if best is not None and best <= entry[0]:
                 break
-            heappop(self._heap)
+            heappop(heap)
             if self._stamps[slot] != stamp:
                 continue
-            current = self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot)
-            if current is None:
+            if not all(self._possible(number, {}) for number in move.bundles):
+                self._again.add(slot)
+                self._push(slot, self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot))
                 continue
-            if current.key(2**30, self.bundles) > key:
-                heappush(self._heap, (current.key(2**30, self.bundles), slot, stamp, current))
-                continue
-            exact = current.key(need, self.bundles)
-            held.append((exact, key, slot, stamp, current))
-            if best is None or exact < best[0]:
-                best = (exact, len(held) - 1)
-        for _, key, slot, stamp, move in held:
-            heappush(self._heap, (key, slot, stamp, move))
-        return held[best[1]][4] if best is not None else None
+            exact = move.key(need, self.bundles)
+            held.append((exact, entry))
+            if best is None or exact < best:
+                best, found = exact, move
+        for _, entry in held:
+            heappush(heap, entry)
+        return found
 
-    def _own_move(self, number: int) -> _Move | None:
+    def _own_move(self, number: int) -> Move | None:
         if not self._possible(number, {}):
             return None
         gain = self._gain([number])
         if not gain:
             return None
-        return _Move(self.lane_of(number), self.cost_of(number), gain, (number,))
+        bundle = self.bundles[number]
+        return Move(bundle.lane, self.cost_of(number), gain, (number,), bundle.source)
 
-    def _row_move(self, row: int) -> _Move | None:
+    def _row_move(self, row: int) -> Move | None:
         """The cheapest bundles found with which one claimant more fits the row."""
         numbers = self._of_row.get(row)
         if not numbers:
             return None
-        found: list[_Move] = []
+        found: list[Move] = []
+        if len(self._sources) > 1:
+            numbers = sorted(numbers, key=self._by_cost)
         first = self._gather(row, numbers)
         if first is not None:
             found.append(first)
@@ -264,11 +275,11 @@ class Field:
 
     def _density(self, number: int, row: int) -> tuple[Any, ...]:
         freed = self.frees(number, row)
-        share = sum(amount * _RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
+        share = sum(amount * RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
         order = self.bundles[number].order
-        return (self.lane_of(number), self.cost_of(number) * _RATIO // max(1, share), order)
+        return (self.lane_of(number), self.cost_of(number) * RATIO // max(1, share), order)
 
-    def _gather(self, row: int, numbers: Sequence[int]) -> _Move | None:
+    def _gather(self, row: int, numbers: Sequence[int]) -> Move | None:
         free = list(self.free[row])
         base = self.fits[row]
         drawn: dict[int, int] = {}
@@ -294,14 +305,13 @@ class Field:
         else:
             return None
         taken = self._needed(row, taken, free, base)
-        taken.sort(key=self._by_cost, reverse=True)
-        lane = max(self.lane_of(number) for number in taken)
+        if len(taken) > 1:
+            taken.sort(key=self._by_cost, reverse=True)
+        lane = max(self.bundles[number].lane for number in taken)
         cost = sum(self.cost_of(number) for number in taken)
-        return _Move(lane, cost, max(1, self._gain(taken)), tuple(taken))
-
-    def _overlap(self, one: int, other: int) -> bool:
-        a, b = self.bundles[one], self.bundles[other]
-        return a.group == b.group and (len(a.members) > 1 or len(b.members) > 1)
+        sources = {self.bundles[number].source for number in taken}
+        source = sources.pop() if len(sources) == 1 else _MIXED
+        return Move(lane, cost, max(1, self._gain(taken)), tuple(taken), source)
 
     def _needed(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
         if len(taken) == 1:
@@ -313,25 +323,6 @@ class Field:
                 taken.remove(number)
         return taken
 
-    # -- arithmetic --------------------------------------------------------------------------
-    def count(self, free: Sequence[int]) -> int:
-        """How many claimants these amounts hold."""
-        return max(0, min(a // b for a, b in zip(free, self.ask, strict=True)))
-
-    def _recount(self, row: int) -> None:
-        fits = self.count(self.free[row])
-        self.room += fits - self.fits[row]
-        self.fits[row] = fits
-
-    def frees(self, number: int, row: int) -> list[int]:
-        """What a bundle would free on a row."""
-        freed = [0] * len(self.ask)
-        for m in self.bundles[number].members:
-            member = self.members[m]
-            if member.row == row and m not in self._gone:
-                freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
-        return freed
-
     def _gain(self, numbers: Iterable[int]) -> int:
         freed: dict[int, list[int]] = {}
         for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
@@ -341,16 +332,6 @@ class Field:
             known = freed.get(member.row) or self.free[member.row]
             freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
         return sum(self.count(free) - self.fits[row] for row, free in freed.items())
-
-    def draws(self, number: int) -> dict[int, int]:
-        """What a bundle would take from which limits."""
-        bundle = self.bundles[number]
-        draws: dict[int, int] = dict.fromkeys(bundle.draws, 1)
-        for m in bundle.members:
-            if m not in self._gone:
-                for limit in self.members[m].draws:
-                    draws[limit] = draws.get(limit, 0) + 1
-        return draws
 
     def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
         if number in self.dead or number in self._picks:
@@ -391,30 +372,6 @@ class Field:
             for limit in self.members[m].draws:
                 draws[limit] = draws.get(limit, 0) + 1
         return draws
-
-    def _shift(self, members: Iterable[int], number: int) -> None:
-        rows: set[int] = set()
-        for m in members:
-            self._gone[m] = number
-            member = self.members[m]
-            if member.row in self.free:
-                free = self.free[member.row]
-                self.free[member.row] = [a + b for a, b in zip(free, member.frees, strict=True)]
-                rows.add(member.row)
-        for row in sorted(rows):
-            self._recount(row)
-
-    def _unshift(self, members: Iterable[int]) -> None:
-        rows: set[int] = set()
-        for m in members:
-            del self._gone[m]
-            member = self.members[m]
-            if member.row in self.free:
-                free = self.free[member.row]
-                self.free[member.row] = [a - b for a, b in zip(free, member.frees, strict=True)]
-                rows.add(member.row)
-        for row in sorted(rows):
-            self._recount(row)
 
     def _spare(self, need: int) -> Choice:
         """Give back, dearest first, whoever is not needed."""

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import attrs
 
 Lane = tuple[Any, ...]
 """Compared before cost: bundles of smaller lanes are taken first. All of one field compare."""
+RATIO: Final = 2**20
+"""Costs a place are compared in parts of this."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -41,6 +44,8 @@ class Bundle:
             group replaces the others.
         extra: cost beside that of the members.
         draws: limits that it takes one from, beside those of its members.
+        source: bundles of one source are compared among themselves by ``lane`` and cost; of
+            sources, one is exhausted before the next, in an order that may change.
     """
 
     members: tuple[int, ...]
@@ -48,6 +53,8 @@ class Bundle:
     group: int
     extra: int = 0
     draws: tuple[int, ...] = ()
+    source: int = 0
+    lane: Lane = ()
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -65,3 +72,20 @@ class Choice:
     picks: tuple[Pick, ...]
     cost: int
     lane: Lane
+
+
+@attrs.frozen(slots=True, eq=False)
+class Move:
+    """Bundles of one row, or one bundle, and how many claimants more fit when they leave."""
+
+    lane: Lane
+    cost: int
+    gain: int
+    bundles: tuple[int, ...]
+    source: int
+
+    def key(self, need: int, orders: Sequence[Bundle]) -> tuple[Any, ...]:
+        """Among moves of one source."""
+        gain = min(self.gain, need)
+        order = orders[self.bundles[0]].order
+        return (self.lane, self.cost * RATIO // gain, self.cost, order)

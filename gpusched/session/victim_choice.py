@@ -134,7 +134,7 @@ class Chooser:
             if stage is None:
                 stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
             stage.pool.refresh()
-            choice = stage.pool.field.choose(need)
+            choice = stage.pool.choose(need)
             if choice is not None or stage.every:
                 return stage.pool, choice
             count, stage = count * 4, None
@@ -198,6 +198,8 @@ class Chooser:
         settings = self._session.placement
         if settings.solver != "cpsat" or self._budget <= 0 or not best.picks:
             return None
+        if pool.field.sources > 1:
+            return None  # whose turn it is to lose comes before what is lost
         if len(best.picks) == 1 and best.cost <= pool.field.cheapest():
             return None
         try:

@@ -17,7 +17,7 @@ from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import PodClass
 from gpusched.placement.victim_field import Field
-from gpusched.placement.victims import Bundle, Choice, Lane, Member
+from gpusched.placement.victims import Bundle, Choice, Member
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.session import Session
 from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
@@ -31,14 +31,6 @@ class Leaving:
 
     gang: Gang
     seats: tuple[Seat, ...]
-
-
-@attrs.define(eq=False)
-class _Part:
-    running: Running
-    whole: bool
-    lane: Lane = ()
-    version: int = -1
 
 
 class Pool:
@@ -70,15 +62,18 @@ class Pool:
         self._claimant = claimant
         self._action = action
         self._ask = session.seat(pod_class).ask
-        self._parts: list[_Part] = []
+        self._parts: list[Running] = []
         self._seats: list[Seat] = []
+        self._gangs: list[Gang] = []
         self._number: dict[UID, int] = {}
         self._groups: dict[GangKey, int] = {}
         self._limits: list[int] = list(victims.left)
         self._frees: dict[str, tuple[int, ...]] = {}
         self._of_queue: dict[str, list[int]] = {}
+        self._sources: dict[Any, int] = {}
+        self._first: dict[int, Gang] = {}
         members: list[Member] = []
-        bundles: list[tuple[tuple[int, ...], tuple[Any, ...], int, int, tuple[int, ...]]] = []
+        bundles: list[tuple[tuple[Any, ...], Bundle]] = []
         for gang in gangs:
             running = victims.running(gang)
             if running is not None:
@@ -90,12 +85,9 @@ class Pool:
             self._ask.amounts.tolist(),
             {row: free[row].tolist() for row in allowed},
             members,
-            [
-                Bundle(numbers, order[index], group, extra, draws)
-                for index, (numbers, _, group, extra, draws) in enumerate(bundles)
-            ],
+            [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
             limits=self._limits,
-            lane_of=self._lane_of,
+            source_key=self._source_key,
         )
         self.size = len(bundles)
         self._seen_log = len(victims.log)
@@ -111,23 +103,29 @@ class Pool:
         for seat in running.seats:
             self._number[seat.member.pod.uid] = len(members)
             self._seats.append(seat)
+            self._gangs.append(gang)
             frees = self._frees_of(seat.member.pod.pod_class)
             members.append(Member(seat.row, frees, seat.cost, seat.budgets))
         tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
-        if running.surplus:
-            for place, seat in enumerate(running.seats):
-                role = seat.member.pod.role
-                draws = (total, roles[role]) if role in roles else (total,)
-                self._part(running, whole=False)
-                bundles.append(((first + place,), (*tie, place), group, 0, draws))
+        source = self._source_of(gang)
+        self._first.setdefault(source, gang)
+        made = Bundle((), 0, group, source=source, lane=(gang.priority, _SAFE))
+        for place, seat in enumerate(running.seats if running.surplus else ()):
+            role = seat.member.pod.role
+            draws = (total, roles[role]) if role in roles else (total,)
+            self._part(running)
+            bundle = attrs.evolve(made, members=(first + place,), draws=draws)
+            bundles.append(((*tie, place), bundle))
         if self._may_end(running):
-            self._part(running, whole=True)
+            self._part(running)
+            every = tuple(range(first, len(members)))
             extra = A_GANG_BROKEN if gang.min_member > 1 else 0
-            bundles.append((tuple(range(first, len(members))), (*tie, -1), group, extra, ()))
+            lane = (gang.priority, _WHOLE)
+            bundles.append(((*tie, -1), attrs.evolve(made, members=every, extra=extra, lane=lane)))
 
-    def _part(self, running: Running, *, whole: bool) -> None:
+    def _part(self, running: Running) -> None:
         self._of_queue.setdefault(running.gang.queue, []).append(len(self._parts))
-        self._parts.append(_Part(running, whole))
+        self._parts.append(running)
 
     def _may_end(self, running: Running) -> bool:
         if not running.may_end or running.surplus >= len(running.seats):
@@ -147,15 +145,18 @@ class Pool:
             self._frees[pod_class.digest] = known
         return known
 
-    def _lane_of(self, number: int) -> Lane:
-        part = self._parts[number]
-        version = self._session.accounts.version
-        if part.version != version:
-            orders = self._session.hooks.victim_orders
-            key = comparable(orders, self._claimant, part.running.gang, self._action)
-            part.lane = (key or (), part.running.gang.priority, part.whole)
-            part.version = version
-        return part.lane
+    def _source_of(self, gang: Gang) -> int:
+        """The source of a gang's bundles: gangs of one queue with one key stand together."""
+        orders = self._session.hooks.victim_orders
+        key = comparable(orders, self._claimant, gang, self._action) if orders else ()
+        return self._sources.setdefault((gang.queue if orders else "", key), len(self._sources))
+
+    def _source_key(self, source: int) -> Any:
+        """Where a source stands now: the key of the gang that was entered first."""
+        orders = self._session.hooks.victim_orders
+        if not orders:
+            return ()
+        return comparable(orders, self._claimant, self._first[source], self._action) or ()
 
     # -- use ---------------------------------------------------------------------------------
     @property
@@ -179,12 +180,25 @@ class Pool:
             free = self._session.bench.free_on(row, self._ask.columns)
             self._field.set_free(row, free.tolist())
 
+    def choose(self, need: int) -> Choice | None:
+        """As ``Field.choose``; who was taken counts as gone while the next is sought."""
+        statement = self._session.statement()
+
+        def taken(members: Sequence[int]) -> None:
+            for m in members:
+                seat = self._seats[m]
+                self._session.evict(statement, self._gangs[m], seat.member)
+
+        choice = self._field.choose(need, taken)
+        statement.discard()
+        return choice
+
     def leaving(self, choice: Choice) -> list[Leaving]:
         """Who that is, in the order in which they would go."""
-        picks = sorted(choice.picks, key=lambda p: (self._lane_of(p.bundle), p.bundle))
+        picks = sorted(choice.picks, key=lambda p: (self._field.lane_of(p.bundle), p.bundle))
         return [
             Leaving(
-                self._parts[pick.bundle].running.gang,
+                self._parts[pick.bundle].gang,
                 tuple(self._seats[m] for m in pick.members),
             )
             for pick in picks
@@ -200,4 +214,4 @@ class Pool:
 
 
 def _ranked(bundles: Sequence[Any]) -> list[int]:
-    return sorted(range(len(bundles)), key=lambda index: (bundles[index][1], index))
+    return sorted(range(len(bundles)), key=lambda index: (bundles[index][0], index))

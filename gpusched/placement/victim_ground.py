@@ -1,0 +1,108 @@
+"""Free amounts, members who could leave, and limits: the arithmetic under a field of victims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpusched.placement.victims import Bundle, Member
+
+
+class Ground:
+    """What is free on each row, who is gone, and how much each limit has left.
+
+    Args:
+        ask: of one claimant, by column; positive.
+        free: by row, amounts by column; negative where a node is over its allocatable. Only
+            rows where the claimants may run.
+        members: who could leave.
+        bundles: of these members, on rows of ``free`` or on -1.
+        limits: how many may be drawn from each.
+    """
+
+    def __init__(
+        self,
+        ask: Sequence[int],
+        free: Mapping[int, Sequence[int]],
+        members: Sequence[Member],
+        bundles: Sequence[Bundle],
+        *,
+        limits: Sequence[int] = (),
+    ) -> None:
+        self.ask = tuple(ask)
+        self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
+        self.members = members
+        self.bundles = bundles
+        self.left = list(limits)
+        self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
+        self.room = sum(self.fits.values())
+        """How many claimants fit now."""
+        self._gone: dict[int, int] = {}
+        self._rows_of = [
+            sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
+        ]
+
+    def count(self, free: Sequence[int]) -> int:
+        """How many claimants these amounts hold."""
+        return max(0, min(a // b for a, b in zip(free, self.ask, strict=True)))
+
+    def _recount(self, row: int) -> None:
+        fits = self.count(self.free[row])
+        self.room += fits - self.fits[row]
+        self.fits[row] = fits
+
+    def frees(self, number: int, row: int) -> list[int]:
+        """What a bundle would free on a row."""
+        freed = [0] * len(self.ask)
+        for m in self.bundles[number].members:
+            member = self.members[m]
+            if member.row == row and m not in self._gone:
+                freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
+        return freed
+
+    def draws(self, number: int) -> dict[int, int]:
+        """What a bundle would take from which limits."""
+        bundle = self.bundles[number]
+        draws: dict[int, int] = dict.fromkeys(bundle.draws, 1)
+        for m in bundle.members:
+            if m not in self._gone:
+                for limit in self.members[m].draws:
+                    draws[limit] = draws.get(limit, 0) + 1
+        return draws
+
+    def _shift(self, members: Iterable[int], number: int) -> None:
+        rows: set[int] = set()
+        for m in members:
+            self._gone[m] = number
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a + b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def _unshift(self, members: Iterable[int]) -> None:
+        rows: set[int] = set()
+        for m in members:
+            del self._gone[m]
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a - b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def rows_of(self, number: int) -> Sequence[int]:
+        """Rows on which a bundle frees anything."""
+        return self._rows_of[number]
+
+    def cost_of(self, bundle: int) -> int:
+        """What is lost when the bundle leaves, members that leave by others not counted."""
+        each = self.bundles[bundle]
+        lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
+        return lost + each.extra
+
+    def _overlap(self, one: int, other: int) -> bool:
+        a, b = self.bundles[one], self.bundles[other]
+        return a.group == b.group and (len(a.members) > 1 or len(b.members) > 1)
