@@ -55,7 +55,8 @@ class Usage:
 class Queue:
     """A team's share. A resource that ``capability`` does not name has no cap of its own.
 
-    One that ``deserved`` does not name is the queue's by its part of the surplus alone.
+    What ``deserved`` does not name is the surplus' to give; but a queue that names anything
+    there deserves all there is of the CPU and memory that it does not name.
 
     Attributes:
         min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.

@@ -15,12 +15,13 @@ import attrs
 from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
-from gpusched.objects.resources import PODS, total
+from gpusched.objects.resources import PODS
+from gpusched.session.chunks import chunks_of
 from gpusched.session.hooks import first_refusal
 from gpusched.session.placing import areas_of
 from gpusched.session.plan import Ask
 from gpusched.session.proof import Prover
-from gpusched.session.proposal import RECLAIM, Chunk, Proposal
+from gpusched.session.proposal import RECLAIM, Proposal
 from gpusched.session.reasons import Reason, cut, members, nodes
 from gpusched.session.reservations_kept import place_clear
 from gpusched.session.session import Session
@@ -165,10 +166,7 @@ class MakingRoom:
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return None
         asked = self._session.view.minimum(claimant)
-        chunks = [
-            Chunk(part.gang, total(s.member.pod.pod_class.requests for s in part.seats))
-            for part in chosen
-        ]
+        chunks = [chunk for part in chosen for chunk in chunks_of(part)]
 
         def passes(count: int) -> bool:
             proposal = Proposal(claimant=claimant, asked=asked, chunks=tuple(chunks[:count]))
@@ -180,7 +178,7 @@ class MakingRoom:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if passes(middle) else (low, middle)
-        return chosen[high - 1].gang
+        return chunks[high - 1].victim
 
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:

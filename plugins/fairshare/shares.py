@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 from gpusched_plugins.fairshare.division import USAGE_ONE, Stake, divide
 
-from gpusched.plugin import NOTHING, PODS, QueueNode, Resources, View
+from gpusched.plugin import NOTHING, PODS, QueueNode, Resources, View, accelerator
 
 ROOT = "root"
 UNLIMITED = 2**53
@@ -50,6 +50,7 @@ class Shares:
         named = {name for node in self._nodes.values() for name, _ in _named(node)}
         self.resources = tuple(name for name, _ in total.items if name != PODS or name in named)
         """Those that are divided."""
+        self._total = total
         self._divide(ROOT, {name: total.get(name) for name in self.resources})
 
     def due(self, queue: str) -> Resources:
@@ -62,14 +63,20 @@ class Shares:
         return self._due.get(queue, {}).get(resource, 0)
 
     def deserved(self, queue: str, resource: str) -> int | None:
-        """What the queue itself deserves; None when it does not say."""
+        """What the queue itself deserves; None when it does not say. See ``deserves``."""
         return self.stated(queue).get(resource)
 
     def stated(self, queue: str) -> Mapping[str, int]:
         """The same for every resource that it names."""
         known = self._stated.get(queue)
         if known is None:
-            known = self._stated[queue] = dict(self._nodes[queue].queue.deserved.items)
+            node = self._nodes[queue]
+            known = {}
+            for name in self.resources:
+                amount = deserves(node, name, self._total.get(name))
+                if amount is not None:
+                    known[name] = amount
+            self._stated[queue] = known
         return known
 
     def entitled(self, queue: str, resource: str) -> int:
@@ -82,7 +89,7 @@ class Shares:
         if known is None:
             node = self._nodes[queue]
             known = dict(self._due.get(queue, {}))
-            for name, amount in node.queue.deserved.items:
+            for name, amount in self.stated(queue).items():
                 known[name] = max(known.get(name, 0), amount)
             for name, amount in node.limit.items:
                 if name in known:
@@ -137,13 +144,13 @@ class Shares:
                 wants = min(wants, node.limit.get(resource))
             if kept > guarantee:
                 wants = min(wants, max(0, total - (kept - guarantee)))
-            deserved = queue.deserved.get(resource)
+            deserved = deserves(node, resource, total) or 0
             stakes.append(
                 Stake(
                     uid=queue.uid or queue.name,
                     created=queue.created,
                     guarantee=guarantee,
-                    deserved=deserved if deserved < UNLIMITED else total,
+                    deserved=deserved,
                     wants=wants,
                     weight=queue.weight,
                     priority=queue.priority,
@@ -151,6 +158,20 @@ class Shares:
                 )
             )
         return stakes
+
+
+def deserves(node: QueueNode, resource: str, total: int) -> int | None:
+    """What a queue deserves of a resource of which there is so much; None when it does not say.
+
+    Who says what he deserves of something and nothing about CPU or memory deserves as much of
+    these as there is: nobody meant to lose his GPUs' memory to a neighbour. Accelerators are
+    deserved only where they are named.
+    """
+    deserved = node.queue.deserved
+    if resource in deserved:
+        amount = deserved.get(resource)
+        return amount if amount < UNLIMITED else total
+    return total if deserved.items and not accelerator(resource) else None
 
 
 def saturation(entitled: Mapping[str, int], held: Mapping[str, int]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources
+from gpusched.session.chunks import chunks_of
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.session import Session
+from gpusched.session.victim_pool import Leaving
 from gpusched.testing.entities import GPU, NOW
 
 
@@ -241,3 +244,41 @@ def test_the_least_deserving_gives_first(given):
     runs(c, "f", "far", 4, start=2)
     runs(c, "n", "near", 2, start=6).gang("g", pods=1, gpus=2, queue="q1")
     assert Court(c).order("g", "n", "f", "l") == ["l", "f", "n"]
+
+
+def test_memory_that_nobody_speaks_of_is_no_loan(given):
+    """Who says what GPUs he deserves and nothing of memory keeps the memory that he uses."""
+    c = given.nodes(1, gpus=2, cpu=8000, memory=100).queue("q2", limits=deserves(0), weight=0)
+    c.queue("q1", limits=deserves(2)).queue("q0", limits={"deserved": {GPU: 0, "memory": 0}})
+    c.gang("v", pods=1, queue="q2").pod(
+        "v-0", group="v", cpu=10, memory=50, node="node-0", plan="p"
+    )
+    c.gang("w", pods=1, queue="q0").pod(
+        "w-0", group="w", cpu=10, memory=50, node="node-0", plan="p"
+    )
+    c.gang("g", pods=1, cpu=10, memory=50, queue="q1")
+    court = Court(c)
+    assert court.may_claim("g")
+    assert not court.may_lose("g", "v")
+    assert court.may_lose("g", "w")
+
+
+def test_extras_go_one_by_one_and_the_rest_as_a_whole(given):
+    """Of three members two are needed: the third is one step, the two another."""
+    c = given.nodes(1, gpus=3).queue("a", limits=deserves(2)).queue("b", limits=deserves(2))
+    runs(c, "v", "b", 1, pods=3, min_member=2).gang("g", pods=1, gpus=1, queue="a")
+    c.gang("large", pods=1, gpus=2, queue="a")
+    court = Court(c)
+    gang = court.gang("v")
+    seats = tuple(Seat(member) for member in gang.placed)
+    steps = chunks_of(Leaving(gang, seats))
+    assert [chunk.taken.get(GPU) for chunk in steps] == [1, 2]
+    whole = attrs.evolve(gang, terms=attrs.evolve(gang.terms, disruption="Group"))
+    assert [each.taken.get(GPU) for each in chunks_of(Leaving(whole, seats))] == [3]
+
+
+@attrs.frozen
+class Seat:
+    """What a choice of victims knows of a member, as far as it matters here."""
+
+    member: object
