@@ -102,6 +102,8 @@ class Config:
                 PluginChoice("priority"),
                 PluginChoice("gang"),
                 PluginChoice("quota"),
+                PluginChoice("conformance"),
+                PluginChoice("minruntime"),
             )
         ),
         Tier(

@@ -34,7 +34,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         f"{file} is good; the daemon would run:",
         "  schedulerNames   gpusched",
         "  actions          enqueue, allocate, preempt, reclaim, backfill",
-        "  tier 1           sla, priority, gang, quota",
+        "  tier 1           sla, priority, gang, quota, conformance, minruntime",
         (
             "  tier 2           predicates, fairshare, walltime (reservations: 8), drf, nodeorder "
             "(strategy: binpack)"

@@ -1,0 +1,53 @@
+"""Nobody evicts what the cluster itself lives on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from gpusched.plugin import ALLOW, Gang, Hooks, Reason, Verdict, View, wait
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""The priority of system-cluster-critical."""
+
+
+@attrs.frozen
+class ConformanceArgs:
+    """Arguments.
+
+    Attributes:
+        namespaces: whose gangs are never evicted.
+    """
+
+    namespaces: tuple[str, ...] = ("kube-system",)
+
+
+@attrs.frozen
+class Conformance:
+    """Keeps pods that are critical to the system, and those of system namespaces."""
+
+    name: ClassVar[str] = "conformance"
+    api: ClassVar[int] = 1
+    args: ConformanceArgs = ConformanceArgs()
+
+    def open(self, hooks: Hooks, _view: View) -> None:
+        """See the class."""
+        kept = frozenset(self.args.namespaces)
+
+        def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:
+            if victim.key.namespace in kept:
+                return wait(
+                    Reason.INSUFFICIENT_RESOURCES,
+                    "gangs of namespace {name} are never evicted",
+                    name=victim.key.namespace,
+                )
+            if any(member.pod.priority >= SYSTEM_PRIORITY for member in victim.placed):
+                return wait(
+                    Reason.INSUFFICIENT_RESOURCES,
+                    "a gang with a pod of priority {least} or above is never evicted",
+                    least=SYSTEM_PRIORITY,
+                )
+            return ALLOW
+
+        hooks.victim_filter(allows)
