@@ -24,6 +24,7 @@ from gpusched.objects.node import Node
 from gpusched.objects.selector import Taint
 
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+_SOFT_EFFECT: Final = "PreferNoSchedule"
 _LAYOUT: Final = msgspec.json.Decoder(list[list[int]])
 
 
@@ -51,6 +52,11 @@ def node_of(parsed: wire.Node) -> Node:
         unschedulable=bool(spec.unschedulable),
         not_ready=_not_ready(status.conditions),
         layout=parse_layout((notes.gpu_layout if notes else None) or ""),
+        soft_taints=tuple(
+            Taint(each.key, each.value, each.effect)
+            for each in spec.taints or ()
+            if each.effect == _SOFT_EFFECT
+        ),
     )
 
 

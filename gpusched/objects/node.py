@@ -17,7 +17,8 @@ class Node:
 
     Attributes:
         allocatable: including ``pods``.
-        taints: NoSchedule and NoExecute only; the soft kind is a preference.
+        taints: NoSchedule and NoExecute only.
+        soft_taints: PreferNoSchedule, which only makes the node worse.
         not_ready: why the node takes no pods (its Ready condition), empty when it does.
         layout: slot numbers by island, best links first; empty when nothing is known.
     """
@@ -32,3 +33,4 @@ class Node:
     unschedulable: bool
     not_ready: str
     layout: tuple[tuple[int, ...], ...]
+    soft_taints: tuple[Taint, ...] = ()

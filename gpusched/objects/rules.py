@@ -28,7 +28,7 @@ _PORTS: Final = msgspec.json.Decoder(list[wire_rules.Port])
 _CLAIMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 
-_HARD_EFFECTS: Final = frozenset({"", "NoSchedule", "NoExecute"})
+_EFFECTS: Final = frozenset({"", "NoSchedule", "NoExecute", "PreferNoSchedule"})
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
@@ -197,7 +197,7 @@ def _canonical(term: PodTerm | SpreadTerm) -> bytes:
 
 
 def parse_tolerations(raw: bytes) -> tuple[Toleration, ...]:
-    """``spec.tolerations`` of taints that keep pods away, sorted.
+    """``spec.tolerations`` of taints that keep pods away or make a node worse, sorted.
 
     Raises:
         Disbelief: not a list of tolerations, or an operator that does not exist.
@@ -207,7 +207,7 @@ def parse_tolerations(raw: bytes) -> tuple[Toleration, ...]:
         operator = each.operator or "Equal"
         if operator not in {"Equal", "Exists"} and operator not in NUMERIC:
             raise Disbelief("spec.tolerations[].operator", f"{quoted(operator)} is not known")
-        if each.effect in _HARD_EFFECTS:
+        if each.effect in _EFFECTS:
             value = "" if operator == "Exists" else each.value
             tolerations.add(Toleration(each.key, operator, value, each.effect))
     return tuple(

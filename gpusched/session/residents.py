@@ -12,7 +12,7 @@ too, because nothing may be done that breaks the promise.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
 import attrs
@@ -33,6 +33,13 @@ class PodQuery(Hashable, Protocol):
     @property
     def cautious(self) -> bool:
         """Whether pods that are promised room count although they are not there yet."""
+
+    @property
+    def needs(self) -> tuple[str, frozenset[str]] | None:
+        """A label and values of which every pod that counts has one; None for no such label.
+
+        It only saves time: most of a hundred thousand pods are then passed over unasked.
+        """
 
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""
@@ -102,9 +109,13 @@ class ColumnCache:
 
 
 def _count(query: PodQuery, residents: Residents, rows: range | list[int], into: _Base) -> None:
-    counts = query.counts
+    counts, needs = query.counts, query.needs
+    key, values = needs or ("", frozenset())
     for row in rows:
-        found = [pod.deleting for pod in residents.pods[row] if counts(pod)]
+        pods: Iterable[Pod] = residents.pods[row]
+        if needs is not None:
+            pods = [pod for pod in pods if pod.labels.get(key) in values]
+        found = [pod.deleting for pod in pods if counts(pod)]
         into.now[row] = len(found)
         into.later[row] = len(found) - sum(found)
 

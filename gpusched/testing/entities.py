@@ -88,6 +88,7 @@ def node(
     unschedulable: bool = False,
     not_ready: str = "",
     layout: Sequence[Sequence[int]] = (),
+    soft_taints: Sequence[Taint] = (),
     version: str = "1",
     own_uid: str = "",
 ) -> Node:
@@ -103,6 +104,7 @@ def node(
         unschedulable=unschedulable,
         not_ready=not_ready,
         layout=tuple(tuple(island) for island in layout),
+        soft_taints=tuple(soft_taints),
     )
 
 

@@ -117,6 +117,7 @@ class OwnersOf:
 
     ward: Ward
     cautious: bool = True
+    needs: None = None
 
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""

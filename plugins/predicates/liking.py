@@ -1,22 +1,33 @@
-"""What pods prefer about the pods around them: nearness, distance, even spread."""
+"""What is preferred: nearness, distance and even spread of pods, and nodes without soft taints."""
 
 from __future__ import annotations
 
 import numpy as np
 from gpusched_plugins.predicates.queries import Ints, Matching, over_domains, part_of
 
-from gpusched.plugin import Hooks, PairScore, Pod, PodClass, View
+from gpusched.plugin import Hooks, NodeRows, PairScore, Pod, PodClass, View
 
 BEST = 1000
 """Points between the best and the worst node by one pod's preferences."""
 
 
 def register(hooks: Hooks, view: View) -> None:
-    """Preferred affinity and anti-affinity together, and constraints that only prefer."""
+    """Soft taints, preferred affinity and anti-affinity, and constraints that only prefer."""
+    if any(node.soft_taints for node in view.nodes()):
+        hooks.node_score(_welcome)
     hooks.pair_score(lambda pod: _company(pod, view), concerns=_has_company)
     hooks.pair_score(
         lambda pod: _evenness(pod, view), concerns=lambda pod_class: bool(pod_class.soft_spread)
     )
+
+
+def _welcome(pod: PodClass, rows: NodeRows) -> Ints | None:
+    """Nodes are worse by each taint that only asks to stay away, unless it is tolerated."""
+    unwelcome = [
+        sum(not any(each.tolerates(taint) for each in pod.tolerations) for taint in soft)
+        for soft in (node.soft_taints for node in rows.nodes())
+    ]
+    return -BEST * np.array(unwelcome, dtype=np.int64) if any(unwelcome) else None
 
 
 def _has_company(pod_class: PodClass) -> bool:

@@ -14,6 +14,7 @@ class UsersOf:
 
     ports: tuple[HostPort, ...]
     cautious: bool = True
+    needs: None = None
 
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""

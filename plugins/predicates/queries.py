@@ -35,6 +35,15 @@ class Matching:
     staying: bool = False
     cautious: bool = False
 
+    @property
+    def needs(self) -> tuple[str, frozenset[str]] | None:
+        """The first label of which a selector wants one of some values."""
+        for _, selector in self.parts:
+            for each in selector.requirements if selector else ():
+                if each.operator == "In":
+                    return each.key, frozenset(each.values)
+        return None
+
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""
         if self.staying and pod.deleting:

@@ -34,6 +34,7 @@ class UsersOf:
 
     claim: ObjectKey
     cautious: bool = True
+    needs: None = None
 
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""

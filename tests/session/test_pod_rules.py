@@ -7,7 +7,7 @@ import pytest
 
 from gpusched.objects.meta import ObjectKey
 from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
-from gpusched.objects.selector import Requirement, Selector
+from gpusched.objects.selector import Requirement, Selector, Taint
 from gpusched.testing.given import Given
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -229,3 +229,12 @@ def test_assumed_pods_are_residents(given):
     assert {each.node for gang in plan.binds for each in gang.binds} == {"h0", "h1"} - {bind.node}
     c.cache.put_pod(msgspec.structs.replace(pod, node=bind.node, resource_version="99"))
     assert c.then.started() == ["b"]
+
+
+def test_a_soft_taint_makes_a_node_worse(given):
+    """It is taken last, unless the pod tolerates the taint."""
+    taint = Taint("spot", "yes", "PreferNoSchedule")
+    c = given.node("a", cpu=2000, soft_taints=[taint]).node("b", cpu=2000)
+    c.gang("g", pods=3, cpu=1000)
+    c.when.bound()
+    assert sorted(c.then.nodes().values()) == ["a", "b", "b"]
