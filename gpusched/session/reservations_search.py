@@ -11,6 +11,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.cache.gangs import Gang
+from gpusched.limits import GANG_PODS_MAX
 from gpusched.objects.resources import Resources, total
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
@@ -56,6 +57,8 @@ class Seeker:
         self, session: Session, gang: Gang, profile: Profile, *, length: int, work: Work
     ) -> None:
         self._work = work
+        self._short = 0
+        """How many members at least did not fit at the moment that was looked at last."""
         self._session = session
         self._gang = gang
         self._profile = profile
@@ -95,17 +98,38 @@ class Seeker:
         moments.update(hold.end for hold in holds)
         times = sorted(time for time in moments if profile.now < time <= until)
         alone, beside = profile.table(()), profile.table(holds)
-        if not times or self._rows_at(times[-1], alone) is None:
+        if not times or self._at(times[-1], (), alone) is None:
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(times, True, key=lambda time: self._rows_at(time, alone) is not None)
-        for time in times[first : first + _TIMES_MAX]:
-            found = self._at(time, holds, beside)
+        first = bisect_left(times, True, key=lambda time: self._at(time, (), alone) is not None)
+        gains = self._gains(times, holds)
+        here, last = first, min(len(times), first + _TIMES_MAX)
+        while here < last and self._work.left > 0:
+            found = self._at(times[here], holds, beside)
             if found is not None:
-                return self._hold(time, found)
-            if self._work.left <= 0:
-                break
+                return self._hold(times[here], found)
+            # So many more must fit: go on where what ended until then could make that true.
+            here = max(here + 1, int(np.searchsorted(gains, gains[here] + self._short)))
         return None
+
+    def _gains(self, times: Sequence[int], holds: Sequence[Hold]) -> Ints:
+        """How many more members at most fit by each time than before all of them; ascending.
+
+        Not worked out where members differ: then any time may be enough.
+        """
+        if len(self._ways) != 1 or len(self._ways[0].parts) != 1:
+            return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
+        part = self._ways[0].parts[0]
+        gained: Ints = np.zeros(len(times), dtype=np.int64)
+        ended = [(each.time, each.rows, each.amounts) for each in self._profile.releases]
+        ended += [(hold.end, hold.rows, hold.amounts) for hold in holds]
+        for time, rows, amounts in ended:
+            index = bisect_left(times, time)
+            if index < len(times):
+                whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
+                more = whole.max(axis=1)
+                gained[index] += int(more[part.allowed[rows]].sum())
+        return np.cumsum(gained)
 
     def start_now(self, holds: Sequence[Hold]) -> Hold | None:
         """A start at once, on a profile in which somebody is gone who is still there."""
@@ -144,9 +168,15 @@ class Seeker:
         return found
 
     def _rows_at(self, time: int, beside: Holds) -> tuple[Ints, Ints] | None:
-        end = self._end(time)
-        self._work.left -= 1 + len(beside.begin_between(time, end))
-        free = self._profile.free_between(time, end, beside)
+        self._work.left -= 1
+        free = self._profile.free_at(time, beside)
+        self._short = min((_lacking(free, way.parts) for way in self._ways), default=1)
+        if self._short:
+            return None
+        begins = beside.begin_between(time, self._end(time))
+        if begins:
+            self._work.left -= len(begins)
+            free = self._profile.free_between(time, self._end(time), beside)
         for way in self._ways:
             for within in self._areas(way.gang, time):
                 found = pack(free, way.parts, within)
@@ -223,6 +253,18 @@ def allowed_beside(
         for path, amounts, sign in entries:
             accounts.promise(path, amounts, times=-sign)
         accounts.looks_later = before
+
+
+def _lacking(free: Ints, parts: Sequence[Part]) -> int:
+    """How many members of one part at least do not fit, wherever they may sit."""
+    lacking = 0
+    for part in parts:
+        if part.ask.missing:
+            return part.count
+        fits = how_many_fit(free[:, part.ask.columns], part.ask.amounts)
+        total = int(np.minimum(fits[part.allowed], part.count).sum())
+        lacking = max(lacking, part.count - total)
+    return lacking
 
 
 def _ways(session: Session, gang: Gang) -> list[_Way]:
