@@ -118,7 +118,7 @@ RESERVATIONS_MAX: Final = 64
 """Reservations of one session, over all node pools."""
 RESERVATION_WORK_MAX: Final = 20_000
 """Moments looked at for the reservations of one session, each some 0.05 ms at 1,000 nodes."""
-ESTIMATE_WORK_MAX: Final = 2_000
+ESTIMATE_WORK_MAX: Final = 1_000
 """The same for estimates: those who come later are told when they come closer."""
 ESTIMATES_MAX: Final = 64
 """Gangs of one session that are told when they will start: each takes milliseconds to work out."""

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
@@ -26,6 +25,7 @@ from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources, total
 from gpusched.session.reservations_books import Books
 from gpusched.session.reservations_given import GivingWay
+from gpusched.session.reservations_holders import Holder, Strict
 from gpusched.session.reservations_lengths import Lengths
 from gpusched.session.reservations_profile import FOREVER, Hold, Profile, Release
 from gpusched.session.reservations_search import Seeker, Work, allowed_beside
@@ -36,52 +36,6 @@ from gpusched.session.statement import Place, Statement
 _NOTHING: Final = -(2**61)
 """Added to what is held it is still far below zero: nothing is held back."""
 _LAST: Final = 2**62
-
-
-@attrs.define(slots=True, eq=False)
-class Holder:
-    """A gang with a reservation.
-
-    Attributes:
-        turn: its place among the blocked, from 0.
-        slack: what others may still take of each row of the hold without breaking it, as
-            ``hold.amounts``; only columns that the holder asks for count.
-        asked: columns that it asks for on each of these rows.
-        usable: rows on which any of its members could ever sit.
-        basis: a gang whose end makes the room; None when it waits for nobody's end.
-        due: the room is there as soon as those who give way are evicted.
-    """
-
-    gang: Gang
-    turn: int
-    hold: Hold
-    slack: Ints
-    asked: Bools
-    usable: Bools
-    basis: GangKey | None
-    due: bool
-
-    def __attrs_post_init__(self) -> None:
-        """Index the rows."""
-        self.index = {int(row): number for number, row in enumerate(self.hold.rows)}
-
-    index: dict[int, int] = attrs.field(factory=dict, init=False)
-
-    def change(self, rows: Ints, amounts: Ints, *, sign: int) -> None:
-        """So much more (1) or less (-1) may be taken of some rows, when it begins."""
-        for row, amount in zip(rows.tolist(), amounts, strict=True):
-            number = self.index.get(row)
-            if number is not None:
-                self.slack[number] += sign * amount
-
-
-@attrs.frozen(slots=True, eq=False)
-class Strict:
-    """A blocked gang of a StrictFifo queue that has no reservation."""
-
-    gang: Gang
-    turn: int
-    usable: Bools
 
 
 class Reservations:
@@ -102,6 +56,8 @@ class Reservations:
         self._strict: list[Strict] = []
         self._turns: dict[GangKey, int] = {}
         self._held_up: set[GangKey] = set()
+        self._usable: dict[tuple[str, tuple[str, ...]], Bools] = {}
+        """Rows by queue and classes of members: most gangs of a queue are of few kinds."""
         self._giving = GivingWay(session)
         self._work = Work(RESERVATION_WORK_MAX)
         self._settled = False
@@ -199,8 +155,13 @@ class Reservations:
         known = bool(self.profile.releases)
         if not known and not strict and not overdue:
             return None
+        kind = (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))
+        usable = self._usable.get(kind)
+        if usable is not None and not strict and not self._room_for_one_more(usable):
+            return None
         seeker = self._seeker(gang, self.profile)
-        usable = seeker.usable
+        if usable is None:
+            usable = self._usable[kind] = seeker.usable
         holder = None
         if self._room_for_one_more(usable):
             holder = self._find(gang, seeker, overdue=overdue)

@@ -86,6 +86,10 @@ class Holds:
         active = (self._starts <= time) & (time < self._ends)
         np.subtract.at(free, self._rows[active], self._amounts[active])
 
+    def flat(self) -> tuple[Ints, Ints, Ints]:
+        """Ends, rows and amounts of all holds."""
+        return self._ends, self._rows, self._amounts
+
     def begin_between(self, start: int, end: int) -> list[int]:
         """When holds begin after one moment and before another, ascending."""
         low = bisect_right(self.begins, start)
@@ -143,7 +147,7 @@ class Profile:
     def free_at(self, time: int, holds: Holds) -> Ints:
         """What is free at one moment beside the holds; negative where there is too much."""
         free: Ints = self.allocatable - self.staying
-        times, rows, amounts = self._arrays()
+        times, rows, amounts = self.flat()
         count = int(np.searchsorted(times, time, side="right"))
         np.add.at(free, rows[:count], amounts[:count])
         holds.take(free, time)
@@ -156,7 +160,8 @@ class Profile:
             np.minimum(free, self.free_at(time, holds), out=free)
         return free
 
-    def _arrays(self) -> tuple[Ints, Ints, Ints]:
+    def flat(self) -> tuple[Ints, Ints, Ints]:
+        """Times, rows and amounts of all that ends, by time."""
         if self._flat is None:
             width = self.staying.shape[1]
             counts = [len(each.rows) for each in self.releases]

@@ -16,7 +16,7 @@ from gpusched.objects.resources import Resources, total
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.placing import areas_of
-from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, pack
+from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
 from gpusched.session.session import Session, wanted
 
 _TIMES_MAX: Final = 512
@@ -57,6 +57,8 @@ class Seeker:
         self, session: Session, gang: Gang, profile: Profile, *, length: int, work: Work
     ) -> None:
         self._work = work
+        self._related: list[Release] | None = None
+        """Of queues above or below which a quota of the gang lies; made when first needed."""
         self._short = 0
         """How many members at least did not fit at the moment that was looked at last."""
         self._session = session
@@ -102,7 +104,7 @@ class Seeker:
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
         first = bisect_left(times, True, key=lambda time: self._at(time, (), alone) is not None)
-        gains = self._gains(times, holds)
+        gains = self._gains(times, beside)
         here, last = first, min(len(times), first + _TIMES_MAX)
         while here < last and self._work.left > 0:
             found = self._at(times[here], holds, beside)
@@ -112,7 +114,7 @@ class Seeker:
             here = max(here + 1, int(np.searchsorted(gains, gains[here] + self._short)))
         return None
 
-    def _gains(self, times: Sequence[int], holds: Sequence[Hold]) -> Ints:
+    def _gains(self, times: Sequence[int], beside: Holds) -> Ints:
         """How many more members at most fit by each time than before all of them; ascending.
 
         Not worked out where members differ: then any time may be enough.
@@ -120,16 +122,12 @@ class Seeker:
         if len(self._ways) != 1 or len(self._ways[0].parts) != 1:
             return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
         part = self._ways[0].parts[0]
-        gained: Ints = np.zeros(len(times), dtype=np.int64)
-        ended = [(each.time, each.rows, each.amounts) for each in self._profile.releases]
-        ended += [(hold.end, hold.rows, hold.amounts) for hold in holds]
-        for time, rows, amounts in ended:
-            index = bisect_left(times, time)
-            if index < len(times):
-                whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
-                more = whole.max(axis=1)
-                gained[index] += int(more[part.allowed[rows]].sum())
-        return np.cumsum(gained)
+        gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
+        for ends, rows, amounts in (self._profile.flat(), beside.flat()):
+            whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
+            more = np.where(part.allowed[rows], whole.max(axis=1), 0)
+            np.add.at(gained, np.searchsorted(times, ends), more)
+        return np.cumsum(gained[:-1])
 
     def start_now(self, holds: Sequence[Hold]) -> Hold | None:
         """A start at once, on a profile in which somebody is gone who is still there."""
@@ -194,18 +192,20 @@ class Seeker:
         return known
 
     def _within_quota(self, time: int, holds: Sequence[Hold]) -> bool:
-        session, mine, end = self._session, self._path, self._end(time)
+        end = self._end(time)
         moves = [
-            (each.path, each.requests, -1)
-            for each in self._profile.releases
-            if each.time <= time and not mine.isdisjoint(each.path)
-        ]
-        moves += [
             (hold.path, hold.requests, 1)
             for hold in holds
-            if hold.start < end and time < hold.end and not mine.isdisjoint(hold.path)
+            if hold.start < end and time < hold.end and not self._path.isdisjoint(hold.path)
         ]
-        return allowed_beside(session, self._gang, moves)
+        if allowed_beside(self._session, self._gang, moves):
+            return True
+        if self._related is None:
+            self._related = [
+                each for each in self._profile.releases if not self._path.isdisjoint(each.path)
+            ]
+        moves += [(each.path, each.requests, -1) for each in self._related if each.time <= time]
+        return allowed_beside(self._session, self._gang, moves)
 
     def _end(self, time: int) -> int:
         return FOREVER if self._length >= FOREVER else time + self._length

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import format_time
 from gpusched.session.reasons import cut, members, nodes
-from gpusched.session.reservations import Holder, Reservations, Strict
+from gpusched.session.reservations import Reservations
+from gpusched.session.reservations_holders import Holder, Strict
 from gpusched.session.reservations_lengths import UNKNOWN
 
 
