@@ -81,6 +81,8 @@ ADMIT_AGAIN_S: Final = 60.0
 """After that it waits so long before it may be started again."""
 PROMISE_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
+REPAIR_HOLD_MAX_S: Final = 300.0
+"""Room is held so long for members that a gang has lost and that nobody has made again."""
 CLAIM_MAX_S: Final = 60.0
 """Victims that a disruption budget or a busy server still protects after so long are left alone,
 and the room is sought elsewhere."""

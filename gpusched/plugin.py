@@ -18,6 +18,7 @@ from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.objects.slot import accelerator
 from gpusched.objects.volumes import Claim, Storage, Volume
+from gpusched.session.broken import broken_since
 from gpusched.session.demand import less
 from gpusched.session.hooks import Hooks, Key, first_refusal
 from gpusched.session.pairs import PairRule, PairScore
@@ -78,6 +79,7 @@ __all__ = [
     "View",
     "Volume",
     "accelerator",
+    "broken_since",
     "deny",
     "first_refusal",
     "format_quantity",

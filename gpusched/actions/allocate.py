@@ -15,6 +15,7 @@ from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.placing import Growth, Refusal, growth
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
+from gpusched.session.repairs import hold_for_repair, repairs_first
 from gpusched.session.reservations import Reservations
 from gpusched.session.reservations_kept import place_clear
 from gpusched.session.reservations_told import reserved_for_it
@@ -49,7 +50,13 @@ class Allocate:
                 session.withdraw(gang)
 
     def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
-        for gang in turns(session, ready):
+        first, later = repairs_first(session, ready)
+        for gang in turns(session, first):
+            if gang.pending < gang.need:
+                hold_for_repair(session, gang)
+            elif start(session, gang):
+                broken.append(gang)
+        for gang in turns(session, later):
             if session.full:
                 return
             if (gang.need or not gang.placed) and start(session, gang):

@@ -31,6 +31,11 @@ def is_unborn_uid(uid: UID) -> bool:
     return _MARK in uid
 
 
+def mark_unborn(owner: UID, number: int) -> UID:
+    """The UID of a pod that its owner, a Job or a gang, is still to get."""
+    return UID(f"{owner}{_MARK}{number}")
+
+
 def starts(job: Job, schedulers: Collection[str]) -> bool:
     """Whether it is ours to start this Job, or we did and its pods may still be on their way."""
     template = job.template
@@ -94,7 +99,7 @@ def _pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | Non
     return Pod(
         namespace=job.namespace,
         name=f"{job.name}-{index}",
-        uid=UID(f"{job.uid}{_MARK}{index}"),
+        uid=mark_unborn(job.uid, index),
         resource_version=ResourceVersion(""),
         created=job.created,
         labels=template.labels,

@@ -110,6 +110,8 @@ class Config:
             (
                 PluginChoice("predicates"),
                 PluginChoice("fairshare"),
+                PluginChoice("lifetime", MappingProxyType({"staleAfter": "60s"})),
+                PluginChoice("drain"),
                 PluginChoice("walltime", MappingProxyType({"reservations": 8})),
                 PluginChoice("drf"),
                 PluginChoice("nodeorder", MappingProxyType({"strategy": "binpack"})),

@@ -18,6 +18,7 @@ from gpusched.session.protocols import Action, Guard, Policy
 from gpusched.session.queue_status import queue_statuses
 from gpusched.session.session import Session
 from gpusched.session.status import gang_statuses, unplaced
+from gpusched.session.stops import stop_gangs
 
 DEFAULT_PLACEMENT = Placement()
 ActionTimer = Callable[[str], None]
@@ -63,6 +64,7 @@ def decide(
     faults: list[str] = []
     while True:
         session = Session(snapshot, policy, guard=guard, masks=masks, placement=placement)
+        stop_gangs(session)
         failed = _act(session, policy.actions, skipped=skipped, ended=ended)
         if not failed:
             break

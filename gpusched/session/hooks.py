@@ -12,6 +12,7 @@
 | victim_filter, stop_filter            | AND; the first refusal is told     | nobody is evicted |
 | reclaim_gate                          | AND; the first refusal is told     | nobody is evicted |
 | victim_order                          | keys joined in tier order          | no victim         |
+| stop_check                            | the first refusal is the reason    | nobody is stopped |
 | fair_share                            | the first provider answers         | nothing is due    |
 | walltime                              | the shortest answer                | unknown           |
 | waits_too_long                        | any                                | no                |
@@ -53,6 +54,9 @@ Key = tuple[int | str, ...]
 SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
 
+_AGAIN = "it is tried again"
+_NOBODY = "nobody is evicted for it"
+
 QueueOrder = Callable[[QueueNode], Key]
 QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
@@ -62,6 +66,7 @@ NodeScore = Callable[[PodClass, "NodeRows"], Ints | None]
 Check = Callable[[Gang], Verdict]
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimOrder = Callable[[Gang, Gang, str], Key]
+QueueTest = Callable[[QueueNode], bool]
 ProposalCheck = Callable[[Proposal], Verdict]
 FairShare = Callable[[str], Resources]
 Walltime = Callable[[Gang], int]
@@ -116,6 +121,7 @@ class Hooks:
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which room is kept."""
         self.usages: list[UsageOf] = []
+        self.stop_checks: list[tuple[Check, QueueTest]] = []
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
@@ -213,15 +219,15 @@ class Hooks:
 
     def enqueue_check(self, check: Check) -> None:
         """May the gang be admitted from Pending to Inqueue?"""
-        self.enqueue_checks.append(self._checked("enqueue_check", check))
+        self.enqueue_checks.append(self._judged("enqueue_check", check, _AGAIN))
 
     def quota_check(self, check: Check) -> None:
         """May the gang's minimum be charged to its queue now?"""
-        self.quota_checks.append(self._checked("quota_check", check))
+        self.quota_checks.append(self._judged("quota_check", check, _AGAIN))
 
     def gang_ready(self, check: Check) -> None:
         """Does the gang have what an attempt to place it needs?"""
-        self.ready_checks.append(self._checked("gang_ready", check))
+        self.ready_checks.append(self._judged("gang_ready", check, _AGAIN))
 
     # -- eviction ----------------------------------------------------------------------------
     def reserve_check(self, check: Check) -> None:
@@ -230,7 +236,7 @@ class Hooks:
         The same question as ``quota_check``, but on what its queues will hold once every pod
         that is leaving has left: ``view.staying`` in place of ``view.allocated``.
         """
-        self.reserve_checks.append(self._checked("reserve_check", check))
+        self.reserve_checks.append(self._judged("reserve_check", check, _AGAIN))
 
     def reclaim_check(self, check: Check) -> None:
         """May the gang take back from other queues at all? Asked once, before victims are sought.
@@ -238,7 +244,7 @@ class Hooks:
         A refusal costs nothing but a sentence; ALLOW promises nothing yet: each victim is
         asked for with ``victim_filter`` and the whole with ``reclaim_gate``.
         """
-        self.reclaim_checks.append(self._checked("reclaim_check", check))
+        self.reclaim_checks.append(self._judged("reclaim_check", check, _AGAIN))
 
     def victim_filter(self, allows: VictimFilter) -> None:
         """May any part of a running gang be evicted for the claimant?
@@ -248,7 +254,7 @@ class Hooks:
         are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
         no other policy can allow the victim again.
         """
-        self.victim_filters.append(self._judged("victim_filter", allows))
+        self.victim_filters.append(self._judged("victim_filter", allows, _NOBODY))
 
     def stop_filter(self, allows: VictimFilter) -> None:
         """May a running gang be stopped as a whole for the claimant?
@@ -256,7 +262,7 @@ class Hooks:
         Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
         that the gang can spare, and its minimum stands.
         """
-        self.stop_filters.append(self._judged("stop_filter", allows))
+        self.stop_filters.append(self._judged("stop_filter", allows, _NOBODY))
 
     def victim_order(self, key: VictimOrder) -> None:
         """Smaller keys are taken first; called as ``key(claimant, victim, action)``."""
@@ -268,7 +274,18 @@ class Hooks:
         Asked by ``reclaim`` for every set of victims that it means to evict, before it moves
         anything; a refusal names the queue level and the numbers.
         """
-        self.reclaim_gates.append(self._judged("reclaim_gate", check))
+        self.reclaim_gates.append(self._judged("reclaim_gate", check, _NOBODY))
+
+    def stop_check(self, check: Check, *, queues: QueueTest | None = None) -> None:
+        """Must a gang that runs be stopped as a whole, for its own sake and nobody's else?
+
+        A refusal is the reason and sentence with which all its members leave. Asked before the
+        actions, of gangs that ran and lost their minimum (``broken_since``), and of all in
+        queues that ``queues`` selects: few, as thousands may run.
+        """
+        picks: QueueTest = queues or (lambda _node: False)
+        selected = self._provided("stop_check", picks, lambda said: isinstance(said, bool), False)
+        self.stop_checks.append((self._judged("stop_check", check, ALLOW), selected))
 
     def fair_share(self, provider: FairShare) -> None:
         """What each queue is due now, in base units, for ``view.fair_share``; the first provides.
@@ -318,7 +335,10 @@ class Hooks:
 
         return self.guard.wrap(plugin, hook, sound, unknown)
 
-    def _judged(self, hook: str, check: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    def _judged(
+        self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
+    ) -> Callable[..., Verdict]:
+        """A check; ``otherwise`` is what a fault means: a verdict, or what its refusal entails."""
         plugin = self.plugin
 
         def sound(*about: Any) -> Verdict:
@@ -327,11 +347,13 @@ class Hooks:
                 raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
             return verdict
 
-        def refuse(fault: PluginFault, *_about: Any) -> Verdict:
+        def failed(fault: PluginFault, *_about: Any) -> Verdict:
             self.faults.append(str(fault))
-            return error(Reason.BACK_OFF, f"{fault}; nobody is evicted for it")
+            if isinstance(otherwise, Verdict):
+                return otherwise
+            return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
 
-        return self.guard.wrap(self.plugin, hook, sound, refuse)
+        return self.guard.wrap(self.plugin, hook, sound, failed)
 
     def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *_items: Any) -> Key:
@@ -347,32 +369,6 @@ class Hooks:
             return parts
 
         return self.guard.wrap(plugin, hook, sound, exclude)
-
-    def _checked(self, hook: str, check: Check) -> Check:
-        plugin = self.plugin
-
-        def sound(gang: Gang) -> Verdict:
-            verdict = check(gang)
-            if not isinstance(verdict, Verdict):
-                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
-            return verdict
-
-        def refuse(fault: PluginFault, _gang: Gang) -> Verdict:
-            self.faults.append(str(fault))
-            return error(Reason.BACK_OFF, f"{fault}; it is tried again")
-
-        return self.guard.wrap(self.plugin, hook, sound, refuse)
-
-
-def in_pod_order(pods: Sequence[Pod], orders: Sequence[PodOrder]) -> Sequence[Pod]:
-    """Equal pods in the order in which they get places; those without a key stay as they are."""
-    if not orders:
-        return pods
-    try:
-        keys = {pod.uid: [_comparable(order(pod)) for order in orders] for pod in pods}
-    except Excluded:
-        return pods
-    return sorted(pods, key=lambda pod: keys[pod.uid])
 
 
 def _are_seconds(answer: object) -> bool:

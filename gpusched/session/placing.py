@@ -11,7 +11,8 @@ from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
 from gpusched.objects.group import SubGroup
 from gpusched.objects.pod import Pod
-from gpusched.session.hooks import first_refusal, in_pod_order
+from gpusched.session.hooks import first_refusal
+from gpusched.session.pod_order import in_pod_order
 from gpusched.session.reasons import Reason, cut, members, what
 from gpusched.session.related import RelatedSearch, is_related
 from gpusched.session.search import search

@@ -18,7 +18,7 @@ from gpusched.cache.gangs import Task
 from gpusched.limits import RELATED_DOMAINS_MAX, RELATED_STEPS_MAX
 from gpusched.objects.pod import Pod
 from gpusched.placement.board import Board
-from gpusched.session.hooks import in_pod_order
+from gpusched.session.pod_order import in_pod_order
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 

@@ -166,6 +166,8 @@ class Session:
 
     def admit(self, gang: Gang, verdict: Verdict) -> None:
         """Enter the answer on admission; a refused gang is told the same on both conditions."""
+        if gang.key in self.stops:
+            return
         if self.closed:
             verdict = error(Reason.BACK_OFF, self.closed)
         if verdict.refuses:
@@ -297,6 +299,14 @@ class Session:
         statement.keep()
         self.stops[gang.key] = ClaimDraft(gang, (), evictions, action, reason, sentence)
         self.evicted.update(each.member.pod.uid for each in evictions)
+
+    def hold(self, gang: Gang, statement: Statement) -> None:
+        """The statement's places, made while looking later, stay free for the gang this session."""
+        places = statement.keep()
+        self.promises[gang.key] = places
+        for place in places:
+            self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
+        self._fix(gang, places)
 
     def withdraw(self, gang: Gang) -> None:
         """What is promised to the gang is given up."""

@@ -7,13 +7,13 @@ from collections import Counter
 from gpusched.cache.gangs import Gang
 from gpusched.cache.unborn import is_unborn
 from gpusched.objects.meta import UID, ObjectKey
+from gpusched.session.broken import STARTED
 from gpusched.session.plan import Ask, GangStatus
 from gpusched.session.reasons import Reason, cut, members, not_enough_members
 from gpusched.session.session import Session, short_of_role
 
 ADMITTED = "Admitted"
 """The reason of the condition of the same name when it is true."""
-STARTED = ("Running", "Unknown")
 
 
 def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
@@ -62,7 +62,9 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         waiting=tuple(waiting),
         waiting_ask=ask if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
-        nominated=tuple(sorted((each.pod.uid, nodes[each.row].name) for each in held)),
+        nominated=tuple(
+            sorted((each.pod.uid, nodes[each.row].name) for each in held if not is_unborn(each.pod))
+        ),
         preempted=runs_again,
         is_preempted=runs_again is None,
         queue_position=session.positions.get(gang.key, 0),

@@ -14,6 +14,7 @@ import msgspec
 
 from gpusched.config.model import DEFAULT, Config
 from gpusched.objects.decode import CODECS
+from gpusched.objects.group import Condition
 from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.session.plan import Plan, Stop
 from gpusched.session.reasons import Reason
@@ -171,13 +172,22 @@ class _Play:
         return bool(moved or plan.binds or plan.claims or names)
 
     def _phases(self, plan: Plan) -> bool:
-        """Write phases of PodGroups as the status writer would; True when one changed."""
+        """Write phases of PodGroups as the status writer would; True when one changed.
+
+        And since when they are scheduled, or not: a broken gang's time counts from there.
+        """
         changed = False
         for status in plan.gangs:
             key = ObjectKey(status.gang.namespace, status.gang.name)
             group = self.given.cache.groups.items.get(key)
-            if group is not None and group.phase != status.phase:
-                self.given.cache.put_group(key, attrs.evolve(group, phase=status.phase))
+            if group is None:
+                continue
+            holds = str(status.is_scheduled)
+            told = group.condition("Scheduled")
+            if group.phase != status.phase or told is None or told.status != holds:
+                says = Condition("Scheduled", holds, "", "", 1, self.given.now)
+                group = attrs.evolve(group, phase=status.phase, conditions=(says,))
+                self.given.cache.put_group(key, group)
                 changed = True
         return changed
 

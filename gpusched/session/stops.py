@@ -1,0 +1,64 @@
+"""Gangs that are stopped for their own sake: policies say whom, before anybody is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusched.cache.gangs import Gang
+from gpusched.session.broken import is_broken
+from gpusched.session.session import Session
+from gpusched.session.verdict import ALLOW, Verdict
+
+ACTION = "stop"
+"""The name for metrics of what no action of the configuration decided."""
+
+
+def stop_gangs(session: Session) -> None:
+    """Ask the policies, and make those gangs leave whole; see ``Hooks.stop_check``."""
+    if not session.hooks.stop_checks or session.closed:
+        return
+    for gang in _asked(session):
+        verdict = _verdict(session, gang)
+        if verdict.refuses:
+            _stop(session, gang, verdict)
+
+
+def _asked(session: Session) -> Iterator[Gang]:
+    """Gangs about which a policy may have something to say, by key."""
+    tests = [queues for _, queues in session.hooks.stop_checks]
+    queues = {
+        name
+        for name, node in session.snapshot.queues.queues.items()
+        if any(test(node) for test in tests)
+    }
+    keys = {gang.key for gang in session.gangs if is_broken(gang)}
+    if queues:
+        keys |= {key for key, gang in session.snapshot.active.items() if gang.queue in queues}
+    for key in sorted(keys):
+        gang = session.snapshot.active.get(key)
+        if gang is not None and gang.placed and all(each.confirmed for each in gang.placed):
+            yield gang
+
+
+def _verdict(session: Session, gang: Gang) -> Verdict:
+    node = session.queue_of(gang)
+    # Room that is being freed for its repair is waited for: a promise has its own end.
+    broken = is_broken(gang) and gang.key not in session.promises
+    for check, queues in session.hooks.stop_checks:
+        if broken or (node is not None and queues(node)):
+            verdict = check(gang)
+            if verdict.refuses:
+                return verdict
+    return ALLOW
+
+
+def _stop(session: Session, gang: Gang, verdict: Verdict) -> None:
+    statement = session.statement()
+    for member in gang.placed:
+        if member.node in session.snapshot.nodes.row:
+            session.evict(statement, gang, member)
+    if not statement.evictions:
+        statement.discard()
+        return
+    session.stop(gang, statement, action=ACTION, reason=verdict.reason, sentence=verdict.sentence)
+    session.refuse(gang, verdict.reason, verdict.sentence)
