@@ -279,6 +279,8 @@ TOLD_MAX: Final = OBJECTS_PER_KIND_MAX
 # -- search ---------------------------------------------------------------------------------
 RELATED_STEPS_MAX: Final = 600
 """Places tried for one gang whose members have rules about each other: a tenth of a second."""
+RELATED_SESSION_STEPS_MAX: Final = 6_000
+"""The same for all gangs of one session: who waits for long must not make every cycle slow."""
 RELATED_DOMAINS_MAX: Final = 32
 """Domains of one topology key in which such a gang is tried one after another."""
 

@@ -95,6 +95,12 @@ class RelatedSearch:
         self._back(self._start)
         if self._hopeless():
             return False
+        self._steps = granted = min(RELATED_STEPS_MAX, self._session.related_steps)
+        found = self._search()
+        self._session.related_steps -= granted - max(0, self._steps)
+        return found
+
+    def _search(self) -> bool:
         for members, rows, emptiest in self._ways():
             if self._steps <= 0:
                 return False

@@ -18,7 +18,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.unborn import living
 from gpusched.config.model import Placement
 from gpusched.errors import PluginFault
-from gpusched.limits import PLAN_BINDS_MAX
+from gpusched.limits import PLAN_BINDS_MAX, RELATED_SESSION_STEPS_MAX
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.problem import Outcome
@@ -94,6 +94,8 @@ class Session:
         self.variants: dict[GangKey, Variant] = {}
         """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
         self._masks = masks
+        self.related_steps = RELATED_SESSION_STEPS_MAX
+        """Places that searches for gangs with rules between pods may still try."""
         self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
         self._binds = 0
         self.promises: dict[GangKey, tuple[Place, ...]] = {}
