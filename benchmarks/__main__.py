@@ -17,6 +17,7 @@ from benchmarks import (
     latency,
     queues,
     restart,
+    victims,
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
@@ -30,6 +31,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "restart": restart.measure,
     "devcluster": devcluster.measure,
     "devcluster-fanout": fanout.measure,
+    "victims": victims.measure,
     "devcluster-hour": virtual_hour.measure,
 }
 
