@@ -230,7 +230,17 @@ class World:
             },
         )
 
-    def job(self, name: str, count: int, *, gpus: int = 8, group: str = "", **spec: Any) -> Obj:
+    def job(
+        self,
+        name: str,
+        count: int,
+        *,
+        gpus: int = 8,
+        group: str = "",
+        queue: str = "",
+        run_for: str = "10h",
+        **spec: Any,
+    ) -> Obj:
         """A Job whose pods run for hours."""
         labels = {"gpusched.io/pod-group": group} if group else {}
         return self.client.create(
@@ -238,14 +248,18 @@ class World:
             {
                 "apiVersion": "batch/v1",
                 "kind": "Job",
-                "metadata": {"name": name, "namespace": "default"},
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "labels": {"gpusched.io/queue": queue} if queue else {},
+                },
                 "spec": {
                     "parallelism": count,
                     "completions": count,
                     "template": {
                         "metadata": {
                             "labels": labels,
-                            "annotations": {"gpusched.io/run-for": "10h"},
+                            "annotations": {"gpusched.io/run-for": run_for},
                         },
                         "spec": pod_spec(gpus),
                     },
