@@ -78,9 +78,14 @@ def _stop(session: Session, gang: Gang, leaving: Sequence[Evict], draft: ClaimDr
 def _pause(gang: Gang, leaving: Sequence[Evict], draft: ClaimDraft) -> JobSwitch | None:
     """A Job that we would start again, and that ends as a whole, is paused rather than shot."""
     job = gang.job
-    if job is None or not job.queue or len(leaving) < len(gang.placed):
+    if job is None or not is_paused(gang) or len(leaving) < len(gang.placed):
         return None
     return pause(job, reason=draft.reason, sentence=draft.sentence, action=draft.action)
+
+
+def is_paused(gang: Gang) -> bool:
+    """Whether the gang is a Job that is suspended when all of it has to leave."""
+    return gang.job is not None and bool(gang.job.queue)
 
 
 def lost_gpu_seconds(gang: Gang, since: float, now: float) -> int:

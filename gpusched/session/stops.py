@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gpusched.cache.gangs import Gang
 from gpusched.session.broken import is_broken
+from gpusched.session.claims import is_paused
 from gpusched.session.session import Session
 from gpusched.session.verdict import ALLOW, Verdict
+from gpusched.session.victims import Budgets
 
 ACTION = "stop"
 """The name for metrics of what no action of the configuration decided."""
@@ -17,10 +20,26 @@ def stop_gangs(session: Session) -> None:
     """Ask the policies, and make those gangs leave whole; see ``Hooks.stop_check``."""
     if not session.hooks.stop_checks or session.closed:
         return
+    budgets = Budgets(session.snapshot.budgets)
     for gang in _asked(session):
         verdict = _verdict(session, gang)
-        if verdict.refuses:
+        if verdict.refuses and _may_pause(gang, budgets):
             _stop(session, gang, verdict)
+
+
+def _may_pause(gang: Gang, budgets: Budgets) -> bool:
+    """Whether disruption budgets allow a Job that would be paused to end as a whole.
+
+    The API asks them when a pod is evicted, but nobody does when a Job is suspended.
+    """
+    if not is_paused(gang):
+        return True
+    drawn = Counter(number for member in gang.placed for number in budgets.of(member))
+    if any(count > budgets.left[number] for number, count in drawn.items()):
+        return False
+    for number, count in drawn.items():
+        budgets.left[number] -= count
+    return True
 
 
 def _asked(session: Session) -> Iterator[Gang]:

@@ -68,7 +68,7 @@ class Victims:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._budgets = _Budgets(session.snapshot.budgets)
+        self._budgets = Budgets(session.snapshot.budgets)
         self.left = self._budgets.left
         """What each disruption budget allows still, by its number."""
         self.log: list[UID] = []
@@ -156,7 +156,7 @@ def _least_missed(seat: Seat) -> tuple[int, int, float, str]:
     return (pod.priority, -pod.rank, -pod.scheduled, pod.uid)
 
 
-class _Budgets:
+class Budgets:
     """Disruption budgets, shared by all claims of a session."""
 
     def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:

@@ -223,6 +223,37 @@ def test_a_queue_drains_and_is_closed_when_it_is_empty(play):
     play(scenario)
 
 
+def test_a_job_is_not_paused_against_a_budget(play):
+    """Suspending asks no budget, so we do: the Job goes on until the budget lets all of it end."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon()
+        queue(w, "team")
+        w.job("j", 2, queue="team")
+        await w.until(lambda: len(w.running()) == 2)
+        w.client.create(
+            "poddisruptionbudgets.policy",
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "keep", "namespace": "default"},
+                "spec": {
+                    "minAvailable": 1,
+                    "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "j"}},
+                },
+            },
+        )
+        await w.clock.sleep(5)
+        w.client.patch(QUEUES, None, "team", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await w.clock.sleep(60)
+        assert len(w.running()) == 2
+        w.client.delete("poddisruptionbudgets.policy", "default", "keep")
+        await w.until(lambda: w.client.get("jobs.batch", "default", "j")["spec"].get("suspend"))
+
+    play(scenario)
+
+
 def test_a_gang_runs_no_longer_than_its_queue_allows(play):
     """After a minute it is evicted, with the numbers; the other queue's runs on."""
 

@@ -243,3 +243,13 @@ def test_a_gang_that_lost_everybody_waits_like_a_new_one(c):
     c.pods("a", 2, group="a", gpus=8)
     c.when.one_session()
     assert c.then.status("a").phase == "Inqueue"
+
+
+def test_an_extra_stays_where_its_gang_is(c):
+    """The gang runs in a rack that is full; the other rack is free, and of no use to it."""
+    c.nodes(2, gpus=8, rack="r0").nodes(2, gpus=8, rack="r1")
+    started(c, "a", 2, need=2, topology=TopologyWish(required="rack"))
+    c.pod("a-extra", group="a", gpus=8)
+    assert c.when.one_session().binds == ()
+    assert c.then.reason("a") == "InsufficientResources"
+    assert "in one rack" in c.then.why("a")
