@@ -10,6 +10,8 @@ from attrs import validators as v
 from gpusched.plugin import Gang, Hooks, View
 
 _NS = 10**9
+_RUNS_MIN = 5
+"""Fewer runs say too little."""
 
 
 @attrs.frozen(kw_only=True)
@@ -18,8 +20,10 @@ class WalltimeArgs:
 
     Attributes:
         reservations: blocked gangs of one node pool for which room is kept; 0 for none.
+        learn: whether a Job of which nothing is said takes as long as nine of ten like it did.
     """
 
+    learn: bool = True
     reservations: int = attrs.field(default=8, validator=[v.ge(0), v.le(64)])
 
 
@@ -29,7 +33,8 @@ class Walltime:
 
     ``expectedDuration`` is what its author believes; ``activeDeadlineSeconds`` of its Job or its
     pods and ``maxRuntime`` of its queue, or of the nearest above that has one, end it whatever
-    was believed.
+    was believed. A Job that starts as a gang and of which nothing is said is judged by those of its queue with as many
+    pods at a time that completed and were not deleted yet, when there are at least five.
     """
 
     name: ClassVar[str] = "walltime"
@@ -46,7 +51,8 @@ class Walltime:
             if limit is None:
                 limit = of_queue[gang.queue] = _max_runtime_s(gang.queue, view)
             said = (-(-gang.terms.expected_duration_ns // _NS), _deadline_s(gang), limit)
-            return min((seconds for seconds in said if seconds), default=0)
+            shortest = min((seconds for seconds in said if seconds), default=0)
+            return shortest or (_learned_s(gang, view) if self.args.learn else 0)
 
         hooks.walltime(length)
 
@@ -58,6 +64,14 @@ def _max_runtime_s(queue: str, view: View) -> int:
         if node is not None and node.queue.max_runtime_ns:
             return -(-node.queue.max_runtime_ns // _NS)
     return 0
+
+
+def _learned_s(gang: Gang, view: View) -> int:
+    if gang.job is None:
+        return 0
+    runs = view.finished_runs(gang.queue, gang.job.parallelism)
+    # The smallest length that nine of ten did not pass.
+    return runs[-(-len(runs) * 9 // 10) - 1] if len(runs) >= _RUNS_MIN else 0
 
 
 def _deadline_s(gang: Gang) -> int:

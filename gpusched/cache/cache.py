@@ -16,6 +16,7 @@ from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.rows import NodeRows
+from gpusched.cache.runs import JobShelf
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.storage import StorageShelves
@@ -45,7 +46,7 @@ class Cache:
         """Rejected pods by key; those that are bound hold their node's room all the same."""
         self.by_uid: dict[UID, Pod] = {}
         self.groups: Shelf[PodGroup] = Shelf()
-        self.jobs: Shelf[Job] = Shelf()
+        self.jobs = JobShelf()
         self.queues: Shelf[Queue] = Shelf()
         self.topologies: Shelf[Topology] = Shelf()
         self.namespaces: Shelf[Namespace] = Shelf()
@@ -387,6 +388,7 @@ class Cache:
             running=self.families.running(),
             active=self.families.active(),
             budgets=tuple(item for _, item in sorted(self.budgets.items.items())),
+            runs=self.jobs.runs(),
             residents=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
             awaited=self.residents.awaited(),
             storage=self.storage.view(),

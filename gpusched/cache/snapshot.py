@@ -27,6 +27,7 @@ class Snapshot:
         topologies: sorted by name; the first that knows a level defines it.
         running: by queue, gangs that have their minimum.
         active: every gang of which a member has a place, by key; in any order.
+        runs: seconds that Jobs took which completed, ascending, by queue and pods at a time.
         budgets: disruption budgets, sorted by key.
         residents: all pods that sit on nodes, whoever placed them.
         awaited: unbound pods of other schedulers that are nominated to a node, sorted by key.
@@ -43,6 +44,7 @@ class Snapshot:
     running: Mapping[str, int]
     active: Mapping[GangKey, Gang]
     budgets: tuple[DisruptionBudget, ...]
+    runs: Mapping[tuple[str, int], tuple[int, ...]]
     residents: Residents
     awaited: tuple[Pod, ...]
     storage: Storage

@@ -121,8 +121,16 @@ def job_of(parsed: wire_groups.Job) -> Job:
             for each in (parsed.status and parsed.status.conditions) or ()
         ),
         deadline_s=_deadline_s(spec, labels, metadata.annotations),
+        ran_s=_ran_s(parsed.status),
         **_started_by_us(parsed),
     )
+
+
+def _ran_s(status: wire_groups.JobStatus | None) -> int:
+    """How long it took; at least a second, so that even the shortest counts as known."""
+    if status is None or not status.start_time or not status.completion_time:
+        return 0
+    return max(1, int(parse_time(status.completion_time) - parse_time(status.start_time)))
 
 
 def _deadline_s(

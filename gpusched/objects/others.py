@@ -73,6 +73,7 @@ class Job:
         template: None unless the Job is suspended, or was started by us.
         admitted: when we started it, seconds since the epoch; 0.0 when we did not.
         full_parallelism: what its author asked for, where we start it with less; else 0.
+        ran_s: seconds from its start to its completion; 0 when it is not complete.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         min_parallelism: the least with which it may be started; 0 when it is all or nothing.
     """
@@ -96,6 +97,7 @@ class Job:
     full_parallelism: int = 0
     min_parallelism: int = 0
     deadline_s: int = 0
+    ran_s: int = 0
 
     @property
     def key(self) -> ObjectKey:

@@ -214,10 +214,12 @@ class JobSpec(Struct, gc=False, rename="camel"):
     template: PodTemplate | None = None
 
 
-class JobStatus(Struct, gc=False):
+class JobStatus(Struct, gc=False, rename="camel"):
     """Status of a Job."""
 
     succeeded: Count | None = None
+    start_time: str | None = None
+    completion_time: str | None = None
     conditions: list[Condition] | None = None
 
 

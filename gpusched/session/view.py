@@ -197,6 +197,10 @@ class View:
         """The namespace of that name."""
         return self._snapshot.namespaces.get(name)
 
+    def finished_runs(self, queue: str, pods: int) -> Sequence[int]:
+        """Seconds that completed Jobs of a queue took which ran so many pods at a time, ascending."""
+        return self._snapshot.runs.get((queue, pods), ())
+
     def capacity(self) -> Resources:
         """Allocatable of all nodes, summed exactly."""
         nodes = self._snapshot.nodes

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gpusched.objects.group import Condition, NodePool, SubGroup, TopologyWish
+from gpusched.objects.hints import MAX_EXEC_LABEL
 from gpusched.objects.meta import ObjectKey, Rejected
 from gpusched.objects.pod import GangHints
 from gpusched.objects.resources import Resources
@@ -332,3 +333,31 @@ def test_job(wire, custom):
     assert (read.queue, read.hints) == ("own", GangHints(topology_required="rack"))
     item["metadata"]["annotations"] = {"gpusched.io/min-member": "many"}
     assert wire.read("jobs", item).field == "metadata.annotations[gpusched.io/min-member]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "deadline_s"),
+    [
+        ({}, {}, 0),
+        ({"activeDeadlineSeconds": 90}, {}, 90),
+        ({}, {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "60"}}, 60),
+        ({}, {"annotations": {"kueue.x-k8s.io/max-exec-time-seconds": "60"}}, 60),
+        ({"activeDeadlineSeconds": 90}, {"labels": {MAX_EXEC_LABEL: "600"}}, 90),
+        ({}, {"labels": {MAX_EXEC_LABEL: "soon"}}, 0),
+        ({}, {"labels": {MAX_EXEC_LABEL: "9" * 30}}, 0),
+    ],
+)
+def test_when_a_job_is_ended(wire, custom, spec, metadata, deadline_s):
+    """The sooner of its own deadline and Kueue's; what Kueue would refuse counts for nothing."""
+    item = custom("Job", spec, namespace="a")
+    item["metadata"].update(metadata)
+    assert wire.read("jobs", item).deadline_s == deadline_s
+
+
+def test_how_long_a_job_took(wire, custom):
+    """From its start to its completion; a Job that is not complete took no time that is known."""
+    item = custom("Job", {}, namespace="a")
+    item["status"] = {"startTime": "2026-01-01T00:00:00Z"}
+    assert wire.read("jobs", item).ran_s == 0
+    item["status"]["completionTime"] = "2026-01-01T00:01:30Z"
+    assert wire.read("jobs", item).ran_s == 90

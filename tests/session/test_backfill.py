@@ -9,6 +9,7 @@ import pytest
 
 from gpusched.config.model import DEFAULT
 from gpusched.objects.group import TopologyWish
+from gpusched.objects.meta import ObjectKey
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -151,6 +152,29 @@ def test_the_longest_runtime_of_a_queue_counts(given):
     waiting(given, "h", 2, born=NOW - 8)
     given.when.one_session()
     assert given.then.status("h").estimated_start == NOW + 90
+
+
+def finished(c: Given, name: str, took: int) -> None:
+    """A Job of two pods that completed, as the API still shows it."""
+    c.job(name, parallelism=2, completions=2, pods=0, queue="a")
+    key = ObjectKey("default", name)
+    c.cache.put_job(key, attrs.evolve(c.cache.jobs.items[key], finished=True, ran_s=took))
+
+
+def test_jobs_of_which_nothing_is_said_are_judged_by_those_before(given):
+    """Nine of ten Jobs of this queue and size took 100 s at most; a deleted Job teaches nothing."""
+    given.queue("a")
+    given.nodes(1, gpus=8)
+    for number in range(5):
+        finished(given, f"old-{number}", 100 - number)
+    given.job("now", parallelism=2, completions=2, queue="a", gpus=4, node="node-0",
+              scheduled=NOW - 10, phase="Running")  # fmt: skip
+    waiting(given, "h", 1, born=NOW - 8, queue="a")
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == NOW + 90
+    given.cache.drop_job(ObjectKey("default", "old-0"))
+    given.when.one_session()
+    assert given.then.status("h").estimated_start == 0.0
 
 
 def test_quota_that_comes_back_is_waited_for(given):
