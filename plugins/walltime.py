@@ -33,8 +33,9 @@ class Walltime:
 
     ``expectedDuration`` is what its author believes; ``activeDeadlineSeconds`` of its Job or its
     pods and ``maxRuntime`` of its queue, or of the nearest above that has one, end it whatever
-    was believed. A Job that starts as a gang and of which nothing is said is judged by those of its queue with as many
-    pods at a time that completed and were not deleted yet, when there are at least five.
+    was believed. A Job that starts as a gang and of which nothing is said is judged by those of
+    its queue with as many pods at a time that completed and were not deleted yet, when there are
+    at least five.
     """
 
     name: ClassVar[str] = "walltime"

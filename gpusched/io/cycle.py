@@ -25,12 +25,14 @@ from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.volume_binder import VolumeBinder
+from gpusched.objects.meta import ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
 from gpusched.session.protocols import Policy
+from gpusched.session.reservations_estimates import told_start
 
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
@@ -259,6 +261,10 @@ class SessionCycle:
             self._cache.assume(pod, bind.node, bind.slots)
             self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
         self._binder.submit(gang)
+        group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))
+        told = told_start(group.status) if group is not None and group.uid == gang.uid else 0.0
+        if told and not gang.placed:
+            self._telemetry.estimate(abs(self._clock.now() - told))
         return True
 
     def _take_back(self, snapshot: Snapshot) -> None:

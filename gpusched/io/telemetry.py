@@ -96,6 +96,10 @@ class Telemetry:
         """A pod was bound so long after it was first seen."""
         self._decision.record(seconds)
 
+    def estimate(self, error_s: float) -> None:
+        """A gang started so long before or after the start that it was told last."""
+        self._estimate.record(error_s)
+
     def solver(self, result: str, seconds: float, gap: float | None = None) -> None:
         """One solve: its Solution status, its time, and how far it may be from the best."""
         self._solver.record(seconds, {"result": result})
@@ -214,6 +218,11 @@ class Telemetry:
             "gpusched_decision_latency_seconds", unit="s",
             description="From a pod seen to the pod bound",
             explicit_bucket_boundaries_advisory=list(_LATENCY),
+        )  # fmt: skip
+        self._estimate = make(
+            "gpusched_start_estimate_error_seconds", unit="s",
+            description="Between the start that a gang was told last and its start",
+            explicit_bucket_boundaries_advisory=[1, 5, 15, 60, 300, 900, 3600, 14400, 86400],
         )  # fmt: skip
         self._solver = make(
             "gpusched_solver_duration_seconds", unit="s",

@@ -60,13 +60,19 @@ def _uncertain(reservations: Reservations, hold: Hold) -> bool:
     )
 
 
+def told_start(status: bytes) -> float:
+    """The start that a PodGroup's status tells, seconds since the epoch; 0.0 for none.
+
+    What somebody else wrote there and cannot be read counts for nothing; ours replaces it.
+    """
+    try:
+        told = msgspec.json.decode(status, type=_Told).estimated
+        return parse_time(told) if told else 0.0
+    except (msgspec.MsgspecError, Disbelief):
+        return 0.0
+
+
 def _steady(gang: Gang, start: float, *, now: int) -> float:
     """The start that was told before, where it is still about right: no write for a second."""
-    if gang.pod_group is None:
-        return start
-    try:
-        before = msgspec.json.decode(gang.pod_group.status, type=_Told).estimated
-        known = parse_time(before) if before else 0.0
-    except (msgspec.MsgspecError, Disbelief):
-        return start  # somebody else wrote there; ours replaces it
+    known = told_start(gang.pod_group.status) if gang.pod_group is not None else 0.0
     return known if known > now and abs(known - start) < ESTIMATE_STEP_S else start

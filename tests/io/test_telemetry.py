@@ -35,6 +35,7 @@ def feed(telemetry: Telemetry) -> None:
     """One of everything."""
     telemetry.cycle("allocate", 0.004)
     telemetry.decision(0.03)
+    telemetry.estimate(4.0)
     telemetry.solver("OPTIMAL", 0.2, 0.05)
     telemetry.bind("bound")
     telemetry.set_pending("a", "Gated", 2)
@@ -50,6 +51,7 @@ def feed(telemetry: Telemetry) -> None:
     [
         ("gpusched_cycle_duration_seconds_count", {"action": "allocate"}, 1),
         ("gpusched_decision_latency_seconds_count", {}, 1),
+        ("gpusched_start_estimate_error_seconds_count", {}, 1),
         ("gpusched_solver_duration_seconds_count", {"result": "OPTIMAL"}, 1),
         ("gpusched_solver_gap_ratio", {}, 0.05),
         ("gpusched_bind_total", {"result": "bound"}, 1),
