@@ -128,6 +128,8 @@ ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64
 """Places in a queue beyond this one are told in steps of it: one start moves everybody behind."""
+OVERRUN_BELIEVED_S: Final = 600
+"""Who is over its walltime by this, and by the walltime itself, is taken to run for ever."""
 OVERRUN_STEP_S: Final = 60
 """What is over its walltime is expected to end within this time from now."""
 

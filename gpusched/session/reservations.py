@@ -279,6 +279,9 @@ class Reservations:
             gang: that is to start, or to grow, now.
             statement: with who leaves for it.
         """
+        if not self.holders and not self._strict:
+            yield
+            return
         back: dict[int, Ints] = {}
         bench = self.session.bench
         allocatable = self.profile.allocatable

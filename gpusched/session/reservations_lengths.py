@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpusched.cache.gangs import Gang
-from gpusched.limits import OVERRUN_STEP_S
+from gpusched.limits import OVERRUN_BELIEVED_S, OVERRUN_STEP_S
 from gpusched.objects.meta import GangKey
 from gpusched.session.reservations_profile import FOREVER
 from gpusched.session.session import Session
@@ -41,13 +41,17 @@ class Lengths:
         """When a gang that has members with a place will end; FOREVER when nobody knows.
 
         One that is late is given as long again as it is late already, up to a minute: most end
-        soon after their time, and what is late for long may stay late.
+        soon after their time. Who runs twice its time, and ten minutes over it, is not believed
+        any more: no node stays idle for an end that nobody can tell.
         """
         end = self._after(int(self._began(gang)), gang)
         if end > self.now:
             return end
+        late = self.now - end
+        if late > max(OVERRUN_BELIEVED_S, self.of(gang)):
+            return FOREVER
         self.overruns.add(gang.key)
-        return self.now + max(1, min(OVERRUN_STEP_S, self.now - end))
+        return self.now + max(1, min(OVERRUN_STEP_S, late))
 
     def _began(self, gang: Gang) -> float:
         if gang.started:

@@ -133,6 +133,16 @@ def test_a_gang_over_its_walltime_is_not_promised_to_end(given):
     assert given.then.status("h").estimated_start == 0.0
 
 
+def test_who_runs_far_over_its_walltime_is_not_waited_for(given):
+    """R said 100 s and runs for an hour: nobody knows when it ends, so nothing is held."""
+    given.nodes(4, gpus=8)
+    running(given, "r", ["node-0", "node-1", "node-2"], since=NOW - 3600, length=100)
+    waiting(given, "h", 4, born=NOW - 8)
+    waiting(given, "s", 1, length=300)
+    given.when.one_session()
+    assert given.then.started() == ["s"]
+
+
 def test_the_deadline_of_pods_counts(given):
     """ActiveDeadlineSeconds of every pod is a walltime; of some it is none."""
     given.nodes(2, gpus=8)
