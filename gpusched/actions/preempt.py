@@ -13,7 +13,6 @@ from gpusched.session.proposal import PREEMPT
 from gpusched.session.reasons import Reason, members, short
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
-from gpusched.session.turns import turns
 from gpusched.session.victim_choice import Rules
 
 
@@ -40,10 +39,7 @@ class Preempt:
         )
         with session.looking_later():
             room = MakingRoom(session, rules, reason=Reason.PREEMPTED, sentence=_sentence)
-            for gang in turns(session, claimants):
-                if room.full:
-                    return
-                room.serve(gang)
+            room.serve_all(claimants)
 
 
 def claimants_of(session: Session) -> list[Gang]:

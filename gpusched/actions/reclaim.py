@@ -12,13 +12,11 @@ from gpusched.cache.gangs import Gang
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS
 from gpusched.objects.slot import GPU_RESOURCES
-from gpusched.session.hooks import first_refusal
 from gpusched.session.making_room import MakingRoom, victims_of
 from gpusched.session.proposal import RECLAIM
 from gpusched.session.reasons import Reason, cut
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
-from gpusched.session.turns import turns
 from gpusched.session.victim_choice import Rules
 
 
@@ -50,11 +48,7 @@ class Reclaim:
                 reason=Reason.RECLAIMED,
                 sentence=lambda gang, evictions: _sentence(session, gang, evictions),
             )
-            for gang in turns(session, claimants):
-                if room.full:
-                    return
-                if not first_refusal(hooks.reclaim_checks, gang).refuses:
-                    room.serve(gang)
+            room.serve_all(claimants, hooks.reclaim_checks)
 
 
 def _sentence(session: Session, gang: Gang, evictions: Sequence[Evict]) -> str:

@@ -7,6 +7,7 @@ Claimants of one class share what was worked out: where one found nothing, no ot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -26,6 +27,8 @@ from gpusched.session.reasons import Reason, cut, members, nodes
 from gpusched.session.reservations_kept import place_clear
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
+from gpusched.session.turns import turns
+from gpusched.session.verdict import Verdict
 from gpusched.session.victim_choice import Chooser, Kind, Rules
 from gpusched.session.victim_pool import Leaving
 from gpusched.session.victims import Victims
@@ -75,13 +78,36 @@ class MakingRoom:
             or self._chooser.work >= limits.VICTIM_WORK_MAX
         )
 
-    def serve(self, gang: Gang) -> bool:
+    def serve_all(
+        self, gangs: Sequence[Gang], checks: Sequence[Callable[[Gang], Verdict]] = ()
+    ) -> None:
+        """Make room for gangs in their turn, as far as there are victims.
+
+        Args:
+            gangs: that may have somebody evicted for them.
+            checks: must allow a gang first. What they refuse to one of a class, they would
+                refuse to the others: no claim of a session makes another's claim better.
+        """
+        claimants = {gang.key: claimant for gang in gangs if (claimant := asking(gang))}
+        kinds = {key: self._kind(claimant) for key, claimant in claimants.items()}
+        left = Counter(kinds.values())
+        barred: set[Kind] = set()
+        for gang in turns(self._session, [gang for gang in gangs if gang.key in kinds]):
+            kind = kinds[gang.key]
+            if self.full or not left.total():
+                return
+            if kind in barred:
+                continue
+            left[kind] -= 1
+            if checks and first_refusal(checks, gang).refuses:
+                barred.add(kind)
+                del left[kind]
+            else:
+                self._serve(gang, claimants[gang.key], kind)
+
+    def _serve(self, gang: Gang, claimant: Gang, kind: Kind) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
-        claimant = asking(gang)
-        if claimant is None:
-            return False
         need = claimant.need or 1
-        kind = self._kind(claimant)
         known = self._hopeless.get(kind)
         if known is None or need < known[0]:
             reach = self._try(gang, claimant, kind, need)

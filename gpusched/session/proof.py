@@ -121,7 +121,9 @@ class Prover:
     def _steps(self, running: Running) -> list[_Step]:
         gang = running.gang
         key = comparable(self._session.hooks.victim_orders, self._claimant, gang, self._action)
-        lane = (key or (), gang.priority)
+        if key is None:
+            return []
+        lane = (key, gang.priority)
         tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
         spare = Counter(running.spare_roles)
         left = running.surplus

@@ -24,6 +24,8 @@ from gpusched.session.session import Session
 from gpusched.session.victim_pool import Leaving, Pool
 from gpusched.session.victims import Victims
 
+_QUEUES_FIRST = 8
+"""Queues among which losses are spread; more are taken in, fourfold, where these do not do."""
 Kind = tuple[Any, ...]
 """What claimants of one class have in common."""
 
@@ -129,7 +131,7 @@ class Chooser:
         self, claimant: Gang, kind: Kind, need: int, *, number: int, area: Area
     ) -> tuple[Pool, Choice | None]:
         stage = self._stages.get((kind, number))
-        count = stage.queues if stage is not None else 1
+        count = stage.queues if stage is not None else _QUEUES_FIRST
         while True:
             if stage is None:
                 stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
@@ -182,9 +184,7 @@ class Chooser:
                 continue
             if excluded is not None and gang.key in excluded.gangs:
                 continue
-            if first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
-                continue
-            if comparable(hooks.victim_orders, claimant, gang, action) is not None:
+            if not first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
                 found.append(gang)
         return found
 

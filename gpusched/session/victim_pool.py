@@ -75,9 +75,9 @@ class Pool:
         members: list[Member] = []
         bundles: list[tuple[tuple[Any, ...], Bundle]] = []
         for gang in gangs:
-            running = victims.running(gang)
-            if running is not None:
-                self._enter(running, members, bundles)
+            running, source = victims.running(gang), self._source_of(gang)
+            if running is not None and source is not None:
+                self._enter(running, source, members, bundles)
         free = session.bench.free(slice(None), self._ask.columns)
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_ranked(bundles))}
@@ -94,7 +94,9 @@ class Pool:
         self._seen_rows = len(session.bench.touched)
 
     # -- building ----------------------------------------------------------------------------
-    def _enter(self, running: Running, members: list[Member], bundles: list[Any]) -> None:
+    def _enter(
+        self, running: Running, source: int, members: list[Member], bundles: list[Any]
+    ) -> None:
         gang = running.gang
         group = self._groups[gang.key] = len(self._groups)
         roles = {role: self._limit(count) for role, count in sorted(running.spare_roles.items())}
@@ -107,7 +109,6 @@ class Pool:
             frees = self._frees_of(seat.member.pod.pod_class)
             members.append(Member(seat.row, frees, seat.cost, seat.budgets))
         tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
-        source = self._source_of(gang)
         self._first.setdefault(source, gang)
         made = Bundle((), 0, group, source=source, lane=(gang.priority, _SAFE))
         for place, seat in enumerate(running.seats if running.surplus else ()):
@@ -145,10 +146,15 @@ class Pool:
             self._frees[pod_class.digest] = known
         return known
 
-    def _source_of(self, gang: Gang) -> int:
-        """The source of a gang's bundles: gangs of one queue with one key stand together."""
+    def _source_of(self, gang: Gang) -> int | None:
+        """The source of a gang's bundles: gangs of one queue with one key stand together.
+
+        None for a gang whose key cannot be computed: it is no victim.
+        """
         orders = self._session.hooks.victim_orders
         key = comparable(orders, self._claimant, gang, self._action) if orders else ()
+        if key is None:
+            return None
         return self._sources.setdefault((gang.queue if orders else "", key), len(self._sources))
 
     def _source_key(self, source: int) -> Any:
