@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from gpusched.placement.victim_ground import Ground
-from gpusched.placement.victims import RATIO, Bundle, Choice, Lane, Member, Move, Pick
+from gpusched.placement.victims import Bundle, Choice, Entry, Lane, Member, Move, Pick, Slot
 
 _MIXED = -1
 _MOVES_HELD_MAX = 64
@@ -45,23 +45,19 @@ class Field(Ground):
         self._source_key = source_key
         self._sources = sorted({each.source for each in bundles})
         self._keys: dict[int, Any] = {}
-        self.dead: set[int] = set()
-        """Bundles that are out of the question."""
+        self.dead: set[int] = set()  # bundles that are out of the question
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
         self._picks: dict[int, Pick] = {}
         self._of_row: dict[int, list[int]] = {}
         self._of_group: dict[int, list[int]] = {}
         self._of_member: dict[int, list[int]] = {}
-        self._stamps: dict[int, int] = {}
-        self._again: set[int] = set()
-        """Moves that were worked out anew while something was chosen."""
-        self._heaps: dict[int, list[tuple[tuple[Any, ...], int, int, Move]]] = {}
-        """Moves by source; those of several sources under ``_MIXED``."""
+        self._stamps: dict[Slot, int] = {}
+        self._again: set[Slot] = set()  # whose moves were worked out anew in a choice
+        self._heaps: dict[int, list[Entry]] = {}
         self._look()
         self._build()
 
-    # -- keeping it current ------------------------------------------------------------------
     def set_free(self, row: int, free: Sequence[int]) -> None:
         """What is free on a row now, whoever leaves by a choice not counted."""
         if row not in self.free:
@@ -93,7 +89,6 @@ class Field(Ground):
         """Bundles of one group."""
         return self._of_group.get(group, ())
 
-    # -- choosing ----------------------------------------------------------------------------
     def choose(
         self, need: int, taken: Callable[[Sequence[int]], None] = lambda _members: None
     ) -> Choice | None:
@@ -116,10 +111,10 @@ class Field(Ground):
                 touched.update(self._rows_of[number])
                 if len(self._sources) > 1:
                     taken(self._picks[number].members)
-            for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
-                self._offer(row)
             if len(self._sources) > 1 and self.room < need:
                 self._look()
+            for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
+                self._offer(row)
         self.reach = self.room
         chosen = self._spare(need) if self.room >= need else None
         for number in sorted(self._picks):
@@ -127,7 +122,7 @@ class Field(Ground):
         for row in sorted(touched):
             self._offer(row)
         for slot in sorted(self._again):
-            self._push(slot, self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot))
+            self._push(slot, self._move_of(slot))
         self._again.clear()
         return chosen
 
@@ -164,7 +159,6 @@ class Field(Ground):
         numbers = range(len(self.bundles))
         return [n for n in numbers if n not in self.dead and self.lane_of(n) <= lane]
 
-    # -- moves -------------------------------------------------------------------------------
     def _build(self) -> None:
         for number, bundle in enumerate(self.bundles):
             self._of_group.setdefault(bundle.group, []).append(number)
@@ -176,10 +170,10 @@ class Field(Ground):
             numbers.sort(key=self._by_cost)
         self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
         for row in sorted(self._of_row):
-            self._push(row, self._row_move(row))
+            self._offer_row(row)
         for number, bundle in enumerate(self.bundles):
             if len(bundle.members) > 1:
-                self._push(-1 - number, self._own_move(number))
+                self._push((-1 - number, 0), self._own_move(number))
 
     def _by_cost(self, number: int) -> tuple[Any, ...]:
         return (self.lane_of(number), self.cost_of(number), self.bundles[number].order)
@@ -192,7 +186,7 @@ class Field(Ground):
         bundle = self.bundles[number]
         return (self._keys[bundle.source], bundle.lane)
 
-    def _push(self, slot: int, move: Move | None) -> None:
+    def _push(self, slot: Slot, move: Move | None) -> None:
         """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
         stamp = self._stamps.get(slot, 0) + 1
         self._stamps[slot] = stamp
@@ -202,10 +196,10 @@ class Field(Ground):
 
     def _offer(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
-        self._push(row, self._row_move(row))
+        self._offer_row(row)
         for number in self._of_row.get(row, ()):
             if len(self.bundles[number].members) > 1:
-                self._push(-1 - number, self._own_move(number))
+                self._push((-1 - number, 0), self._own_move(number))
 
     def _best(self, need: int) -> Move | None:
         """The move that costs least for each place that is needed."""
@@ -219,10 +213,8 @@ class Field(Ground):
                 return move
         return None
 
-    def _best_of(
-        self, heap: list[tuple[tuple[Any, ...], int, int, Move]], need: int
-    ) -> Move | None:
-        held: list[tuple[tuple[Any, ...], tuple[tuple[Any, ...], int, int, Move]]] = []
+    def _best_of(self, heap: list[Entry], need: int) -> Move | None:
+        held: list[tuple[tuple[Any, ...], Entry]] = []
         best: tuple[Any, ...] | None = None
         found: Move | None = None
         while heap and len(held) < _MOVES_HELD_MAX:
@@ -235,7 +227,7 @@ class Field(Ground):
                 continue
             if not all(self._possible(number, {}) for number in move.bundles):
                 self._again.add(slot)
-                self._push(slot, self._row_move(slot) if slot >= 0 else self._own_move(-1 - slot))
+                self._push(slot, self._move_of(slot))
                 continue
             exact = move.key(need, self.bundles)
             held.append((exact, entry))
@@ -254,30 +246,40 @@ class Field(Ground):
         bundle = self.bundles[number]
         return Move(bundle.lane, self.cost_of(number), gain, (number,), bundle.source)
 
-    def _row_move(self, row: int) -> Move | None:
+    def _offer_row(self, row: int) -> None:
+        """A move of each source that has bundles on a row, and one of all of them together."""
+        sources = sorted({self.bundles[number].source for number in self._of_row.get(row, ())})
+        for source in sources:
+            self._push((row, source), self._row_move(row, source))
+        if len(sources) > 1:
+            self._push((row, _MIXED), self._row_move(row, _MIXED))
+
+    def _move_of(self, slot: Slot) -> Move | None:
+        place, source = slot
+        return self._row_move(place, source) if place >= 0 else self._own_move(-1 - place)
+
+    def _row_move(self, row: int, source: int) -> Move | None:
         """The cheapest bundles found with which one claimant more fits the row."""
-        numbers = self._of_row.get(row)
-        if not numbers:
-            return None
+        numbers = [
+            number
+            for number in self._of_row.get(row, ())
+            if source == _MIXED or self.bundles[number].source == source
+        ]
         found: list[Move] = []
-        if len(self._sources) > 1:
-            numbers = sorted(numbers, key=self._by_cost)
+        if source == _MIXED:
+            numbers.sort(key=self._by_cost)
         first = self._gather(row, numbers)
         if first is not None:
             found.append(first)
         if first is None or len(first.bundles) > 1:
-            dense = self._gather(row, sorted(numbers, key=lambda n: self._density(n, row)))
+            dense = self._gather(
+                row, sorted(numbers, key=lambda n: (self.lane_of(n), *self.density(n, row)))
+            )
             if dense is not None:
                 found.append(dense)
         if not found:
             return None
         return min(found, key=lambda move: move.key(2**30, self.bundles))
-
-    def _density(self, number: int, row: int) -> tuple[Any, ...]:
-        freed = self.frees(number, row)
-        share = sum(amount * RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
-        order = self.bundles[number].order
-        return (self.lane_of(number), self.cost_of(number) * RATIO // max(1, share), order)
 
     def _gather(self, row: int, numbers: Sequence[int]) -> Move | None:
         free = list(self.free[row])
@@ -343,7 +345,6 @@ class Field(Ground):
             for limit, count in self.draws(number).items()
         )
 
-    # -- taking and sparing ------------------------------------------------------------------
     def _take(self, number: int) -> None:
         bundle = self.bundles[number]
         for limit, count in self.draws(number).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusched.placement.victims import Bundle, Member
+from gpusched.placement.victims import RATIO, Bundle, Member
 
 
 class Ground:
@@ -106,3 +106,9 @@ class Ground:
     def _overlap(self, one: int, other: int) -> bool:
         a, b = self.bundles[one], self.bundles[other]
         return a.group == b.group and (len(a.members) > 1 or len(b.members) > 1)
+
+    def density(self, number: int, row: int) -> tuple[int, int]:
+        """What a bundle costs for what it frees on a row, in parts of ``RATIO``; then its order."""
+        freed = self.frees(number, row)
+        share = sum(amount * RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
+        return self.cost_of(number) * RATIO // max(1, share), self.bundles[number].order

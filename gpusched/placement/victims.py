@@ -89,3 +89,9 @@ class Move:
         gain = min(self.gain, need)
         order = orders[self.bundles[0]].order
         return (self.lane, self.cost * RATIO // gain, self.cost, order)
+
+
+Slot = tuple[int, int]
+"""Whose move it is: a row and a source, or ``-1 - bundle`` and 0."""
+Entry = tuple[tuple[Any, ...], Slot, int, Move]
+"""A move with its key; the number tells older entries of its slot from the last."""

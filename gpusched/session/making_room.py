@@ -156,9 +156,7 @@ class MakingRoom:
     # -- claiming ----------------------------------------------------------------------------
     def _claim(self, gang: Gang, claimant: Gang, kind: Kind, chosen: Sequence[Leaving]) -> _Result:
         session = self._session
-        refused = self._refused(claimant, chosen)
-        if refused is not None:
-            self._chooser.exclude(kind, refused)
+        if not self._agreed(claimant, kind, chosen):
             return _Result.REFUSED
         statement = session.statement()
         for part in chosen:
@@ -183,14 +181,15 @@ class MakingRoom:
         session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, in_progress(session, gang, evictions))
         return _Result.CLAIMED
 
-    def _refused(self, claimant: Gang, chosen: Sequence[Leaving]) -> Gang | None:
-        """A victim to which a policy objects, None when all are fine."""
+    def _agreed(self, claimant: Gang, kind: Kind, chosen: Sequence[Leaving]) -> bool:
+        """Whether policies let all of them go; who is refused is not chosen again."""
         hooks, action = self._session.hooks, self._rules.action
         for part in chosen:
             if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
-                return part.gang
+                self._chooser.exclude(kind, part.gang)
+                return False
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
-            return None
+            return True
         asked = self._session.view.minimum(claimant)
         chunks = [chunk for part in chosen for chunk in chunks_of(part)]
 
@@ -199,12 +198,14 @@ class MakingRoom:
             return not first_refusal(hooks.reclaim_gates, proposal).refuses
 
         if passes(len(chunks)):
-            return None
+            return True
         low, high = 0, len(chunks)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if passes(middle) else (low, middle)
-        return chunks[high - 1].victim
+        number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
+        self._chooser.exhaust(kind, chosen[:number], chosen[number].gang)
+        return False
 
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:

@@ -57,7 +57,8 @@ class _Stage:
 @attrs.define(eq=False)
 class _Excluded:
     gangs: set[GangKey] = attrs.Factory(set)
-    queues: set[str] = attrs.Factory(set)
+    kept: dict[str, set[GangKey]] = attrs.Factory(dict)
+    """Of these queues nobody else may be taken."""
 
 
 class Chooser:
@@ -112,19 +113,27 @@ class Chooser:
         ]
 
     def exclude(self, kind: Kind, gang: Gang) -> None:
-        """A policy refuses a victim after all; at its second refusal, the victim's whole queue."""
-        excluded = self._excluded.setdefault(kind, _Excluded())
-        again = any(key.name and self._queue(key) == gang.queue for key in excluded.gangs)
-        excluded.gangs.add(gang.key)
-        if again:
-            excluded.queues.add(gang.queue)
-        for (of, _), stage in self._stages.items():
-            if of != kind:
-                continue
-            if again:
-                stage.pool.exclude_queue(gang.queue)
-            else:
-                stage.pool.exclude(gang)
+        """A policy refuses this victim after all."""
+        self._excluded.setdefault(kind, _Excluded()).gangs.add(gang.key)
+        for pool in self._pools(kind):
+            pool.exclude(gang)
+
+    def exhaust(self, kind: Kind, allowed: Sequence[Leaving], gang: Gang) -> None:
+        """A queue gives no more than what was allowed before this victim was refused.
+
+        Args:
+            kind: of the claimants.
+            allowed: parts of the choice before the victim.
+            gang: the victim.
+        """
+        before = {part.gang.key for part in allowed if part.gang.queue == gang.queue}
+        kept = self._excluded.setdefault(kind, _Excluded()).kept
+        keep = kept[gang.queue] = kept.get(gang.queue, before) & before - {gang.key}
+        for pool in self._pools(kind):
+            pool.exclude_queue(gang.queue, keep)
+
+    def _pools(self, kind: Kind) -> list[Pool]:
+        return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
 
     # -- pools -------------------------------------------------------------------------------
     def _in_area(
@@ -175,22 +184,18 @@ class Chooser:
     def _of_queue(self, claimant: Gang, kind: Kind, queue: str) -> list[Gang]:
         hooks, action = self._session.hooks, self._rules.action
         excluded = self._excluded.get(kind)
-        if excluded is not None and queue in excluded.queues:
-            return []
         found = []
         for gang in self._victims.of_queue(queue):
             self.work += 1
             if gang.key == claimant.key or not self._rules.fair_game(claimant, gang):
                 continue
-            if excluded is not None and gang.key in excluded.gangs:
+            if excluded is not None and (
+                gang.key in excluded.gangs or gang.key not in excluded.kept.get(queue, {gang.key})
+            ):
                 continue
             if not first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
                 found.append(gang)
         return found
-
-    def _queue(self, key: GangKey) -> str:
-        gang = self._session.snapshot.active.get(key)
-        return gang.queue if gang is not None else ""
 
     # -- the solver --------------------------------------------------------------------------
     def _improve(self, pool: Pool, need: int, best: Choice) -> Choice | None:

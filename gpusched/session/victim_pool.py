@@ -6,7 +6,7 @@ the bench and who left, so that a claim costs what it touches and not what there
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -214,9 +214,10 @@ class Pool:
         """A policy refuses this victim after all."""
         self._field.drop(self._field.bundles_of(self._groups[gang.key]))
 
-    def exclude_queue(self, queue: str) -> None:
-        """Nothing more may be taken from a queue."""
-        self._field.drop(self._of_queue.get(queue, ()))
+    def exclude_queue(self, queue: str, keep: Collection[GangKey]) -> None:
+        """Nothing may be taken from a queue but what these gangs lose."""
+        numbers = self._of_queue.get(queue, ())
+        self._field.drop(n for n in numbers if self._parts[n].gang.key not in keep)
 
 
 def _ranked(bundles: Sequence[Any]) -> list[int]:
