@@ -146,7 +146,8 @@ class Victims:
         )
 
     def _cost(self, gang: Gang, member: Placed) -> int:
-        lost = lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now)
+        # A second at least: of those who have just started, the smaller one is missed less.
+        lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
         return lost * member.pod.pod_class.gpus * A_GPU_SECOND + A_POD
 
 
