@@ -167,8 +167,8 @@ class Reservations:
             holder = self._find(gang, seeker, overdue=overdue)
         if holder is not None:
             self._enter(holder)
-        elif strict and seeker.ever_fits():
-            self._strict.append(Strict(gang, self._turns[gang.key], usable))
+        elif strict:
+            self._strict.append(Strict(gang, self._turns[gang.key], seeker.competed_for))
         return holder
 
     def _find(self, gang: Gang, seeker: Seeker, *, overdue: bool) -> Holder | None:

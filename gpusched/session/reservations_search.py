@@ -134,21 +134,14 @@ class Seeker:
         found = self._at(self._profile.now, holds, self._profile.table(holds))
         return self._hold(self._profile.now, found) if found else None
 
-    def ever_fits(self) -> bool:
-        """Whether it would fit if the whole cluster were empty."""
-        return (
-            self.over_areas(
-                lambda parts, areas: next(
-                    (
-                        found
-                        for within in areas
-                        if (found := pack(self._profile.allocatable, parts, within)) is not None
-                    ),
-                    None,
-                )
-            )
-            is not None
-        )
+    @property
+    def competed_for(self) -> Bools:
+        """Rows that filters allow any of its members, whatever their size: its node pool."""
+        rows = np.zeros(self._profile.allocatable.shape[0], dtype=np.bool_)
+        for way in self._ways:
+            for part in way.parts:
+                rows |= part.allowed
+        return rows
 
     def over_areas(self, choose: Choice) -> tuple[Ints, Ints] | None:
         """The first choice that is one, over the ways to start now and their areas."""

@@ -330,10 +330,10 @@ def test_a_strict_queue_backfills_around_its_head(given):
     assert given.then.reason("long") == "Reserved"
 
 
-def test_a_head_that_can_never_start_blocks_nobody(given):
-    """A head larger than the cluster does not hold up its queue."""
+def test_a_head_for_nodes_that_do_not_exist_blocks_nobody(given):
+    """A head competes for the nodes that filters allow it: for none here."""
     pools(given)
-    waiting(given, "head", 9, queue="a", born=NOW - 9)
+    waiting(given, "head", 1, queue="a", born=NOW - 9, node_selector={"model": "b200"})
     waiting(given, "one", 1, queue="a", born=NOW - 8)
     given.when.one_session()
     assert given.then.started() == ["one"]
