@@ -189,6 +189,7 @@ class App:
             telemetry=self.telemetry,
             on_fault=self._broke,
             on_stopped=status.stops.stopped,
+            on_switched=status.stops.switched,
         )
         volumes = VolumeBinder(
             binder,

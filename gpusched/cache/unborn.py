@@ -124,5 +124,5 @@ def _pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | Non
         fence="",
         unschedulable_reason="",
         unschedulable="",
-        may_preempt=template.may_preempt,
+        may_preempt=template.may_preempt and (named is None or named.preemption_policy != "Never"),
     )

@@ -12,12 +12,19 @@ from typing import Any, Final
 import attrs
 
 from gpusched.cli.command import age, table
+from gpusched.objects.hints import queue_of
 from gpusched.objects.meta import Disbelief, parse_time
 from gpusched.objects.quantity import QuantityError, format_quantity
 from gpusched.objects.resources import Resources
 
 _EVENTS_SHOWN: Final = 8
 _MEMBERS_NAMED: Final = 3
+_SAID: Final = frozenset({"FailedScheduling", "Preempted", "Reclaimed", "StaleGang", "BackOff"})
+_COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
+"""Of a Job's controller, one for each pod: the number of pods says it already."""
+_NOTHING_SAID: Final = [
+    "nothing was said about it yet: is the daemon running, and is it the leader?"
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +62,7 @@ def account(evidence: Evidence) -> dict[str, Any]:
         "namespace": evidence.namespace,
         "name": evidence.name,
         "queue": _text(spec.get("queue")) if groups else _queue_label(evidence),
-        "phase": _text(status.get("phase")) if groups else _phase(counts),
+        "phase": _text(status.get("phase")) if groups else _phase(evidence, counts),
         "queuePosition": status.get("queuePosition"),
         "estimatedStartTime": status.get("estimatedStartTime"),
         "minMember": minimum,
@@ -175,11 +182,29 @@ def _reasons(story: dict[str, Any]) -> list[str]:
     said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
     if said:
         return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
+    if story["phase"] == "Suspended":
+        return _last_said(story)
+    if story["phase"] == "Failed" and story["kind"] == "Job":
+        return [f"{item['reason']}: {item['message']}" for item in story["conditions"]
+                if item["type"] == "Failed"]  # fmt: skip
     if "default-scheduler" in story["schedulers"]:
         return ["its pods are for default-scheduler: set schedulerName in the pod template"]
     if story["pendingPods"] or not story["pods"]["total"]:
-        return ["nothing was said about it yet: is the daemon running, and is it the leader?"]
+        return _NOTHING_SAID
     return []
+
+
+def _last_said(story: dict[str, Any]) -> list[str]:
+    """Of a suspended Job: it has no pods, so the daemon's sentences are in its events alone."""
+    if not story["queue"]:
+        return [
+            "it is suspended and names no queue: Jobs with the label gpusched.io/queue are started"
+        ]
+    last: dict[str, str] = {}
+    for event in story["events"]:
+        if event["reason"] in _SAID and event["object"].startswith("Job/"):
+            last[event["reason"]] = f"{event['reason']}: {event['message']}"
+    return list(last.values()) or _NOTHING_SAID
 
 
 def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
@@ -260,7 +285,16 @@ def _state(pod: dict[str, Any]) -> str:
     return phase
 
 
-def _phase(counts: Counter[str]) -> str:
+def _phase(evidence: Evidence, counts: Counter[str]) -> str:
+    if _mapping(evidence.owner, "spec").get("suspend") is True:
+        return "Suspended"
+    ended = {
+        _text(item.get("type"))
+        for item in _objects(_mapping(evidence.owner, "status"), "conditions")
+        if item.get("status") == "True"
+    }
+    if evidence.kind == "Job" and ended & {"Complete", "Failed"}:
+        return "Failed" if "Failed" in ended else "Completed"
     for state, phase in (
         ("pending", "Pending"), ("starting", "Running"), ("running", "Running"),
         ("failed", "Failed"), ("succeeded", "Completed"),
@@ -272,7 +306,7 @@ def _phase(counts: Counter[str]) -> str:
 
 def _queue_label(evidence: Evidence) -> str:
     for holder in (evidence.owner, *evidence.pods):
-        label = _mapping(holder, "metadata", "labels").get("gpusched.io/queue")
+        label = queue_of(_mapping(holder, "metadata", "labels"), None)
         if label:
             return _text(label)
     return ""
@@ -300,7 +334,11 @@ def _condition(item: dict[str, Any], now: float) -> dict[str, Any]:
 
 def _events(evidence: Evidence) -> list[dict[str, Any]]:
     """The newest, oldest of them first."""
-    dated = [(_moment(_event_time(event)), event) for event in evidence.events]
+    dated = [
+        (_moment(_event_time(event)), event)
+        for event in evidence.events
+        if event.get("reason") not in _COUNTED and not _of_namesake(evidence, event)
+    ]
     dated.sort(key=lambda pair: pair[0])
     return [
         {
@@ -315,6 +353,14 @@ def _events(evidence: Evidence) -> list[dict[str, Any]]:
         }
         for _, event in dated[-_EVENTS_SHOWN:]
     ]
+
+
+def _of_namesake(evidence: Evidence, event: dict[str, Any]) -> bool:
+    """Whether it was told of an earlier object of the same name."""
+    about = _mapping(event, "involvedObject")
+    theirs, ours = about.get("uid"), _mapping(evidence.owner, "metadata").get("uid")
+    owner = (about.get("kind"), about.get("name")) == (evidence.kind, evidence.name)
+    return owner and bool(theirs and ours) and theirs != ours
 
 
 def _event_time(event: dict[str, Any]) -> str:

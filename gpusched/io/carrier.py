@@ -93,6 +93,7 @@ class Carrier:
         telemetry: counts evictions.
         on_fault: told of a crash.
         on_stopped: told of each stop whose first member was made to leave.
+        on_switched: told of each Job that was started or given back, not of those that are paused.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Carrier:
         telemetry: Telemetry,
         on_fault: OnFault,
         on_stopped: Callable[[Stop], None] = lambda _stop: None,
+        on_switched: Callable[[JobSwitch], None] = lambda _switch: None,
     ) -> None:
         self._calls = ClaimCalls(api, pace, cache, lease=lease, clock=clock, telemetry=telemetry)
         self._cache = cache
@@ -115,6 +117,7 @@ class Carrier:
         self._clock = clock
         self._telemetry = telemetry
         self._on_stopped = on_stopped
+        self._on_switched = on_switched
         self._pool: Pool[_Run] = Pool(
             "claim", limit=limits.CLAIMS_IN_FLIGHT_MAX, work=self._carry, on_fault=on_fault
         )
@@ -266,6 +269,8 @@ class Carrier:
         self._cache.switch_job(switch.key, switch.uid, None)
 
     def _switched(self, run: _Run, switch: JobSwitch) -> None:
+        if switch is run.switch:
+            self._on_switched(switch)
         for stop in run.stops:
             if stop.pause is switch:
                 for each in stop.evictions:

@@ -16,10 +16,12 @@ from gpusched.io.events import EventWriter
 from gpusched.io.status_writes import StatusCache
 from gpusched.objects.encode import EventNote, ObjectRef, clip
 from gpusched.objects.meta import UID, ObjectKey
-from gpusched.session.plan import Ask, GangStatus, Stop
+from gpusched.session.plan import Ask, GangStatus, JobSwitch, Stop
 
 _DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming"}
 _OTHERWISE: Final = "Stopping"
+_LINE: Final = "moves"
+"""What was done to a gang is told beside why it waits now, and neither replaces the other."""
 
 
 class StopNotes:
@@ -53,13 +55,25 @@ class StopNotes:
             EventNote(
                 regarding=ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid),
                 type="Warning", reason=first.reason, action=action, note=first.sentence,
-            )
+            ),
+            line=_LINE,
         )  # fmt: skip
         if gang.kind == "PodGroup":
             self._told[stop.uid] = Ask(reason=first.reason, sentence=first.sentence)
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.TOLD_MAX:
                 self._told.popitem(last=False)
+
+    def switched(self, switch: JobSwitch) -> None:
+        """A Job was started, or suspended again as it got no place in time."""
+        self._events.tell(
+            EventNote(
+                regarding=ObjectRef("Job", switch.key, switch.uid),
+                type="Warning" if switch.suspend else "Normal", reason=switch.reason,
+                action="Suspending" if switch.suspend else "Starting", note=switch.sentence,
+            ),
+            line=_LINE,
+        )  # fmt: skip
 
     def merged(self, status: GangStatus) -> GangStatus:
         """The status with the condition that is still to be written, if one is."""
