@@ -49,11 +49,14 @@ class StopNotes:
                 )
             )  # fmt: skip
         gang = stop.gang
-        if gang.kind == "Pod":
+        about = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid)
+        if stop.pause is not None:  # of a Job of single pods the gang is one of them
+            about = ObjectRef("Job", stop.pause.key, stop.pause.uid)
+        if about.kind == "Pod":
             return
         self._events.tell(
             EventNote(
-                regarding=ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid),
+                regarding=about,
                 type="Warning", reason=first.reason, action=action, note=first.sentence,
             ),
             line=_LINE,

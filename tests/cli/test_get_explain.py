@@ -320,6 +320,50 @@ def test_explain_a_derived_gang(cluster, capsys):
     assert "from a member" in text
 
 
+def suspended(cluster, *, events, labels=None):
+    """A Job without pods, and what was told of it."""
+    cluster.objects |= {
+        "/apis/batch/v1/namespaces/team-a/jobs/train": {
+            "metadata": {"name": "train", "uid": "u2", "labels": labels or {}},
+            "spec": {"parallelism": 2, "completions": 2, "suspend": True},
+        },
+        "/api/v1/namespaces/team-a/pods": [],
+        "/api/v1/namespaces/team-a/events": events,
+    }
+
+
+def told(reason, message, *, uid="u2"):
+    about = {"kind": "Job", "name": "train", "uid": uid}
+    return {**event("Job", "train", message), "reason": reason, "involvedObject": about}
+
+
+def test_explain_a_suspended_job(cluster, capsys):
+    """It has no pods, so its events say why it waits; not those of an earlier Job of its name,
+    and not those that its controller writes for each pod.
+    """
+    events = [
+        told("FailedScheduling", "of another Job", uid="u1"),
+        *(told("SuccessfulDelete", f"Deleted pod: train-{number}") for number in range(20)),
+        told("Preempted", "preempted for default/hi"),
+        told("FailedScheduling", SENTENCE),
+    ]
+    suspended(cluster, events=events, labels={"kueue.x-k8s.io/queue-name": "research"})
+    assert main(["explain", "podgroup", "train"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Job team-a/train: Suspended in queue research\n")
+    assert "why     Preempted: preempted for default/hi\n" in text
+    assert f"why     FailedScheduling: {SENTENCE}\n" in text
+    assert "of another Job" not in text
+    assert "Deleted pod" not in text
+
+
+def test_explain_a_job_that_nobody_starts(cluster, capsys):
+    """A suspended Job without a queue is not ours to start, and that is said."""
+    suspended(cluster, events=[])
+    assert main(["explain", "podgroup", "train"]) == 0
+    assert "it is suspended and names no queue" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("labels", "headline"),
     [

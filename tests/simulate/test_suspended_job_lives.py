@@ -31,6 +31,7 @@ def job(
             "schedulerName": "gpusched",
             "restartPolicy": "Never",
             "containers": [{"name": "c", "image": "i", **limits}],
+            **({"priorityClassName": more["priority"]} if "priority" in more else {}),
         },
     }
     meta = {
@@ -145,3 +146,56 @@ def test_a_pools_labels_are_given_to_the_pods():
         ]
 
     assert played(story) == ["h100", "a100"]
+
+
+def test_who_never_preempts_takes_no_room_as_a_suspended_job_either():
+    """A Job's template names its class alone: preemptionPolicy Never is read from the class."""
+
+    async def story(world: World) -> list[bool]:
+        node(world, "n0")
+        for name, value, policy in (("low", 1, None), ("polite", 5, "Never"), ("high", 9, None)):
+            preempting = {"preemptionPolicy": policy} if policy else {}
+            world.client.create(
+                "priorityclasses.scheduling.k8s.io",
+                {
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                    "metadata": {"name": name}, "value": value, **preempting,
+                },
+            )  # fmt: skip
+        seen = []
+        for name in ("low", "polite", "high"):
+            job(world, name, 1, run_for="10h", priority=name)
+            await world.clock.sleep(60)
+            seen.append(running(world, "low") == 1)
+        await world.until(lambda: running(world, "high") == 1, within_s=60)
+        return seen
+
+    assert played(story) == [True, True, False]
+
+
+def test_starts_and_pauses_are_told_on_the_job():
+    """That it was started, that it was preempted and why it waits are three events, none lost."""
+
+    async def story(world: World) -> set[tuple[str, str]]:
+        node(world, "n0")
+        world.client.create(
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": "high"}, "value": 9,
+            },
+        )  # fmt: skip
+        job(world, "low", 1, run_for="10h")
+        await world.until(lambda: running(world, "low") == 1, within_s=60)
+        job(world, "high", 1, run_for="10h", priority="high")
+        await world.until(lambda: running(world, "high") == 1, within_s=60)
+        await world.clock.sleep(90)
+        return {
+            (event["reason"], event["message"])
+            for event in world.client.list("events", "default")
+            if event["involvedObject"]["kind"] == "Job" and event["involvedObject"]["name"] == "low"
+        }
+
+    told = played(story)
+    assert ("Scheduled", "queue default has room for 1 pod of 1: the Job is started") in told
+    assert {"Preempted", "FailedScheduling"} <= {reason for reason, _ in told}
