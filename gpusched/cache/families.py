@@ -21,7 +21,7 @@ from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.origins import FAMILIES, STAGE, Source, adopt, first_of, gangs_of_family
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
-from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
+from gpusched.cache.unborn import as_started, ours_to_start, starts, unborn, wanted_pods
 from gpusched.objects.adapters.kinds import WORKLOADS
 from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup
@@ -203,7 +203,7 @@ class Families:
                 origin = origin_of_job(
                     job, template=first, queue=queue, by_class=self._by_class(first)
                 )
-                return origin if origin.min_member > 1 else None
+                return origin if origin.min_member > 1 or self._single(job) else None
             rejected = self._jobs.rejected.get(name)
             why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
             uid = owner.uid if owner else UID("")
@@ -220,6 +220,10 @@ class Families:
             topology=single.topology,
             terms=single.terms,
         )
+
+    def _single(self, job: Job) -> bool:
+        """Whether its one pod is the Job, so that the Job is paused and started again."""
+        return job.completions == 1 and ours_to_start(job, self._schedulers)
 
     def _source(self, key: GangKey, pods: list[Pod], queue: str) -> Source:
         """What is known of the controller of a gang that its labels name."""
