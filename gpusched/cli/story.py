@@ -19,7 +19,8 @@ from gpusched.objects.resources import Resources
 
 _EVENTS_SHOWN: Final = 8
 _MEMBERS_NAMED: Final = 3
-_SAID: Final = frozenset({"FailedScheduling", "Preempted", "Reclaimed", "StaleGang", "BackOff"})
+_WAITS: Final = "FailedScheduling"
+_MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
 _NOTHING_SAID: Final = [
@@ -200,11 +201,11 @@ def _last_said(story: dict[str, Any]) -> list[str]:
         return [
             "it is suspended and names no queue: Jobs with the label gpusched.io/queue are started"
         ]
-    last: dict[str, str] = {}
-    for event in story["events"]:
-        if event["reason"] in _SAID and event["object"].startswith("Job/"):
-            last[event["reason"]] = f"{event['reason']}: {event['message']}"
-    return list(last.values()) or _NOTHING_SAID
+    told = [event for event in story["events"] if event["object"].startswith("Job/")]
+    moves = [event for event in told if event["reason"] in _MOVES][-1:]
+    waits = [event for event in told if event["reason"] == _WAITS][-1:]
+    said = [f"{event['reason']}: {event['message']}" for event in (*waits, *moves)]
+    return said or _NOTHING_SAID
 
 
 def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:

@@ -21,28 +21,32 @@ def held_for(reservations: Reservations, gang: Gang, holder: Holder | Strict) ->
         )
     length = reservations.lengths.of(gang)
     runs = "for an unknown time" if length >= UNKNOWN else f"for {length} s"
-    count = nodes(len(holder.hold.rows))
+    count = _are(len(holder.hold.rows))
     if holder.due or holder.hold.start <= reservations.lengths.now:
         since = "now"
     else:
         since = format_time(holder.hold.start)
     return cut(
-        f"fits now and would run {runs}, but {count} are held from {since} on for {other.key}, "
+        f"fits now and would run {runs}, but {count} held from {since} on for {other.key}, "
         f"which needs room for {members(other.need)}"
     )
 
 
 def reserved_for_it(reservations: Reservations, holder: Holder) -> str:
     """What a holder is told behind the reason why it does not start now."""
-    count = nodes(len(holder.hold.rows))
+    count = _are(len(holder.hold.rows))
     if holder.due:
-        return f"{count} are held for it until preemption has decided"
+        return f"{count} held for it until preemption has decided"
     if holder.hold.start <= reservations.lengths.now:
-        return f"it has waited too long, so {count} are held for it until they suffice"
+        return f"it has waited too long, so {count} held for it until they suffice"
     basis = holder.basis
     when = f"held for it from {format_time(holder.hold.start)} on"
     if basis is None:
-        return f"{count} are {when}"
+        return f"{count} {when}"
     if basis in reservations.lengths.overruns:
-        return f"{count} are held for it as soon as {basis} ends, which is over its walltime"
-    return f"{count} are {when}, when {basis} is to have ended"
+        return f"{count} held for it as soon as {basis} ends, which is over its walltime"
+    return f"{count} {when}, when {basis} is to have ended"
+
+
+def _are(count: int) -> str:
+    return f"{nodes(count)} {'is' if count == 1 else 'are'}"
