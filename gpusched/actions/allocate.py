@@ -11,6 +11,7 @@ import attrs
 from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
+from gpusched.session.alike import Refusals
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.placing import Growth, Refusal, growth
@@ -50,16 +51,17 @@ class Allocate:
                 session.withdraw(gang)
 
     def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
+        refused = Refusals(session)
         first, later = repairs_first(session, ready)
         for gang in turns(session, first):
             if gang.pending < gang.need:
                 hold_for_repair(session, gang)
-            elif start(session, gang):
+            elif start(session, gang, refused):
                 broken.append(gang)
         for gang in turns(session, later):
             if session.full:
                 return
-            if (gang.need or not gang.placed) and start(session, gang):
+            if (gang.need or not gang.placed) and start(session, gang, refused):
                 broken.append(gang)
         _grow(session, [gang for gang in ready if _may_grow(session, gang)])
 
@@ -83,8 +85,13 @@ def _admitted(session: Session, gang: Gang) -> bool:
     return not verdict.refuses
 
 
-def start(session: Session, gang: Gang) -> bool:
+def start(session: Session, gang: Gang, refused: Refusals) -> bool:
     """Place a gang's minimum, or say why not; whether a promise to it cannot be kept."""
+    known = refused.of(gang)
+    if known is not None:
+        _refuse(session, gang, known)
+        refused.remember(gang, known)
+        return False
     refusal: Refusal | None = None
     for variant in variants(session, gang):
         statement = session.statement()
@@ -103,6 +110,7 @@ def start(session: Session, gang: Gang) -> bool:
         return False
     if not _wait_for_leaving(session, gang):
         _refuse(session, gang, refusal)
+        refused.remember(gang, refusal)
     return promised
 
 

@@ -9,6 +9,7 @@ import attrs
 from gpusched import limits
 from gpusched.actions.allocate import start
 from gpusched.cache.gangs import Gang
+from gpusched.session.alike import Refusals
 from gpusched.session.reasons import Reason
 from gpusched.session.reservations import Reservations
 from gpusched.session.reservations_estimates import estimates
@@ -39,12 +40,13 @@ class Backfill:
 
 
 def _try_again(session: Session, reservations: Reservations) -> None:
+    refused = Refusals(session)
     for gang in tuple(reservations.waiting):
         if session.full:
             return
         ask = session.asks.get(gang.key)
         if ask is not None and ask.reason == Reason.RESERVED and _waits(session, gang):
-            start(session, gang)
+            start(session, gang, refused)
             if session.kept(gang):
                 del session.asks[gang.key]
 
