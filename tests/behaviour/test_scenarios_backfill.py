@@ -7,7 +7,7 @@ import pytest
 FOUR = """
 node n0..n3 8g
 queue q
-gang r q 8g @n0 @n1 @n2 min=1 hard walltime=100s for=110s -> 0
+gang r q 8g hard @n0 @n1 @n2 min=1 walltime=100s for=110s -> 0
 gang h q 8g x4 p60 -> 4
 once
 by 135s h = 4

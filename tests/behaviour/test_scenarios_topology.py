@@ -97,7 +97,7 @@ def test_s62_a_full_domain_is_waited_for(holds):
         levels t1
         queue q
         gang a q 1g @n0*2 required=t1 -> 1 evicted 0
-        gang b q 1g p75 on=n0 -> 1
+        gang b q 1g p75 never on=n0 -> 1
         at 20s kill a 1
         by 25s a = 1
         after 40s
