@@ -47,10 +47,11 @@ def test_s69_a_stale_gang_is_stopped_as_a_whole(holds):
         """
         node n0..n3 1g
         queue q
-        gang a q 1g @n0 @n1 @n2 @n3 -> 0
+        gang a q 1g @n0 @n1 @n2 @n3 -> 0 evicted 3
         at 10s lose n3
-        by 40s a = 3
-        after 600s
+        by 60s a = 3
+        by 80s a = 0
+        after 150s
         """
     )
 
@@ -75,9 +76,11 @@ def test_s69_a_restart_does_not_reset_the_clock(holds):
         """
         node n0..n3 1g
         queue q
-        gang a q 1g @n0 @n1 @n2 @n3 -> 0
+        gang a q 1g @n0 @n1 @n2 @n3 -> 0 evicted 3
         at 10s lose n3
-        at 60s restart
-        after 600s
+        at 40s restart
+        by 60s a = 3
+        by 85s a = 0
+        after 150s
         """
     )
