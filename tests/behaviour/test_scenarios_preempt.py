@@ -157,9 +157,10 @@ def test_s44_a_young_victim_is_safe_until_its_minimum_runtime(holds):
         ONE
         + """
         node n0 1g
-        gang low a 1g @n0 minrun=60s -> 0
-        gang high a 1g p75 -> 1
-        by 30s low = 1
+        gang low a 1g minrun=60s -> 0 evicted 1
+        gang high a 1g p75 at=10s -> 1
+        by 45s low = 1
+        by 75s low = 0
         after 150s
         """
     )
