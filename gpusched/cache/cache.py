@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
+from gpusched.cache.echo import same_spec
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
 from gpusched.cache.ledger import Hold, Holding, Ledger, gpus_of
@@ -264,7 +265,7 @@ class Cache:
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
-        echo = _same_spec(self.groups.items.get(key), item)
+        echo = same_spec(self.groups.items.get(key), item)
         self.groups.put(key, item)
         self.families.touch(GangKey("PodGroup", *key))
         self._changed(echo=echo)
@@ -290,7 +291,7 @@ class Cache:
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
-        echo = _same_spec(self.queues.items.get(key), item)
+        echo = same_spec(self.queues.items.get(key), item)
         self.queues.put(key, item)
         self._changed(echo=echo)
 
@@ -394,17 +395,3 @@ class Cache:
             storage=self.storage.view(),
             now=now,
         )
-
-
-def _same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected) -> bool:
-    """Whether only the status differs, which is ours."""
-    return (
-        known is not None
-        and not isinstance(item, Rejected)
-        and (known.uid, known.generation) == (item.uid, item.generation)
-        and _deleting(known) == _deleting(item)
-    )
-
-
-def _deleting(item: PodGroup | Queue) -> bool:
-    return isinstance(item, PodGroup) and item.deleting

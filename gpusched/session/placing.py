@@ -16,10 +16,11 @@ from gpusched.session.pod_order import in_pod_order
 from gpusched.session.reasons import Reason, cut, members, what
 from gpusched.session.related import RelatedSearch, is_related
 from gpusched.session.search import search
-from gpusched.session.session import Session, wanted
+from gpusched.session.session import Session
 from gpusched.session.shortage import Shortage
 from gpusched.session.statement import Statement
 from gpusched.session.sub_groups import members_of, part_areas, place_parts
+from gpusched.session.wanting import wanted
 from gpusched.topology.domain import Level
 
 

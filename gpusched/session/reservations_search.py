@@ -17,7 +17,8 @@ from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.placing import areas_of
 from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
-from gpusched.session.session import Session, wanted
+from gpusched.session.session import Session
+from gpusched.session.wanting import wanted
 
 _TIMES_MAX: Final = 512
 """Moments looked at one by one beside the holds of others; before them the search halves."""

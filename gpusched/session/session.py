@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
-from gpusched.cache.gangs import Gang, Placed, Task
+from gpusched.cache.gangs import Gang, Placed
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.unborn import living
@@ -29,7 +29,7 @@ from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
-from gpusched.session.reasons import Reason, members, short
+from gpusched.session.reasons import Reason
 from gpusched.session.residents import Neighbours
 from gpusched.session.seats import ClassSeat, Seats
 from gpusched.session.statement import Place, Statement
@@ -368,37 +368,3 @@ class Session:
                 )
             )
         return tuple(binds)
-
-
-def wanted(gang: Gang, *, largest_first: bool) -> tuple[list[tuple[Task, int]], str]:
-    """Which members start the gang: the roles' minima first, then as many as are missing.
-
-    Returns:
-        Pairs of task and count, largest class first, and a sentence when a role has too few
-        pods (the pairs are then meaningless).
-    """
-    counts = dict.fromkeys(range(len(gang.tasks)), 0)
-    order = list(range(len(gang.tasks)))
-    if not largest_first:
-        order.reverse()
-    for role, lacking in gang.missing_roles:
-        missing = lacking
-        for index in order:
-            task = gang.tasks[index]
-            if task.role == role and missing > 0:
-                counts[index] = min(missing, len(task.pods))
-                missing -= counts[index]
-        if missing > 0:
-            return [], short_of_role(gang, role, missing)
-    left = gang.need - sum(counts.values())
-    for index in order:
-        take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])
-        counts[index] += take
-        left -= take
-    return [(gang.tasks[index], count) for index, count in sorted(counts.items()) if count], ""
-
-
-def short_of_role(gang: Gang, role: str, missing: int) -> str:
-    """The sentence for a role of which so many pods are missing that nobody created."""
-    minimum = dict(gang.min_roles)[role]
-    return f"needs {members(minimum)} of role {short(role)}; {minimum - missing} can run"

@@ -10,7 +10,8 @@ from gpusched.objects.meta import UID, ObjectKey
 from gpusched.session.broken import STARTED
 from gpusched.session.plan import Ask, GangStatus
 from gpusched.session.reasons import Reason, cut, members, not_enough_members
-from gpusched.session.session import Session, short_of_role
+from gpusched.session.session import Session
+from gpusched.session.wanting import short_of_role
 
 ADMITTED = "Admitted"
 """The reason of the condition of the same name when it is true."""

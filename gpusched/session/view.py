@@ -86,6 +86,7 @@ class View:
         fair_shares: Sequence[Callable[[str], Resources]] = (),
         usages: Sequence[Callable[[str], Usage]] = (),
     ) -> None:
+        self._minima: dict[int, tuple[Gang, Resources]] = {}
         self._snapshot = snapshot
         self._accounts = accounts
         self._neighbours = neighbours
@@ -209,6 +210,12 @@ class View:
 
     def minimum(self, gang: Gang) -> Resources:
         """What the gang must be given at once to start: its missing minimum."""
+        known = self._minima.get(id(gang))
+        if known is None or known[0] is not gang:
+            known = self._minima[id(gang)] = (gang, self._minimum(gang))
+        return known[1]
+
+    def _minimum(self, gang: Gang) -> Resources:
         amounts = NOTHING
         left = gang.need or min(1, gang.pending)
         for task in gang.tasks:
