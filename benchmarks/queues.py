@@ -6,6 +6,7 @@ from typing import Final
 
 from benchmarks.figures import Figure, middle
 from benchmarks.shared_cluster import GPUS_A_NODE, many_queues, one_reclaims, session_s
+from gpusched.io.collector import collect_rarely
 from gpusched.limits import PLAN_BINDS_MAX
 from gpusched.testing.given import Given
 
@@ -17,6 +18,7 @@ QUIET_MAX_S: Final = 0.1
 
 def measure() -> list[Figure]:
     """Seconds of a session: one queue reclaims, a tree is served, nothing has changed."""
+    collect_rarely()  # as the daemon does
     return [_reclaim(), *_tree()]
 
 
