@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpusched.cache.gangs import Gang, Placed, Task
 from gpusched.cache.queues import QueueNode
+from gpusched.objects.dimension import dimension, pool_of, resource_of
 from gpusched.objects.group import PodGroup, Queue, Usage
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.node import Node
@@ -81,12 +82,15 @@ __all__ = [
     "accelerator",
     "broken_since",
     "deny",
+    "dimension",
     "first_refusal",
     "format_quantity",
     "grow",
     "less",
     "place_minimum",
+    "pool_of",
     "request_text",
+    "resource_of",
     "turns",
     "wait",
 ]

@@ -7,11 +7,16 @@ from functools import cache
 from typing import ClassVar
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from gpusched.plugin import (
     ALLOW,
     Gang,
     Hooks,
+    PairRule,
+    Pod,
+    PodClass,
     QueueNode,
     Reason,
     Resources,
@@ -19,6 +24,8 @@ from gpusched.plugin import (
     View,
     deny,
     format_quantity,
+    pool_of,
+    resource_of,
     wait,
 )
 
@@ -46,6 +53,9 @@ class Quota:
     ``QuotaExceeded``; one that only has to wait for others is told ``WaitingForQuota``. Only
     what the gang asks for is looked at: a queue that is over in one resource still serves
     gangs that do not ask for it.
+
+    In a node pool the same holds for gangs whose pods may run in that pool alone. Others are
+    placed around pools of which a queue on their path has its capability.
     """
 
     name: ClassVar[str] = "quota"
@@ -68,6 +78,19 @@ class Quota:
                 verdict = guarantees().keep(gang, asked, held)
             return verdict
 
+        @cache
+        def pools() -> PoolCaps:
+            return PoolCaps(view)
+
+        def concerns(pod_class: PodClass) -> bool:
+            return pools().concern(pod_class)
+
+        def rule(pod: Pod) -> PairRule | None:
+            return pools().rule(pod)
+
+        hooks.pair_filter(
+            "are in a node pool of which its queue has its capability", rule, concerns=concerns
+        )
         hooks.quota_check(lambda gang: check(gang, view.allocated))
         hooks.reserve_check(lambda gang: check(gang, view.staying))
 
@@ -76,7 +99,7 @@ def _capped(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
     for node in _levels(gang, view):
         name = node.queue.name
         holds: Resources | None = None
-        for resource, cap in node.queue.capability.items:
+        for resource, cap in (*node.queue.capability.items, *node.queue.pool_capability.items):
             need = asked.get(resource)
             if not need:
                 continue
@@ -111,7 +134,7 @@ def _firm(gang: Gang, asked: Resources, view: View) -> Verdict:
         return ALLOW
     for node in _levels(gang, view):
         fixed: Resources | None = None
-        for resource, deserved in node.queue.deserved.items:
+        for resource, deserved in (*node.queue.deserved.items, *node.queue.pool_deserved.items):
             need = asked.get(resource)
             if not need:
                 continue
@@ -153,6 +176,60 @@ class _Charge:
     def holds(self, queue: str) -> int:
         """What a queue's subtree holds without it."""
         return self.held(queue).get(self.resource)
+
+
+class PoolCaps:
+    """Where pods may go whose gang is not bound to one node pool: not where a cap is reached.
+
+    Args:
+        view: of the session.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._caps: dict[str, tuple[tuple[str, int], ...]] = {}
+        """By queue, dimensions that it caps, with the caps."""
+        self._resources: set[str] = set()
+        for node in view.queues():
+            caps = node.queue.pool_capability.items
+            if caps:
+                self._caps[node.queue.name] = caps
+                self._resources.update(resource_of(name) for name, _ in caps)
+        self._rows: dict[str, npt.NDArray[np.bool_]] = {}
+
+    def concern(self, pod_class: PodClass) -> bool:
+        """Whether pods of the class take of anything that is capped in some pool."""
+        return bool(self._resources) and any(
+            amount and name in self._resources for name, amount in pod_class.requests.items
+        )
+
+    def rule(self, pod: Pod) -> PairRule | None:
+        """None where the quota check says all: the gang runs in one pool, or nothing is capped."""
+        path = self._view.pools.queues_of(pod)
+        requests = dict(pod.pod_class.requests.items)
+        caps = tuple(
+            (queue, name, cap, requests[resource_of(name)])
+            for queue in path
+            for name, cap in self._caps.get(queue, ())
+            if requests.get(resource_of(name))
+        )
+        if not caps or self._view.pools.confined(pod):
+            return None
+
+        def allows() -> npt.NDArray[np.bool_]:
+            allowed = np.ones(len(self._view.nodes()), dtype=np.bool_)
+            for queue, name, cap, need in caps:
+                if self._view.allocated(queue).get(name) + need > cap:
+                    allowed &= ~self._of_pool(pool_of(name))
+            return allowed
+
+        return PairRule(caps, allows)
+
+    def _of_pool(self, pool: str) -> npt.NDArray[np.bool_]:
+        known = self._rows.get(pool)
+        if known is None:
+            known = self._rows[pool] = self._view.pools.rows(pool)
+        return known
 
 
 class Guarantees:

@@ -23,13 +23,13 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
     waiting: list[Pod] = []
     placed: list[Placed] = []
     holding: list[PodClass] = []
-    going: list[PodClass] = []
+    going: list[Placed] = []
     gated = leaving = running = succeeded = failed = 0
     for pod in pods:
         if pod.uid in places and not pod.finished:
             holding.append(pod.pod_class)
             if pod.deleting:
-                going.append(pod.pod_class)
+                going.append(Placed(pod, *places[pod.uid]))
         if pod.phase is PodPhase.SUCCEEDED:
             succeeded += 1
         elif pod.phase is PodPhase.FAILED:
@@ -67,7 +67,8 @@ def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, 
         failed=failed,
         credit=max(0, succeeded - origin.succeeded_known) if origin.counts_succeeded else 0,
         held=_sum(holding),
-        leaving_held=_sum(going),
+        leaving_held=_sum(member.pod.pod_class for member in going),
+        leaving_placed=tuple(going),
         asked=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,

@@ -69,6 +69,7 @@ class Gang:
         gated, leaving: members that cannot count: gated, or being deleted.
         held: requests of all members with a place, of those being deleted too.
         leaving_held: the part of ``held`` that belongs to members being deleted.
+        leaving_placed: those members, in any order.
         terms: on which it runs.
         job: from which it was derived, None for others.
         unborn: how many pods in ``tasks`` do not exist yet, see ``cache.unborn``.
@@ -108,6 +109,7 @@ class Gang:
     terms: Terms = Terms()
     job: Job | None = None
     unborn: int = 0
+    leaving_placed: tuple[Placed, ...] = ()
 
     @property
     def suspended(self) -> bool:

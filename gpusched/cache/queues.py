@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from gpusched.cache.pool_names import other_labels, pools_defined
 from gpusched.cache.queue_checks import (
     crowded_out,
     inherited,
@@ -101,6 +102,7 @@ def build_tree(
     refused, faults = _guarantees(known, children)
     troubles = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
+    pools = pools_defined(known.values())
     held = _up_the_tree(paths, allocated)
     going = _up_the_tree(paths, leaving or {})
     nodes: dict[str, QueueNode] = {}
@@ -112,6 +114,7 @@ def build_tree(
             queue, siblings=children[queue.parent], children=children.get(name, ()),
             held=held.get(name, NOTHING), limit=limit,
         )  # fmt: skip
+        odd = "; ".join(told for told in (odd, other_labels(queue, pools)) if told)
         nodes[name] = QueueNode(
             queue,
             path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -20,7 +20,7 @@ from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue, Usage
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.objects.pod import Pod
-from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.plan import Ask, GangStatus, PoolStatus, QueueStatus
 from gpusched.session.reasons import Reason
 
 E_co = TypeVar("E_co", covariant=True)
@@ -198,6 +198,7 @@ class QueueWrite:
                 "borrowed": status.borrowed.quantities(),
                 "fairShare": status.fair_share.quantities(),
                 "usage": _usage(status.usage),
+                "nodePools": _pools(status.node_pools),
                 "pending": status.pending,
                 "inqueue": status.inqueue,
                 "running": status.running,
@@ -303,6 +304,17 @@ def written_by(request: Request, want: Write, body: bytes) -> Written | None:
     except msgspec.MsgspecError as error:
         _log.warning("an answer is no object", path=request.path, why=error)
         return None
+
+
+def _pools(pools: Sequence[PoolStatus]) -> list[dict[str, object]] | None:
+    return [
+        {
+            "name": pool.name,
+            "allocated": pool.allocated.quantities(),
+            "fairShare": pool.fair_share.quantities(),
+        }
+        for pool in pools
+    ] or None
 
 
 def _usage(usage: Usage | None) -> dict[str, object] | None:

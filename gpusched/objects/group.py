@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from gpusched.objects.dimension import in_pools
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.selector import EVERYTHING, Selector
@@ -26,7 +27,12 @@ class Condition:
 
 @attrs.frozen(slots=True, kw_only=True)
 class NodePool:
-    """Limits of a queue on some nodes."""
+    """Limits of a queue on some nodes. A name means the same nodes in all queues.
+
+    Attributes:
+        node_selector: pairs of label and value that the pool's nodes have, sorted; where queues
+            differ, the first queue by name counts, see ``cache.pool_names``.
+    """
 
     name: str
     node_selector: tuple[tuple[str, str], ...]
@@ -92,6 +98,16 @@ class Queue:
     def key(self) -> ObjectKey:
         """Cluster-scoped: an empty namespace."""
         return ObjectKey("", self.name)
+
+    @property
+    def pool_deserved(self) -> Resources:
+        """What it deserves in its node pools, by dimension."""
+        return in_pools((pool.name, pool.deserved) for pool in self.node_pools)
+
+    @property
+    def pool_capability(self) -> Resources:
+        """Its hard caps in its node pools, by dimension."""
+        return in_pools((pool.name, pool.capability) for pool in self.node_pools)
 
 
 @attrs.frozen(slots=True)

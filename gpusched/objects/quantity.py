@@ -63,7 +63,11 @@ def parse_quantity(text: str, *, power: int = 0) -> int:
 
 
 def format_quantity(amount: int, *, resource: str) -> str:
-    """Write an amount in base units the way people write it: ``1500m``, ``32Gi``, ``8``."""
+    """Write an amount in base units the way people write it: ``1500m``, ``32Gi``, ``8``.
+
+    What follows the name of the resource behind a blank, as in a dimension, does not matter.
+    """
+    resource = resource.partition(" ")[0]
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusched.limits import SLOTS_PER_NODE_MAX
+from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import Resources
 
@@ -23,7 +24,11 @@ _PARTS = ("nvidia.com/mig-",)
 
 
 def accelerator(resource: str) -> bool:
-    """Whether a resource is what clusters like this are built for, so that it decides alone."""
+    """Whether a resource is what clusters like this are built for, so that it decides alone.
+
+    A dimension is one where its resource is.
+    """
+    resource = resource_of(resource)
     return resource in GPU_RESOURCES or resource.startswith(_PARTS)
 
 

@@ -3,6 +3,9 @@
 The same two looks as the workbench has. ``now`` counts everything that is held, ``later`` leaves
 out pods that are being deleted or evicted and counts what is promised. Seen now, a queue is
 charged with the larger of the two: a promise must be kept, and nobody is gone before he is gone.
+
+Resources are charged when moves are kept. Where queues limit node pools, what is held there is
+charged beside them, by dimension and with every move, so that the members of one gang see it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.cache.queues import QueueTree
+from gpusched.objects.pod import Pod
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.session.node_pools import Pools
 
 
 class _Account:
@@ -44,10 +49,12 @@ class Accounts:
 
     Args:
         queues: as the snapshot has them.
+        pools: in which queues limit something; None for none.
     """
 
-    def __init__(self, queues: QueueTree) -> None:
+    def __init__(self, queues: QueueTree, pools: Pools | None = None) -> None:
         self._queues = queues
+        self.pools = pools
         self._accounts: dict[str, _Account] = {}
         self._fixed: dict[str, Resources] = {}
         self.looks_later = False
@@ -86,6 +93,17 @@ class Accounts:
         """So much of what is held will be free."""
         self._move(path, amounts, now=0, later=-times)
 
+    def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
+        """So many times more or less sits a pod on a row; see ``residents.Watch``."""
+        assert self.pools is not None, "nobody watches where there are no pools"
+        amounts = self.pools.charge(pod.pod_class, row)
+        if not amounts.items:
+            return
+        home = self.pools.home(pod.uid)
+        self._move(home.path, amounts, now=now, later=later)
+        if home.gang is not None and not home.gang.terms.preemptible and not leaves:
+            self.fix(home.path, amounts, times=later)
+
     def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
         self.version += 1
         for name in path:
@@ -104,5 +122,9 @@ class Accounts:
             node = self._queues.get(queue)
             if node is None:
                 return None
-            known = self._accounts[queue] = _Account(node.allocated, node.leaving)
+            held, leaving = node.allocated, node.leaving
+            if self.pools is not None:
+                held = held.plus(self.pools.held.get(queue, NOTHING))
+                leaving = leaving.plus(self.pools.leaving.get(queue, NOTHING))
+            known = self._accounts[queue] = _Account(held, leaving)
         return known

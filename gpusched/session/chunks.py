@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusched.cache.gangs import Gang, Placed
-from gpusched.objects.resources import total
+from gpusched.objects.resources import Resources, total
+from gpusched.session.node_pools import Pools
 from gpusched.session.proposal import Chunk
 from gpusched.session.victim_pool import Leaving
+from gpusched.session.victims import Seat
 
 
-def chunks_of(part: Leaving) -> list[Chunk]:
-    """The steps in which a part of a choice goes, the last in rank first."""
-    leaving = sorted((seat.member for seat in part.seats), key=_last_first)
+def chunks_of(part: Leaving, pools: Pools | None = None) -> list[Chunk]:
+    """The steps in which a part of a choice goes, the last in rank first.
+
+    With ``pools``, what is taken there is told beside the rest, by dimension.
+    """
+    leaving = sorted(part.seats, key=lambda seat: _last_first(seat.member))
     spare = min(len(leaving), _surplus(part.gang))
     steps = [leaving[number : number + 1] for number in range(spare)]
     if leaving[spare:]:
         steps.append(leaving[spare:])
-    return [
-        Chunk(part.gang, total(member.pod.pod_class.requests for member in step)) for step in steps
-    ]
+    return [Chunk(part.gang, _taken(step, pools)) for step in steps]
+
+
+def _taken(seats: Sequence[Seat], pools: Pools | None) -> Resources:
+    taken = total(seat.member.pod.pod_class.requests for seat in seats)
+    if pools is None:
+        return taken
+    return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))
 
 
 def _surplus(gang: Gang) -> int:

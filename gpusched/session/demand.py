@@ -14,6 +14,7 @@ from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.resources import NOTHING, Resources, total
+from gpusched.session.node_pools import Pools
 
 
 class Demand:
@@ -21,10 +22,13 @@ class Demand:
 
     Args:
         snapshot: of the session.
+        pools: in which queues limit something; what is held and asked for there is counted
+            beside the rest, by dimension.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, pools: Pools | None = None) -> None:
         self._snapshot = snapshot
+        self._pools = pools
 
     @cached_property
     def total(self) -> Resources:
@@ -60,10 +64,13 @@ class Demand:
             path = open_paths.get(gang.queue)
             if path is None:
                 path = open_paths[gang.queue] = self._open_path(gang)
+            asked = gang.asked
+            if self._pools is not None:
+                asked = asked.plus(self._pools.asked_by(gang))
             for name in path:
-                parts.setdefault(name, []).append(gang.asked)
+                parts.setdefault(name, []).append(asked)
         return {
-            name: _staying(node).plus(total(parts.get(name, ())))
+            name: self._staying(name, node).plus(total(parts.get(name, ())))
             for name, node in self._snapshot.queues.queues.items()
         }
 
@@ -75,10 +82,22 @@ class Demand:
             if gang.terms.preemptible or not gang.held:
                 continue
             node = self._snapshot.queues.get(gang.queue)
+            kept = self.held(gang)
             for name in node.path if node else ():
-                kept = less(gang.held, gang.leaving_held)
                 sums[name] = sums.get(name, NOTHING).plus(kept)
         return sums
+
+    def held(self, gang: Gang) -> Resources:
+        """What a gang holds, without its members being deleted."""
+        kept = less(gang.held, gang.leaving_held)
+        return kept if self._pools is None else kept.plus(self._pools.held_by(gang))
+
+    def _staying(self, name: str, node: QueueNode) -> Resources:
+        kept = less(node.allocated, node.leaving)
+        if self._pools is None:
+            return kept
+        held = self._pools.held.get(name, NOTHING)
+        return kept.plus(less(held, self._pools.leaving.get(name, NOTHING)))
 
     def _open_path(self, gang: Gang) -> tuple[str, ...]:
         queues = self._snapshot.queues
@@ -88,10 +107,6 @@ class Demand:
         if any(queues.queues[name].queue.stop_policy != "None" for name in node.path):
             return ()
         return node.path
-
-
-def _staying(node: QueueNode) -> Resources:
-    return less(node.allocated, node.leaving)
 
 
 def less(amounts: Resources, taken: Resources) -> Resources:

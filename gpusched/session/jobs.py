@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 
 import attrs
+import msgspec
 
 from gpusched import limits
-from gpusched.cache.gangs import Gang, Task
+from gpusched.cache.gangs import Gang
 from gpusched.cache.unborn import wanted_pods
 from gpusched.objects.group import NodePool
 from gpusched.objects.meta import format_time
@@ -34,10 +35,12 @@ def variants(session: Session, gang: Gang) -> list[Variant]:
 
 
 def _in_pool(gang: Gang, pool: NodePool) -> Variant:
-    tasks = tuple(
-        Task(task.role, _selecting(task.pod_class, pool), task.pods) for task in gang.tasks
-    )
-    return Variant(attrs.evolve(gang, tasks=tasks), pool.name, pool.node_selector)
+    tasks = []
+    for task in gang.tasks:
+        chosen = _selecting(task.pod_class, pool)
+        pods = tuple(msgspec.structs.replace(pod, pod_class=chosen) for pod in task.pods)
+        tasks.append(attrs.evolve(task, pod_class=chosen, pods=pods))
+    return Variant(attrs.evolve(gang, tasks=tuple(tasks)), pool.name, pool.node_selector)
 
 
 def _selecting(pod_class: PodClass, pool: NodePool) -> PodClass:

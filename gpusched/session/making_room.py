@@ -191,7 +191,8 @@ class MakingRoom:
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
         asked = self._session.view.minimum(claimant)
-        chunks = [chunk for part in chosen for chunk in chunks_of(part)]
+        pools = self._session.accounts.pools
+        chunks = [chunk for part in chosen for chunk in chunks_of(part, pools)]
 
         def passes(count: int) -> bool:
             proposal = Proposal(claimant=claimant, asked=asked, chunks=tuple(chunks[:count]))

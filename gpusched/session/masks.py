@@ -12,6 +12,7 @@ from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.objects.group import Topology
 from gpusched.objects.pod import PodClass
 from gpusched.session.hooks import Filter
+from gpusched.session.node_pools import PoolCache
 from gpusched.session.residents import ColumnCache
 from gpusched.topology.domain import Level, levels_of
 
@@ -36,6 +37,8 @@ class MaskCache:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self.columns = ColumnCache()
         """Counts of pods by node, and domains."""
+        self.pools = PoolCache()
+        """Nodes of pools, and what gangs hold there."""
         self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
 
     def refusals(

@@ -209,6 +209,15 @@ class GangStatus:
     placement: tuple[tuple[str, str], ...] = ()
 
 
+@attrs.frozen(slots=True)
+class PoolStatus:
+    """What a queue holds in one of its node pools and is due there; of what queues limit there."""
+
+    name: str
+    allocated: Resources
+    fair_share: Resources
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class QueueStatus:
     """What a queue holds and asks for; ``ready`` tells of a bad queue."""
@@ -228,6 +237,8 @@ class QueueStatus:
     fair_share: Resources = NOTHING
     usage: Usage | None = None
     """Use of late as it shall be remembered; None where no policy measures it."""
+    node_pools: tuple[PoolStatus, ...] = ()
+    """In the order of its spec."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

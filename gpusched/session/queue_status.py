@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gpusched import limits
 from gpusched.cache.queues import QueueNode
+from gpusched.objects.dimension import within
 from gpusched.objects.group import DEFAULT_QUEUE, Usage
 from gpusched.objects.resources import NOTHING, Resources, total
 from gpusched.objects.slot import accelerator
-from gpusched.session.plan import Ask, QueueStatus
+from gpusched.session.plan import Ask, PoolStatus, QueueStatus
 from gpusched.session.reasons import Reason, cut
 from gpusched.session.session import Session
 
@@ -48,6 +49,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
             fair_share=_due(session.view.fair_share(name), shown),
             counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
             state=_state(session, node),
+            node_pools=_pools(session, node),
         )
         for name, node in sorted(session.snapshot.queues.queues.items())
         if node.queue.uid or name != DEFAULT_QUEUE
@@ -62,6 +64,7 @@ def _queue_status(
     usage: Usage | None,
     counts: tuple[int, int, int],
     state: str,
+    node_pools: tuple[PoolStatus, ...],
 ) -> QueueStatus:
     queue = node.queue
     borrowed = {
@@ -85,6 +88,7 @@ def _queue_status(
         borrowed=Resources.of(borrowed),
         fair_share=fair_share,
         usage=usage,
+        node_pools=node_pools,
         pending=counts[0],
         inqueue=counts[1],
         running=counts[2],
@@ -120,6 +124,19 @@ def _usage(session: Session, node: QueueNode) -> Usage | None:
     )
     again = session.snapshot.now - known.as_of >= limits.USAGE_PERIOD_S
     return now if moved and again else known
+
+
+def _pools(session: Session, node: QueueNode) -> tuple[PoolStatus, ...]:
+    """What it held in its pools when the session began, as ``allocated`` is told."""
+    queue, pools = node.queue, session.accounts.pools
+    if not queue.node_pools:
+        return ()
+    held = pools.held.get(queue.name, NOTHING) if pools else NOTHING
+    due = session.view.fair_share(queue.name)
+    return tuple(
+        PoolStatus(pool.name, within(held, pool.name), within(due, pool.name))
+        for pool in queue.node_pools
+    )
 
 
 def _due(share: Resources, shown: set[str]) -> Resources:

@@ -45,6 +45,16 @@ class PodQuery(Hashable, Protocol):
         """Whether this pod counts."""
 
 
+class Watch(Protocol):
+    """Told of every move as it happens, and of those that are taken back."""
+
+    def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
+        """So many times more or less sits a pod on a row now, and once those who leave are gone.
+
+        ``leaves`` when it was there before the session and is to go.
+        """
+
+
 @attrs.define
 class _Base:
     """Counts of one question in the snapshot: all, and those that are not being deleted."""
@@ -145,9 +155,17 @@ class Neighbours:
         bench: says whether one looks at now or at later.
         residents: of the snapshot.
         kept: answers from earlier sessions.
+        watch: told of every move; None for nobody.
     """
 
-    def __init__(self, bench: Workbench, residents: Residents, kept: ColumnCache) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        residents: Residents,
+        kept: ColumnCache,
+        watch: Watch | None = None,
+    ) -> None:
+        self._watch = watch
         self.bench = bench
         self._residents = residents
         self._kept = kept
@@ -167,15 +185,21 @@ class Neighbours:
     def place(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """A pod takes its place; ``times=-1`` takes that back."""
         self._log.append(_Move(pod, row, times, times, 0))
+        if self._watch is not None:
+            self._watch.seat(pod, row, now=times, later=times)
 
     def promise(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """A pod will take a place; ``times=-1`` takes that back."""
         self._log.append(_Move(pod, row, 0, times, times))
+        if self._watch is not None:
+            self._watch.seat(pod, row, now=0, later=times)
 
     def leave(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """A pod will leave its place; ``times=-1`` takes that back."""
         if not pod.deleting:
             self._log.append(_Move(pod, row, 0, -times, 0))
+            if self._watch is not None:
+                self._watch.seat(pod, row, now=0, later=-times, leaves=True)
 
     def count(self, query: PodQuery) -> Ints:
         """Pods that count, by row, int64, shape (nodes,). Not to be changed or kept."""

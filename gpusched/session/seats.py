@@ -53,7 +53,8 @@ class Seats:
         self._plain: dict[str, ClassSeat] = {}
         self._concerned: dict[str, bool] = {}
         self._by_stance: dict[Hashable, ClassSeat] = {}
-        self._by_pod: dict[UID, ClassSeat] = {}
+        self._by_pod: dict[tuple[UID, str], ClassSeat] = {}
+        """By pod and class: a Job that may be started in several pools has pods of several."""
 
     @property
     def nodes(self) -> NodeColumns:
@@ -81,9 +82,10 @@ class Seats:
         """The seat of one pod, up to date, with all rules between pods."""
         if not self.concern(pod.pod_class):
             return self.of_class(pod.pod_class)
-        seat = self._by_pod.get(pod.uid)
+        key = (pod.uid, pod.pod_class.digest)
+        seat = self._by_pod.get(key)
         if seat is None:
-            seat = self._by_pod[pod.uid] = self._stance(pod)
+            seat = self._by_pod[key] = self._stance(pod)
         seat.board.refresh()
         return seat
 

@@ -26,6 +26,7 @@ from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
 from gpusched.session.level_names import with_level_names
 from gpusched.session.masks import MaskCache
+from gpusched.session.node_pools import pools_of
 from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
@@ -67,8 +68,9 @@ class Session:
         self.searches: list[tuple[Outcome, float]] = []
         """How each search of the solver ended, and seconds spent, for metrics."""
         self.bench = Workbench(snapshot.nodes)
-        self.accounts = Accounts(snapshot.queues)
-        self.neighbours = Neighbours(self.bench, snapshot.residents, masks.columns)
+        self.accounts = Accounts(snapshot.queues, pools_of(snapshot, masks.pools))
+        watch = self.accounts if self.accounts.pools is not None else None
+        self.neighbours = Neighbours(self.bench, snapshot.residents, masks.columns, watch)
         """Who sits where; statements tell it their moves."""
         self.hooks = Hooks(guard)
         self.hooks.pairs.rows = len(snapshot.nodes)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from gpusched.arrays.columns import Ints, exact_sums
+from gpusched.arrays.columns import Bools, Ints, exact_sums
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
@@ -14,12 +15,13 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.group import Usage
 from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
-from gpusched.objects.pod import Pod
+from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import GPU_RESOURCES
 from gpusched.objects.volumes import Storage
 from gpusched.session.accounts import Accounts
 from gpusched.session.demand import Demand
+from gpusched.session.node_pools import Pools
 from gpusched.session.residents import Neighbours, PodQuery
 
 
@@ -68,6 +70,43 @@ class NodeRows:
         return [nodes[row] for row in self._rows]
 
 
+class NodePools:
+    """Node pools for plugins: what there is in each, and who runs there.
+
+    Args:
+        pools: of the session; None when no queue limits anything in any: all is empty then.
+        size: number of nodes.
+    """
+
+    def __init__(self, pools: Pools | None, size: int) -> None:
+        self._pools = pools
+        self._size = size
+
+    @cached_property
+    def total(self) -> Resources:
+        """By dimension, as ``View.total``; only dimensions that some queue limits."""
+        return self._pools.total() if self._pools else NOTHING
+
+    def rows(self, pool: str) -> Bools:
+        """The nodes of a pool, shape (nodes,)."""
+        return self._pools.rows(pool) if self._pools else np.zeros(self._size, dtype=np.bool_)
+
+    def pin(self, pod_class: PodClass) -> str:
+        """The pool in which alone pods of a class may run; empty for none."""
+        return self._pools.pin(pod_class) if self._pools else ""
+
+    def confined(self, pod: Pod) -> bool:
+        """Whether all members of its gang that wait may run in one pool each, and nowhere else.
+
+        A Job that is to be started is given the labels of a pool, so its pods are, too.
+        """
+        return self._pools is not None and self._pools.confined(pod)
+
+    def queues_of(self, pod: Pod) -> tuple[str, ...]:
+        """Names of the queues that are charged with a member of a gang, from the leaf up."""
+        return self._pools.home(pod.uid).path if self._pools else ()
+
+
 class View:
     """What a plugin may know.
 
@@ -93,7 +132,8 @@ class View:
         self._fair_shares = fair_shares
         self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
-        self._demand = Demand(snapshot)
+        self._pools = accounts.pools
+        self._demand = Demand(snapshot, accounts.pools)
 
     @property
     def now(self) -> float:
@@ -110,6 +150,9 @@ class View:
 
     def allocated(self, queue: str) -> Resources:
         """Held by or promised to the queue's subtree, places of this session included.
+
+        Where queues limit node pools, the part held there is told beside the whole, by dimension;
+        so it is in ``staying``, ``fixed``, ``requested`` and ``minimum``.
 
         While an action looks at what will be, those who leave do not count any more.
         """
@@ -130,6 +173,15 @@ class View:
     def total(self) -> Resources:
         """What queues divide: allocatable of usable nodes without what others' pods hold there."""
         return self._demand.total
+
+    @cached_property
+    def pools(self) -> NodePools:
+        """Node pools in which queues limit something."""
+        return NodePools(self._pools, len(self._snapshot.nodes))
+
+    def held(self, gang: Gang) -> Resources:
+        """What a running gang holds, in pools too, without its members being deleted."""
+        return self._demand.held(gang)
 
     def children(self, queue: str) -> Sequence[str]:
         """Names of the queues below a queue, or below ``root``, sorted."""
@@ -222,6 +274,8 @@ class View:
             count = min(left, len(task.pods))
             if count:
                 amounts = amounts.plus(task.pod_class.requests, times=count)
+                if self._pools is not None:
+                    amounts = amounts.plus(self._pools.asked(task.pod_class), times=count)
             left -= count
         if left > 0 and gang.pod_group is not None and not gang.placed:
             # Its pods are still to come: its author says what they will ask for.

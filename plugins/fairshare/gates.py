@@ -8,16 +8,16 @@ of a queue are the levels from the leaf up to the child of that ancestor. A clai
 * its *fair share*, when every level of its chain stays within its share, from a queue that is
   over its own at every level.
 
-Only resources that the claimant asks for count, and accelerators alone when it asks for any.
+Only resources that the claimant asks for count, and accelerators alone when it asks for any; in
+node pools that are divided, those of the pool count in place of the whole.
 Victims are judged chunk by chunk, each before it goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import attrs
-from gpusched_plugins.fairshare.order import deciding
+from gpusched_plugins.fairshare.rights import Claim, Held, spares
 from gpusched_plugins.fairshare.shares import Shares, saturation
 from gpusched_plugins.fairshare.telling import (
     firm,
@@ -42,27 +42,12 @@ from gpusched.plugin import (
     Verdict,
     View,
     less,
+    pool_of,
+    resource_of,
     wait,
 )
 
-Held = Callable[[str], Resources]
-"""What a queue's subtree holds, without those who leave."""
 PERCENT = 100
-
-
-@attrs.frozen
-class Claim:
-    """One side of a comparison.
-
-    Attributes:
-        chain: names of queues from the leaf up to the child of the common ancestor.
-        asked: what the claimant asks for.
-        names: the resources that decide.
-    """
-
-    chain: tuple[str, ...]
-    asked: Resources
-    names: tuple[str, ...]
 
 
 class Gates:
@@ -86,7 +71,7 @@ class Gates:
         if not path:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
         asked = self._view.minimum(gang)
-        names = deciding(asked)
+        names = self._shares.deciding(asked)
         if not gang.terms.preemptible:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
@@ -113,8 +98,15 @@ class Gates:
         if not victim.terms.preemptible:
             return wait(Reason.WAITING_FOR_QUOTA, "gang {key} is not preemptible", key=victim.key)
         asked = self._view.minimum(claimant)
-        claim = Claim(mine, asked, deciding(asked))
-        taken = less(victim.held, victim.leaving_held)
+        claim = Claim(mine, asked, self._shares.deciding(asked))
+        # Which pools its members leave is the gate's to judge: some may stay.
+        taken = Resources(
+            tuple(
+                each
+                for each in self._view.held(victim).items
+                if each[0] in claim.names or not pool_of(each[0])
+            )
+        )
         held = self._view.staying
         if self._gives(claim, theirs, taken, held=held, claimed=held):
             return ALLOW
@@ -125,7 +117,7 @@ class Gates:
         mine, theirs = self._chains(claimant, victim)
         if action != RECLAIM or not mine or not theirs:
             return (0, 0, 0, 0, 0, "")
-        names = deciding(self._view.minimum(claimant))
+        names = self._shares.deciding(self._view.minimum(claimant))
         top, leaf = theirs[-1], theirs[0]
         return (
             self._queue(top).priority,
@@ -146,7 +138,7 @@ class Gates:
         claimant = proposal.claimant
         path = self._path(claimant)
         asked = proposal.asked
-        names = deciding(asked)
+        names = self._shares.deciding(asked)
         if not claimant.terms.preemptible:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
@@ -199,18 +191,27 @@ class Gates:
                 any(held(level).get(name) > (shares.deserved(level, name) or 0) for name in stated)
                 for level, stated in zip(theirs, levels, strict=True)
                 if stated
-            ):
+            ) and spares(shares, claim, theirs, taken=taken, held=held, due=False):
                 return True
-        return self._by_share(claim.chain, claim.asked, claim.names, claimed) and all(
-            any(held(level).get(name) > shares.entitled(level, name) for name in names)
-            for level in theirs
+        return (
+            self._by_share(claim.chain, claim.asked, claim.names, claimed)
+            and all(
+                any(held(level).get(name) > shares.entitled(level, name) for name in names)
+                for level in theirs
+            )
+            and spares(shares, claim, theirs, taken=taken, held=held, due=True)
         )
 
     def _decided_by(self, claim: Claim, taken: Resources) -> tuple[str, ...]:
-        """Resources by which a victim is judged: of those that decide, those it holds."""
-        of_both = tuple(name for name in claim.names if taken.get(name))
-        if of_both:
-            return of_both
+        """Resources by which a victim is judged: of those that decide, those it holds.
+
+        Where a claim is on a pool and the victim runs elsewhere, the same resources as a whole.
+        """
+        wholes = dict.fromkeys(resource_of(name) for name in claim.names)
+        for names in (claim.names, tuple(wholes)):
+            of_both = tuple(name for name in names if taken.get(name))
+            if of_both:
+                return of_both
         return tuple(name for name, amount in claim.asked.items if amount and taken.get(name))
 
     def _by_deserved(
@@ -280,7 +281,7 @@ class Gates:
             for name in self._path(chunk.victim):
                 touched.setdefault(name, set()).update(n for n, a in chunk.taken.items if a)
         asked = {name for name, amount in proposal.asked.items if amount}
-        asked_for = set(deciding(proposal.asked))
+        asked_for = set(self._shares.deciding(proposal.asked))
         for level in path:
             parent = self._queue(level).parent
             for sibling in sorted(touched):
@@ -315,7 +316,7 @@ class Gates:
             lost[key] = (chunk.victim, before.plus(chunk.taken))
         for key, (victim, taken) in sorted(lost.items()):
             theirs, mine = self._chains(victim, claimant)
-            claim = Claim(theirs, taken, deciding(taken))
+            claim = Claim(theirs, taken, self._shares.deciding(taken))
             if self._gives(claim, mine, proposal.asked, held=held, claimed=held):
                 return wait(
                     Reason.WAITING_FOR_QUOTA,

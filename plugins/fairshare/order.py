@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from gpusched_plugins.fairshare.shares import Shares, saturation
 
-from gpusched.plugin import NOTHING, PODS, Gang, Key, QueueNode, Resources, View, accelerator
-
-
-def deciding(asked: Resources) -> tuple[str, ...]:
-    """The resources by which a gang's queue is judged: accelerators alone when it asks for any.
-
-    A queue that borrows CPU may still claim its GPUs, and one that lends CPU may still be over
-    in GPUs.
-    """
-    names = tuple(name for name, amount in asked.items if amount and name != PODS)
-    return tuple(name for name in names if accelerator(name)) or names
+from gpusched.plugin import NOTHING, Gang, Key, QueueNode, Resources, View
 
 
 class TurnOrder:
@@ -68,5 +58,5 @@ class TurnOrder:
         """What the gang asks for, kept while the queues above it are asked for their keys."""
         if self._asked[0] is not gang:
             asked = self._view.minimum(gang)
-            self._asked = (gang, asked, deciding(asked))
+            self._asked = (gang, asked, self._shares.deciding(asked))
         return self._asked[1], self._asked[2]

@@ -1,4 +1,9 @@
-"""What every queue is due, level by level: children divide what their parent is due."""
+"""What every queue is due, level by level: children divide what their parent is due.
+
+A resource of which some queue deserves an amount in a node pool is divided in that pool, too,
+by itself: what a queue is due there says nothing about the resource as a whole, nor the other
+way round.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,16 @@ from collections.abc import Mapping
 import attrs
 from gpusched_plugins.fairshare.division import USAGE_ONE, Stake, divide
 
-from gpusched.plugin import NOTHING, PODS, QueueNode, Resources, View, accelerator
+from gpusched.plugin import (
+    NOTHING,
+    PODS,
+    QueueNode,
+    Resources,
+    View,
+    accelerator,
+    pool_of,
+    resource_of,
+)
 
 ROOT = "root"
 UNLIMITED = 2**53
@@ -50,8 +64,21 @@ class Shares:
         named = {name for node in self._nodes.values() for name, _ in _named(node)}
         self.resources = tuple(name for name, _ in total.items if name != PODS or name in named)
         """Those that are divided."""
-        self._total = total
-        self._divide(ROOT, {name: total.get(name) for name in self.resources})
+        self._pool_deserved = {
+            name: amounts
+            for name, node in self._nodes.items()
+            if (amounts := dict(node.queue.pool_deserved.items))
+        }
+        divided = {name for amounts in self._pool_deserved.values() for name in amounts}
+        self._pool_limits = self._limits_in(divided)
+        in_pools = (
+            [each for each in view.pools.total.items if each[0] in divided] if divided else []
+        )
+        self.dimensions = frozenset(name for name, _ in in_pools)
+        """Resources of node pools that are divided, by dimension."""
+        self.resources += tuple(name for name, _ in in_pools)
+        self._total = total.plus(Resources(tuple(in_pools)))
+        self._divide(ROOT, {name: self._total.get(name) for name in self.resources})
 
     def due(self, queue: str) -> Resources:
         """The fair share of a queue."""
@@ -73,7 +100,7 @@ class Shares:
             node = self._nodes[queue]
             known = {}
             for name in self.resources:
-                amount = deserves(node, name, self._total.get(name))
+                amount = self._deserves(node, name, self._total.get(name))
                 if amount is not None:
                     known[name] = amount
             self._stated[queue] = known
@@ -91,7 +118,8 @@ class Shares:
             known = dict(self._due.get(queue, {}))
             for name, amount in self.stated(queue).items():
                 known[name] = max(known.get(name, 0), amount)
-            for name, amount in node.limit.items:
+            limits = self._pool_limits.get(queue, ())
+            for name, amount in (*node.limit.items, *limits):
                 if name in known:
                     known[name] = min(known[name], amount)
             self._entitled[queue] = known
@@ -142,9 +170,11 @@ class Shares:
             wants = asks.get(resource, 0)
             if resource in node.limit:
                 wants = min(wants, node.limit.get(resource))
+            elif resource in self.dimensions:
+                wants = min(wants, dict(self._pool_limits.get(queue.name, ())).get(resource, wants))
             if kept > guarantee:
                 wants = min(wants, max(0, total - (kept - guarantee)))
-            deserved = deserves(node, resource, total) or 0
+            deserved = self._deserves(node, resource, total) or 0
             stakes.append(
                 Stake(
                     uid=queue.uid or queue.name,
@@ -154,10 +184,54 @@ class Shares:
                     wants=wants,
                     weight=queue.weight,
                     priority=queue.priority,
-                    usage=min(USAGE_ONE, use.get(resource, 0)),
+                    usage=min(USAGE_ONE, use.get(resource_of(resource), 0)),
                 )
             )
         return stakes
+
+    def deciding(self, asked: Resources) -> tuple[str, ...]:
+        """What a gang's queue is judged by: accelerators alone when it asks for any.
+
+        A queue that borrows CPU may still claim its GPUs, and one that lends CPU may still be
+        over in GPUs. What is asked for in pools that are divided is judged there, and as a whole
+        only where it is asked for elsewhere, too.
+        """
+        elsewhere = dict(asked.items)
+        for name, amount in asked.items:
+            if name in self.dimensions:
+                whole = resource_of(name)
+                elsewhere[whole] = elsewhere.get(whole, 0) - amount
+            elif pool_of(name):
+                elsewhere[name] = 0
+        names = tuple(
+            name for name, amount in elsewhere.items() if amount > 0 and resource_of(name) != PODS
+        )
+        return tuple(name for name in names if accelerator(name)) or names
+
+    def _deserves(self, node: QueueNode, name: str, total: int) -> int | None:
+        if name not in self.dimensions:
+            return deserves(node, name, total)
+        amount = self._pool_deserved.get(node.queue.name, {}).get(name)
+        return amount if amount is None or amount < UNLIMITED else total
+
+    def _limits_in(self, divided: set[str]) -> dict[str, tuple[tuple[str, int], ...]]:
+        """By queue the smallest cap on its path, for each dimension that is divided."""
+        own = {
+            name: amounts
+            for name, node in self._nodes.items()
+            if (
+                amounts := [each for each in node.queue.pool_capability.items if each[0] in divided]
+            )
+        }
+        limits: dict[str, tuple[tuple[str, int], ...]] = {}
+        for name, node in self._nodes.items() if own else ():
+            smallest: dict[str, int] = {}
+            for above in node.path:
+                for dimension, cap in own.get(above, ()):
+                    smallest[dimension] = min(cap, smallest.get(dimension, cap))
+            if smallest:
+                limits[name] = tuple(sorted(smallest.items()))
+        return limits
 
 
 def deserves(node: QueueNode, resource: str, total: int) -> int | None:
