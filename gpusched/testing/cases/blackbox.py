@@ -36,14 +36,14 @@ def play(case: Case, *, config: Config = DEFAULT, seed: int = 1) -> dict[str, Se
 
     async def scenario(world: World) -> dict[str, Seen]:
         async with Restartable(world, config=config, seed=seed) as daemon:
-            return await _Play(case, world, daemon).run()
+            return await Played(case, world, daemon).run()
 
     return simulate(scenario, options=SimulationOptions(seed=seed, daemons=0)).value
 
 
 @attrs.define
-class _Play:
-    """One run of one case.
+class Played:
+    """One run of one case: ``run`` is all of it; ``begin`` and ``second`` are its steps.
 
     Attributes:
         alive: the pods that are there, by name.
@@ -64,25 +64,33 @@ class _Play:
     made: int = 0
 
     async def run(self) -> dict[str, Seen]:
+        """From the beginning to what came of it."""
+        await self.begin()
+        for second in range(self.case.seconds + 1):
+            await self.second(second)
+        return {gang.name: self._seen(gang) for gang in self.case.gangs}
+
+    async def begin(self) -> None:
+        """Everything is there that is there from the start, and the daemon starts."""
         await self._begin()
         self.daemon.start()
-        half = self.case.seconds // 2
-        for second in range(self.case.seconds + 1):
-            if second == half:
-                self._let_go()
-            for gang in self.case.gangs:
-                if gang.at_s == second and second:
-                    self._come(gang)
-            for event in self.case.events:
-                if event.at_s == second:
-                    await self._happen(event)
-            for check in self.case.checks:
-                if check.at_s == second:
-                    self.at.setdefault(check.gang, {})[second] = len(self._nodes(check.gang))
-            await self.world.clock.sleep(1.0)
-            self.daemon.check()
-            self._look()
-        return {gang.name: self._seen(gang) for gang in self.case.gangs}
+
+    async def second(self, second: int) -> None:
+        """What the case has for this second, and the second itself."""
+        if second == self.case.seconds // 2:
+            self._let_go()
+        for gang in self.case.gangs:
+            if gang.at_s == second and second:
+                self._come(gang)
+        for event in self.case.events:
+            if event.at_s == second:
+                await self._happen(event)
+        for check in self.case.checks:
+            if check.at_s == second:
+                self.at.setdefault(check.gang, {})[second] = len(self._nodes(check.gang))
+        await self.world.clock.sleep(1.0)
+        self.daemon.check()
+        self._look()
 
     # -- what the case says ------------------------------------------------------------------
     async def _begin(self) -> None:

@@ -1,0 +1,239 @@
+"""One story lived by the whole daemon, watched each second and at its end.
+
+What is checked each second: the invariants that ``invariants.check`` knows (I1, I2, I3, I11, I15),
+that a binding leaves every queue above it within its capability (I5), that nobody is evicted who
+may not be, nor for another queue while its own is within what it deserves (I5, I6), and that no
+gang is evicted again where nothing happened since (P). At the end nothing moves any more, and
+nothing is written at all (I10); another daemon that finds these objects moves nothing (I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import attrs
+
+from gpusched.config.model import DEFAULT, Config
+from gpusched.devcluster.store import Change
+from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.testing import invariants
+from gpusched.testing.cases import parse
+from gpusched.testing.cases.blackbox import Played
+from gpusched.testing.cases.daemon import Restartable
+from gpusched.testing.cases.model import GPU, Case, CaseGang
+from gpusched.testing.cases.objects import GROUP, GROUP_LABEL
+from gpusched.testing.histories.stories import story
+
+Obj = dict[str, Any]
+_GROUPS: Final = f"podgroups.{GROUP}"
+_QUEUES: Final = f"queues.{GROUP}"
+_CALM_S: Final = 210
+"""Longer than any gang of a story lasts."""
+_END_S: Final = 3000
+_EDIT_S: Final = 10
+_BURST_S: Final = 8
+_LATE_S: Final = 6
+_WATCHED: Final = frozenset({"pods", _GROUPS, _QUEUES})
+
+
+def live(seed: int, *, config: Config = DEFAULT) -> list[str]:
+    """What was wrong in the life of this seed; nothing when all is well."""
+    (case,) = parse(story(seed), family="story")
+    return watched(case, seed=seed, config=config)
+
+
+def watched(case: Case, *, seed: int, config: Config = DEFAULT) -> list[str]:
+    """The same of a case, whatever it expects."""
+
+    async def scenario(world: World) -> list[str]:
+        async with Restartable(world, config=config, seed=seed) as daemon:
+            watch = Watch(case, world, Played(case, world, daemon))
+            await watch.run()
+            return watch.wrong
+
+    return simulate(scenario, options=SimulationOptions(seed=seed, daemons=0)).value
+
+
+@attrs.define
+class Watch:
+    """Eyes on one life.
+
+    Attributes:
+        wrong: what was found, each once.
+        outside: when something last happened that was none of the daemon's doing.
+        edited: when a queue was last changed.
+        evicted: of each gang, when members were last told to go.
+        late: for how many seconds a status has told what is no longer so.
+        usage: GPUs held by each queue, subtrees included, in the last seconds.
+    """
+
+    case: Case
+    world: World
+    play: Played
+    wrong: list[str] = attrs.Factory(list)
+    outside: float = 0.0
+    edited: float = 0.0
+    evicted: dict[str, float] = attrs.Factory(dict)
+    usage: list[dict[str, int]] = attrs.Factory(list)
+    bound: set[str] = attrs.Factory(set)
+    known: frozenset[str] = frozenset()
+    taken: set[str] = attrs.Factory(set)
+    late: dict[str, int] = attrs.Factory(dict)
+
+    async def run(self) -> None:
+        """From the beginning to the end of it."""
+        busy = {gang.at_s for gang in self.case.gangs} | {each.at_s for each in self.case.events}
+        edits = {each.at_s for each in self.case.events if each.verb == "queue"}
+        await self.play.begin()
+        for second in range(self.case.seconds + 1):
+            if second in busy:
+                self.outside = self._now
+            if second in edits:
+                self.edited = self._now
+            await self.play.second(second)
+            self._look()
+        await self._settle()
+        await self._stay_quiet("I10: nothing happens")
+        await self.play.daemon.restart()
+        await self._stay_quiet("I9: a new daemon finds the same", heed=frozenset())
+
+    @property
+    def _now(self) -> float:
+        return self.world.clock.monotonic()
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self.wrong:
+            self.wrong.append(sentence)
+
+    # -- the end ------------------------------------------------------------------------------
+    async def _settle(self) -> None:
+        """Until nothing moved for a while: no pod came, was bound, was told to go or ended."""
+        calm, before = 0, self._state()
+        for _ in range(_END_S):
+            await self.play.second(-1)
+            self._look()
+            now = self._state()
+            calm, before = (calm + 1, now) if now == before else (0, now)
+            if calm >= _CALM_S:
+                return
+        self._say(f"I10: pods still move after {_END_S} s in which nothing happened")
+
+    async def _stay_quiet(self, what: str, *, heed: frozenset[str] = _WATCHED) -> None:
+        before, counted = self._state(), []
+
+        def see(kind: str, change: Change) -> None:
+            if kind in heed:
+                counted.append(f"{kind} {change.key}")
+
+        observers = self.world.cluster.core.store.observers
+        observers.append(see)
+        for _ in range(40):
+            await self.play.second(-1)
+            self._look()
+        observers.remove(see)
+        if self._state() != before:
+            self._say(f"{what}, and pods moved: {sorted(before ^ self._state())[:4]}")
+        elif counted:
+            self._say(f"{what}, and there were writes: {sorted(set(counted))[:4]}")
+
+    def _state(self) -> frozenset[str]:
+        return frozenset(
+            f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {pod['status'].get('phase')}"
+            for pod in self.world.client.list("pods")
+        )
+
+    # -- each second --------------------------------------------------------------------------
+    def _look(self) -> None:
+        client = self.world.client
+        pods = client.list("pods")
+        found = {
+            "pods": pods,
+            "nodes": client.list("nodes"),
+            "podgroups": client.list(_GROUPS),
+        }
+        said = invariants.check(found, now=self.world.clock.now())
+        self.late = {each: self.late.get(each, 0) + 1 for each in said if each.startswith("I15")}
+        for each in said:
+            if self.late.get(each, _LATE_S) >= _LATE_S:
+                self._say(each)
+        names = frozenset(
+            p["metadata"]["name"] for p in pods if p["status"]["phase"] != "Succeeded"
+        )
+        gone = self.known - names
+        if any(name not in self.play.taken for name in gone):
+            self.outside = self._now
+        self.known = names
+        queues = {each["metadata"]["name"]: each["spec"] for each in client.list(_QUEUES)}
+        held = self._held(pods, queues)
+        self._capability(pods, queues, held)
+        self._evictions(queues)
+        self.usage = [*self.usage[-_BURST_S:], held]
+
+    def _held(self, pods: list[Obj], queues: dict[str, Obj]) -> dict[str, int]:
+        total = dict.fromkeys(queues, 0)
+        for pod in pods:
+            if not pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+                continue
+            if pod["status"].get("phase") in {"Succeeded", "Failed"}:
+                continue
+            gang = self._gang(pod["metadata"]["labels"][GROUP_LABEL])
+            gpus = invariants.requests(pod).get(GPU, 0)
+            for name in _line(gang.queue, queues):
+                total[name] += gpus
+        return total
+
+    def _capability(self, pods: list[Obj], queues: dict[str, Obj], held: dict[str, int]) -> None:
+        """I5: what is newly bound leaves every queue above it within its capability."""
+        bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
+        fresh, self.bound = bound - self.bound, bound
+        if self._now - self.edited < _EDIT_S:
+            return
+        for name in sorted(fresh):
+            for queue in _line(self._of(name).queue, queues):
+                cap = (queues[queue].get("capability") or {}).get(GPU)
+                if cap is not None and held[queue] > int(cap):
+                    self._say(f"I5: {queue} holds {held[queue]} GPUs of its capability {cap}")
+
+    def _evictions(self, queues: dict[str, Obj]) -> None:
+        fresh, self.taken = self.play.taken - self.taken, set(self.play.taken)
+        for gang in {self._of(name).name: self._of(name) for name in fresh}.values():
+            last = self.evicted.get(gang.name)
+            if last is not None and self._now - last > _BURST_S and self.outside < last:
+                self._say(f"P: {gang.name} is evicted again, and nothing happened since")
+            self.evicted[gang.name] = self._now
+            broken = self._is_broken(gang)
+            if gang.preemptible is False and not broken:
+                self._say(f"I6: {gang.name} may not be evicted, and was")
+            if broken or self._has_claimant(gang) or self._now - self.edited < _EDIT_S:
+                continue
+            line = list(_line(gang.queue, queues))
+            if not any(self._was_over(queue, queues[queue]) for queue in line):
+                self._say(f"I5: {gang.name} is reclaimed from {gang.queue}, within its share")
+
+    def _was_over(self, queue: str, spec: Obj) -> bool:
+        deserved = int((spec.get("deserved") or {}).get(GPU, 0))
+        return any(held.get(queue, 0) > deserved for held in self.usage)
+
+    def _has_claimant(self, victim: CaseGang) -> bool:
+        """Whether a higher gang of its queue waits or started only now."""
+        return any(
+            gang.queue == victim.queue and gang.priority > victim.priority
+            for gang in self.case.gangs
+        )
+
+    def _is_broken(self, gang: CaseGang) -> bool:
+        """Whether it lost members by a failure, of which more may have to go."""
+        return any(self._of(name).name == gang.name for name in self.play.struck)
+
+    def _gang(self, name: str) -> CaseGang:
+        return next(gang for gang in self.case.gangs if gang.name == name)
+
+    def _of(self, pod: str) -> CaseGang:
+        return self._gang(pod.partition("-")[0])
+
+
+def _line(queue: str, queues: dict[str, Obj]) -> Iterator[str]:
+    while queue in queues:
+        yield queue
+        queue = queues[queue].get("parent", "")

@@ -1,0 +1,61 @@
+"""A few random lives of whole clusters, and that their watch sees what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.testing.cases import parse
+from gpusched.testing.histories import life, live, story
+
+RACE = """
+case the watch looks
+node n0 4g
+queue a des=2g ; b des=2g
+gang low a 1g @n0*2 -> 0..2
+gang high b 1g @n0*2 -> 0..2
+"""
+
+
+@pytest.mark.parametrize("seed", [4, 5, 8, 9])
+def test_a_random_life_keeps_every_promise(seed):
+    """See ``histories.life`` for what is checked."""
+    assert live(seed) == [], story(seed)
+
+
+def test_stories_are_repeatable_and_differ():
+    """A seed is a story, and seeds are many."""
+    assert story(3) == story(3)
+    assert len({story(seed).partition("\n")[2] for seed in range(50)}) == 50
+
+
+def test_the_watch_sees_an_eviction_that_no_rule_allows(monkeypatch):
+    """Somebody evicts a pod of a queue that is within its share: the watch tells."""
+    (case,) = parse(RACE, family="watch")
+    second = life.Played.second
+
+    async def evicting(self, now):
+        if now == 20:
+            self.world.client.delete("pods", "default", "low-0")
+        await second(self, now)
+
+    monkeypatch.setattr(life.Played, "second", evicting)
+    wrong = life.watched(case, seed=1)
+    assert "I5: low is reclaimed from a, within its share" in wrong
+
+
+def test_the_watch_sees_that_it_never_gets_quiet(monkeypatch):
+    """The same pod is evicted again and again: the end never comes."""
+    (case,) = parse(RACE, family="watch")
+    second = life.Played.second
+
+    async def evicting(self, now):
+        if now < 0 and int(self.world.clock.monotonic()) % 60 == 0:
+            for pod in self.world.client.list("pods")[:1]:
+                self.world.client.delete("pods", "default", pod["metadata"]["name"])
+        await second(self, now)
+
+    monkeypatch.setattr(life.Played, "second", evicting)
+    monkeypatch.setattr(life, "_END_S", 400)
+    wrong = life.watched(case, seed=1)
+    assert any(sentence.startswith("I10: pods still move") for sentence in wrong), wrong
+    assert any(sentence.startswith("P: ") for sentence in wrong), wrong
