@@ -10,6 +10,7 @@ import attrs
 from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.objects.resources import Resources
+from gpusched.session.alike import likeness
 from gpusched.session.hooks import first_refusal
 from gpusched.session.plan import Ask
 from gpusched.session.reasons import Reason
@@ -68,18 +69,24 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
 
 def _all_may(session: Session, gangs: Sequence[Gang]) -> bool:
     """Whether nobody would have to wait if all the others were served: then no order matters."""
-    entries = [(session.path(gang), session.view.minimum(gang)) for gang in gangs]
-    for entry in entries:
-        session.accounts.promise(*entry)
+    kinds: dict[tuple[object, ...], list[Gang]] = {}
+    for gang in gangs:
+        kinds.setdefault(likeness(session, gang) or (gang.key,), []).append(gang)
+    entries = [
+        (session.path(alike[0]), session.view.minimum(alike[0]), len(alike))
+        for alike in kinds.values()
+    ]
+    for path, amounts, count in entries:
+        session.accounts.promise(path, amounts, times=count)
     agreed = True
-    for gang, entry in zip(gangs, entries, strict=True):
-        session.accounts.promise(*entry, times=-1)
-        agreed = not first_refusal(session.hooks.reserve_checks, gang).refuses
-        session.accounts.promise(*entry)
+    for alike, (path, amounts, _) in zip(kinds.values(), entries, strict=True):
+        session.accounts.promise(path, amounts, times=-1)
+        agreed = not first_refusal(session.hooks.reserve_checks, alike[0]).refuses
+        session.accounts.promise(path, amounts)
         if not agreed:
             break
-    for entry in entries:
-        session.accounts.promise(*entry, times=-1)
+    for path, amounts, count in entries:
+        session.accounts.promise(path, amounts, times=-count)
     return agreed
 
 

@@ -29,21 +29,21 @@ class Refusals:
 
     def of(self, gang: Gang) -> Refusal | None:
         """Why a gang like this one was refused since the last move; None when none was."""
-        known = self._known.get(_likeness(self._session, gang)) if self._known else None
+        known = self._known.get(likeness(self._session, gang)) if self._known else None
         return known[1] if known is not None and known[0] == self._state() else None
 
     def remember(self, gang: Gang, refusal: Refusal) -> None:
         """The gang found no room. What only a reservation kept it from is not remembered."""
-        likeness = _likeness(self._session, gang)
-        if likeness and refusal.reason != Reason.RESERVED:
-            self._known[likeness] = (self._state(), refusal)
+        kind = likeness(self._session, gang)
+        if kind and refusal.reason != Reason.RESERVED:
+            self._known[kind] = (self._state(), refusal)
 
     def _state(self) -> State:
         session = self._session
         return (session.accounts.version, len(session.bench.touched), session.bench.later)
 
 
-def _likeness(session: Session, gang: Gang) -> tuple[object, ...]:
+def likeness(session: Session, gang: Gang) -> tuple[object, ...]:
     """All that decides where a gang may go; empty for gangs that are like no other.
 
     Those with places or promises have rooms of their own, those with a wish for a topology

@@ -140,7 +140,17 @@ def _leaf(session: Session, root: _Branch, name: str) -> _Branch:
 def _in_order(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
     keyed = []
     for gang in gangs:
-        key = comparable(session.hooks.gang_orders, gang)
+        key = _gang_key(session, gang)
         if key is not None:
             keyed.append(((key, turn, int(gang.created * 1e6), gang.key), gang))
     return keyed
+
+
+def _gang_key(session: Session, gang: Gang) -> Any:
+    """What policies say of a gang; asked again only when accounts have moved since."""
+    version = (session.accounts.version, session.accounts.looks_later)
+    known = session.turn_keys.get(("", gang.key))
+    if known is None or known[0] != version:
+        known = (version, comparable(session.hooks.gang_orders, gang))
+        session.turn_keys["", gang.key] = known
+    return known[1]
