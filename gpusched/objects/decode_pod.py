@@ -73,6 +73,10 @@ def pod_of(parsed: wire.Pod) -> Pod:
         raise Disbelief("status.phase", f"{quoted(status.phase)} is no phase of a pod")
     slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
     scheduled, since, reason, message = _scheduling(status.conditions)
+    created = parse_time(metadata.creation_timestamp or "")
+    if spec.node_name and not scheduled:
+        # Nobody said when it was bound: it runs since it was started, or at least since it exists.
+        scheduled = parse_time(status.start_time or "") or created
     intern = sys.intern
     owner = _owner(metadata.owner_references) if metadata.owner_references else None
     native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
@@ -84,7 +88,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         name=metadata.name,
         uid=uid_of(metadata),
         resource_version=version_of(metadata),
-        created=parse_time(metadata.creation_timestamp or ""),
+        created=created,
         labels=labels,
         owner=owner,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,

@@ -103,7 +103,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pods, and it is made in a third of the time and never visited by the garbage collector.
 
     Attributes:
-        created, scheduled: seconds since the epoch; 0.0 when not (yet) so.
+        created, scheduled: seconds since the epoch; 0.0 when not (yet) so. A bound pod of which
+            nobody says when it was bound counts from its start, or its creation.
         node: empty until bound.
         slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
         plan, fence: written with our binding, empty on pods that others bound.

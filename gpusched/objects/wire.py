@@ -247,6 +247,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
 
     phase: str = ""
     nominated_node_name: str | None = None
+    start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
