@@ -34,6 +34,7 @@ from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
 from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
+from gpusched.io.server_clock import ServerClock
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
@@ -83,6 +84,7 @@ class App:
     """
 
     def __init__(self, options: AppOptions) -> None:
+        options = attrs.evolve(options, clock=ServerClock(options.clock))
         self.options = options
         self.cache = Cache(options.config.scheduler_names)
         self.telemetry = Telemetry(Tracing.from_environment())

@@ -108,6 +108,10 @@ SHUTDOWN_S: Final = 10.0
 """After SIGTERM: bindings in flight are awaited so long."""
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """New objects before Python looks for cycles; its own 700 are one page of pods three times."""
+CLOCK_SLACK_S: Final = 5.0
+"""By so much our time may differ from what the API server's answers show before theirs is taken."""
+CLOCK_TOLD_S: Final = 600.0
+"""That it did is logged this often at most."""
 LOOP_BLOCKED_MAX_S: Final = 2.0
 """The event loop may stand still so long before its stack is logged: a lease retry period."""
 LEASE_MAX_S: Final = 300.0

@@ -26,6 +26,7 @@ from gpusched.io import credentials
 from gpusched.io.answers import Response, api_error
 from gpusched.io.lines import Lines, WatchLineTooLong
 from gpusched.io.logs import Log, pin_libraries
+from gpusched.io.server_clock import ServerClock
 from gpusched.io.text import one_line
 
 __all__ = ["Api", "Lines", "Response", "WatchLineTooLong", "api_error"]
@@ -78,7 +79,7 @@ class Api:
 
         Args:
             kubeconfig: a file, or None for the pod's account, else KUBECONFIG, else ~/.kube.
-            clock: ages tokens.
+            clock: ages tokens; a ``ServerClock`` is told what time the answers show.
             connections: most connections at once.
 
         Raises:
@@ -131,7 +132,10 @@ class Api:
         headers = None if body is None else self._content_type(content_type)
         timeout = self._timeout(timeout_s)
         generation = self._generation
+        asked_at = self._clock.boottime()
         answer = await self._once(method, url, body=body, headers=headers, timeout=timeout)
+        if isinstance(self._clock, ServerClock):
+            self._clock.hear(answer, asked_at=asked_at)
         if answer.status == 401 and await self._reread(generation):
             answer = await self._once(method, url, body=body, headers=headers, timeout=timeout)
         return answer

@@ -29,10 +29,12 @@ from gpusched.io.status_writes import (
     GroupWrite,
     PodWrite,
     QueueWrite,
+    RejectedWrite,
     Request,
     StatusCache,
     Write,
     Written,
+    told_on,
     written_by,
 )
 from gpusched.io.telemetry import Telemetry
@@ -155,6 +157,9 @@ class StatusWriter:
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0):
             return  # whoever leads next lists everything again, and is told then
         _remember(self._rejected, rejected.uid, rejected.generation)
+        if told_on(rejected):
+            self._said.pop(rejected.uid, None)  # once it can be believed, all is to be said again
+            self._want(rejected.uid, RejectedWrite(rejected))
         ref = ObjectRef(rejected.kind, rejected.key, rejected.uid, rejected.api_version)
         self.events.tell(
             EventNote(

@@ -18,7 +18,7 @@ from gpusched.objects import encode, encode_foreign
 from gpusched.objects.adapters.kinds import VOLCANO
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue, Usage
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, PoolStatus, QueueStatus
 from gpusched.session.reasons import Reason
@@ -266,7 +266,46 @@ class PodWrite:
         return Request(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
 
 
-Write = GroupWrite | QueueWrite | PodWrite
+@attrs.frozen(slots=True)
+class RejectedWrite:
+    """That a PodGroup or Queue of ours cannot be believed, on the object itself."""
+
+    rejected: Rejected
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.rejected.uid
+
+    def request(self, _cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        rejected = self.rejected
+        ours = written is not None and written.seen == rejected.resource_version
+        shown = written.status if written is not None and ours else rejected.status
+        ask = Ask(reason=Reason.INVALID_SPEC, sentence=f"{rejected.field}: {rejected.why}")
+        queue = rejected.kind == "Queue"
+        says = [
+            _say(kind, ask, holds=False, generation=rejected.generation)
+            for kind in (("Ready",) if queue else ("Admitted", "Scheduled"))
+        ]
+        try:
+            body = encode.status_patch(rejected.uid, shown, {}, says=says, now=now)
+        except (msgspec.MsgspecError, AttributeError, TypeError):
+            # The status is what cannot be believed: it is written anew.
+            body = encode.status_patch(rejected.uid, b"{}", {}, says=says, now=now)
+        if body is None:
+            return None
+        path = "queues" if queue else f"namespaces/{quote(rejected.key.namespace)}/podgroups"
+        path = f"/apis/{API_VERSION}/{path}/{quote(rejected.key.name)}/status"
+        return Request(path, MERGE_PATCH, body, rejected.resource_version)
+
+
+def told_on(rejected: Rejected) -> bool:
+    """Whether it is said on the object: it is of a kind of ours that has conditions."""
+    return rejected.kind in {"PodGroup", "Queue"} and not rejected.api_version
+
+
+Write = GroupWrite | QueueWrite | PodWrite | RejectedWrite
 
 
 def _says(status: GangStatus) -> tuple[Say, ...]:

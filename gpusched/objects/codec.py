@@ -202,6 +202,7 @@ class KindCodec(Generic[Parsed, Entity]):
             why=why.why,
             generation=_generation(metadata.get("generation", b"0")),
             ours=self._ours,
+            status=parts.get("status", b"{}") if self._ours else b"{}",
         )
         return self._adorn(rejected, parts) if self._adorn else rejected
 

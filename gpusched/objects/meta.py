@@ -75,6 +75,8 @@ class Rejected:
     """For pods: the ``schedulerName``."""
     api_version: str = ""
     """Group and version, where the kind alone does not tell."""
+    status: bytes = b"{}"
+    """Of kinds whose authors are told: what the object's status says, as it came."""
 
     @property
     def sentence(self) -> str:
