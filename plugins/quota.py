@@ -30,6 +30,8 @@ from gpusched.plugin import (
 )
 
 ROOT = "root"
+TOLD_MAX = 4
+"""Node pools named in one sentence."""
 Held = Callable[[str], Resources]
 
 
@@ -72,6 +74,8 @@ class Quota:
         def check(gang: Gang, held: Held) -> Verdict:
             asked = view.minimum(gang)
             verdict = _capped(gang, asked, view, held)
+            if not verdict.refuses:
+                verdict = pools().room(gang, held)
             if not verdict.refuses and self.args.firm_within_deserved:
                 verdict = _firm(gang, asked, view)
             if not verdict.refuses:
@@ -223,7 +227,55 @@ class PoolCaps:
                     allowed &= ~self._of_pool(pool_of(name))
             return allowed
 
-        return PairRule(caps, allows)
+        return PairRule(caps, allows, exact=True)
+
+    def room(self, gang: Gang, held: Held) -> Verdict:
+        """Whether the pools in which a gang of equal pods may run can take its minimum together.
+
+        Asked before it is placed, so that one which waits for its queue is not taken for one
+        that more nodes would help.
+        """
+        task = gang.tasks[0] if len(gang.tasks) == 1 else None
+        node = self._view.queue(gang.queue)
+        if task is None or node is None or not self.concern(task.pod_class):
+            return ALLOW
+        if not any(queue in self._caps for queue in node.path):
+            return ALLOW
+        pools = self._view.pools.where(task.pod_class)
+        if len(pools) < 2:
+            return ALLOW  # The one pool is in what it asks for.
+        count = min(len(task.pods), gang.need or 1)
+        requests = dict(task.pod_class.requests.items)
+        fit, most, told = 0, 0, []
+        for pool in pools:
+            rooms = [
+                ((cap - held(queue).get(name)) // need, cap // need, queue, name, cap)
+                for queue in node.path
+                for name, cap in self._caps.get(queue, ())
+                if pool_of(name) == pool and (need := requests.get(resource_of(name), 0))
+            ]
+            if not pool or not rooms:
+                return ALLOW
+            left, _, queue, name, cap = min(rooms)
+            fit += max(0, left)
+            most += min(each[1] for each in rooms)
+            held_text = format_quantity(held(queue).get(name), resource=name)
+            told.append(
+                f"queue {queue} holds {held_text} {name} of its capability of "
+                f"{format_quantity(cap, resource=name)}"
+            )
+        if fit >= count:
+            return ALLOW
+        refuse, reason = (
+            (deny, Reason.QUOTA_EXCEEDED) if most < count else (wait, Reason.WAITING_FOR_QUOTA)
+        )
+        return refuse(
+            reason,
+            "needs room for {count} pods in node pools, which have it for {fit}: {told}",
+            count=count,
+            fit=fit,
+            told="; ".join(told[:TOLD_MAX]),
+        )
 
     def _of_pool(self, pool: str) -> npt.NDArray[np.bool_]:
         known = self._rows.get(pool)

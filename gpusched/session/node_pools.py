@@ -200,11 +200,21 @@ class Pools:
             number = self._pins[pod_class.digest] = self._pin(pod_class)
         return self.names[number] if number >= 0 else ""
 
-    def _pin(self, pod_class: PodClass) -> int:
+    def where(self, pod_class: PodClass) -> tuple[str, ...]:
+        """Pools of the nodes that selector and affinity of a class admit; empty for no pool."""
+        return tuple(self.names[number] if number >= 0 else "" for number in self._where(pod_class))
+
+    def _where(self, pod_class: PodClass) -> list[int]:
         rows = self._cache.candidates(pod_class, self._snapshot.nodes)
-        found = np.unique(self._numbers if rows is None else self._numbers[rows])
-        if len(found):
-            return int(found[0]) if len(found) == 1 else -1
+        found: list[int] = np.unique(
+            self._numbers if rows is None else self._numbers[rows]
+        ).tolist()
+        return found
+
+    def _pin(self, pod_class: PodClass) -> int:
+        found = self._where(pod_class)
+        if found:
+            return found[0] if len(found) == 1 else -1
         selected = set(pod_class.node_selector)
         return next(
             (

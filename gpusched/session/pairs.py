@@ -30,11 +30,14 @@ class PairRule:
         key: equal keys of one filter mean equal answers.
         allows: where one more such pod may go as the session stands, bool, shape (nodes,).
         once: whether two pods with this key never share a node.
+        exact: whether pods with this key, placed one by one, find places if there are any: where
+            the first goes never decides how many can follow.
     """
 
     key: Hashable
     allows: Callable[[], Bools]
     once: bool = False
+    exact: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -106,7 +109,7 @@ class PairHooks:
                 return mask
 
             allows = self._guard.wrap(plugin, "pair_filter", checked, self._refuse)
-            return PairRule(made.key, allows, bool(made.once))
+            return PairRule(made.key, allows, bool(made.once), bool(made.exact))
 
         wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere)
         asked = _asked(plugin, "pair_filter", concerns)
@@ -192,6 +195,7 @@ class RuleGate:
         self._scores = scores
         self._size = size
         self.once = any(rule.once for _, rule in rules)
+        self.exact = all(rule.exact for _, rule in rules)
 
     @property
     def version(self) -> object:

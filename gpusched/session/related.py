@@ -93,7 +93,7 @@ class RelatedSearch:
     def others(self) -> bool:
         """All other ways, from a clean start; leaves the places of the first that works."""
         self._back(self._start)
-        if self._hopeless():
+        if self._told_all() or self._hopeless():
             return False
         self._steps = granted = min(RELATED_STEPS_MAX, self._session.related_steps)
         found = self._search()
@@ -108,6 +108,11 @@ class RelatedSearch:
                 return True
             self._back(self._start)
         return self._deep(0)
+
+    def _told_all(self) -> bool:
+        """Whether one pass said all: equal members whose rules leave nothing to the order."""
+        seats = [self._session.seat_of(member.pod) for member in self._members]
+        return all(seat is seats[0] and seat.gate is not None and seat.gate.exact for seat in seats)
 
     def _hopeless(self) -> bool:
         """Whether somebody has no place even on its own, his rules about others left aside."""

@@ -95,6 +95,10 @@ class NodePools:
         """The pool in which alone pods of a class may run; empty for none."""
         return self._pools.pin(pod_class) if self._pools else ""
 
+    def where(self, pod_class: PodClass) -> tuple[str, ...]:
+        """Pools of all nodes that its selector and affinity admit; empty for nodes of no pool."""
+        return self._pools.where(pod_class) if self._pools else ()
+
     def confined(self, pod: Pod) -> bool:
         """Whether all members of its gang that wait may run in one pool each, and nowhere else.
 

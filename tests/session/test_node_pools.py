@@ -117,12 +117,44 @@ def test_members_go_around_a_pool_that_is_used_up(given):
 
 
 def test_nobody_starts_where_all_pools_together_are_too_little(given):
-    """One more than the caps allow: the gang waits whole and is told how far it got."""
+    """One more than the caps allow can never start; one that waits for others is told whom."""
     c = two_pools(given).queue("q", node_pools=pools(h100={"cap": 3}, a100={"cap": 5}))
-    c.gang("g", pods=9, gpus=1, queue="q")
+    runs(c, "old", "a0 a0", queue="q")
+    c.gang("big", pods=9, gpus=1, queue="q")
+    c.gang("fits", pods=7, gpus=1, queue="q")
     c.when.one_session()
     assert c.then.started() == []
-    assert "2 are in a node pool of which its queue has its capability" in c.then.why("g")
+    assert c.then.reason("big") == "QuotaExceeded"
+    assert (c.then.reason("fits"), c.then.why("fits")) == (
+        "WaitingForQuota",
+        (
+            "needs room for 7 pods in node pools, which have it for 6: queue q holds 2 nvidia.com/gpu "
+            "of node pool a100 of its capability of 5; queue q holds 0 nvidia.com/gpu of node pool "
+            "h100 of its capability of 3"
+        ),
+    )
+
+
+def test_a_pool_without_a_cap_is_open(given):
+    """Where one of the pools has no cap, and where nodes are in none, members go there."""
+    c = two_pools(given).queue("q", node_pools=pools(h100={"cap": 3}))
+    c.node("free", gpus=2)
+    c.gang("g", pods=13, gpus=1, queue="q")
+    c.when.one_session()
+    assert sorted(set(nodes_of(c, "g"))) == ["a0", "free", "h0"]
+
+
+def test_different_members_that_do_not_fit_are_told_of_the_pools(given):
+    """A gang of several kinds of pods is told how many nodes its queue may not use."""
+    c = two_pools(given).queue("q", node_pools=pools(h100={"cap": 3}, a100={"cap": 5}))
+    c.group("g", queue="q", min_member=5)
+    c.pods("g-large", 3, group="g", gpus=2).pods("g-small", 2, group="g", gpus=1)
+    c.pods("g-huge", 1, group="g", gpus=4)
+    c.group("h", queue="q", min_member=6)
+    c.pods("h-large", 4, group="h", gpus=2).pods("h-small", 2, group="h", gpus=1)
+    c.when.one_session()
+    assert "h" not in c.then.started()
+    assert "are in a node pool of which its queue has its capability" in c.then.why("h")
 
 
 def test_members_that_select_a_pool_count_with_those_that_do_not(given):
@@ -238,6 +270,20 @@ def test_a_claim_on_the_whole_spares_what_is_deserved_in_a_pool(given, asks, gon
         runs(c, f"b-{number}", "h0", queue="b", node_selector=H100)
     c.gang("a-new", pods=asks, gpus=1, queue="a")
     c.when.one_session()
+    assert len(c.then.evicted()) == gone
+
+
+@pytest.mark.parametrize(("asks", "gone"), [(2, 2), (3, 0)])
+def test_a_share_of_a_pool_spares_what_is_deserved_as_a_whole(given, asks, gone):
+    """Deserved in the pool is the better right, due in the pool is not."""
+    c = two_pools(given)
+    c.queue("a", node_pools=pools(h100={"deserved": 2}))
+    c.queue("b", limits={"deserved": {GPU: 8}})
+    for number in range(8):
+        runs(c, f"b-{number}", "h0", queue="b")
+    c.gang("a-new", pods=asks, gpus=1, queue="a", node_selector=H100)
+    c.when.one_session()
+    assert c.then.queue("a").node_pools[0].fair_share.get(GPU) == asks
     assert len(c.then.evicted()) == gone
 
 
