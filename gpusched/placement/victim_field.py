@@ -68,12 +68,9 @@ class Field(Ground):
 
     def retire(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
-        for m in members:
-            self._gone[m] = -1
-            for number in self._of_member.get(m, ()):
-                if len(self.bundles[number].members) == 1:
-                    for limit in self.bundles[number].draws:
-                        self.left[limit] = max(0, self.left[limit] - 1)
+        left = list(members)
+        self._gone |= dict.fromkeys(left, -1)
+        self._lessen(left, sorted({n for m in left for n in self._of_member.get(m, ())}))
 
     def drop(self, bundles: Iterable[int]) -> None:
         """These bundles are out of the question from now on."""
@@ -102,10 +99,7 @@ class Field(Ground):
         """
         self._look()
         touched: set[int] = set()
-        while self.room < need:
-            move = self._best(need - self.room)
-            if move is None:
-                break
+        while self.room < need and (move := self._best(need - self.room)) is not None:
             for number in move.bundles:
                 self._take(number)
                 touched.update(self._rows_of[number])
@@ -293,7 +287,7 @@ class Field(Ground):
             if not any(freed):
                 continue
             others = [other for other in taken if self._overlap(number, other)]
-            if others and len(self.bundles[number].members) == 1:
+            if not all(self._covers(number, other) for other in others):
                 continue
             for other in others:  # a whole gang replaces those of it that were spare
                 taken.remove(other)
@@ -340,10 +334,25 @@ class Field(Ground):
             return False
         if all(m in self._gone for m in self.bundles[number].members):
             return False
+        back = self._given_back(number)
         return all(
-            self.left[limit] - drawn.get(limit, 0) >= count
+            self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
             for limit, count in self.draws(number).items()
         )
+
+    def _absorbs(self, number: int) -> list[int]:
+        """Picks that a bundle would take over: they stand and fall with it then."""
+        if len(self.bundles[number].members) == 1:
+            return []
+        group = self._of_group[self.bundles[number].group]
+        picks = [other for other in group if other != number and other in self._picks]
+        return [other for other in picks if self._covers(number, other)]
+
+    def _given_back(self, number: int) -> dict[int, int]:
+        """What these drew for themselves."""
+        if not self.bundles[number].draws:
+            return {}
+        return self._draws((), (n for o in self._absorbs(number) for n in self.bundles[o].draws))
 
     def _take(self, number: int) -> None:
         bundle = self.bundles[number]
@@ -351,14 +360,10 @@ class Field(Ground):
             self.left[limit] -= count
         leaving = [m for m in bundle.members if m not in self._gone]
         self._shift(leaving, number)
-        if len(bundle.members) > 1:
-            # It takes over what singles of its group took before: they stand and fall with it.
-            for other in self._of_group[bundle.group]:
-                if other != number and other in self._picks:
-                    absorbed = self._picks.pop(other)
-                    leaving += absorbed.members
-                    for limit in self.bundles[other].draws:
-                        self.left[limit] += 1
+        for other in self._absorbs(number):
+            leaving += self._picks.pop(other).members
+            for limit in self.bundles[other].draws:
+                self.left[limit] += 1
         self._picks[number] = Pick(number, tuple(sorted(leaving)))
 
     def _put_back(self, number: int) -> None:
@@ -366,13 +371,6 @@ class Field(Ground):
         self._unshift(pick.members)
         for limit, count in self._draws_of(pick).items():
             self.left[limit] += count
-
-    def _draws_of(self, pick: Pick) -> dict[int, int]:
-        draws: dict[int, int] = dict.fromkeys(self.bundles[pick.bundle].draws, 1)
-        for m in pick.members:
-            for limit in self.members[m].draws:
-                draws[limit] = draws.get(limit, 0) + 1
-        return draws
 
     def _spare(self, need: int) -> Choice:
         """Give back, dearest first, whoever is not needed."""

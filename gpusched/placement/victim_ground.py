@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusched.placement.victims import RATIO, Bundle, Member
+from gpusched.placement.victims import RATIO, Bundle, Member, Pick
 
 
 class Ground:
@@ -62,11 +62,19 @@ class Ground:
     def draws(self, number: int) -> dict[int, int]:
         """What a bundle would take from which limits."""
         bundle = self.bundles[number]
-        draws: dict[int, int] = dict.fromkeys(bundle.draws, 1)
-        for m in bundle.members:
-            if m not in self._gone:
-                for limit in self.members[m].draws:
-                    draws[limit] = draws.get(limit, 0) + 1
+        return self._draws((m for m in bundle.members if m not in self._gone), bundle.draws)
+
+    def _draws_of(self, pick: Pick) -> dict[int, int]:
+        """What a bundle that was taken drew."""
+        return self._draws(pick.members, self.bundles[pick.bundle].draws)
+
+    def _draws(self, members: Iterable[int], own: Iterable[int]) -> dict[int, int]:
+        draws: dict[int, int] = {}
+        for limit in own:
+            draws[limit] = draws.get(limit, 0) + 1
+        for m in members:
+            for limit in self.members[m].draws:
+                draws[limit] = draws.get(limit, 0) + 1
         return draws
 
     def _shift(self, members: Iterable[int], number: int) -> None:
@@ -104,8 +112,31 @@ class Ground:
         return lost + each.extra
 
     def _overlap(self, one: int, other: int) -> bool:
+        """Whether two bundles have a member in common."""
         a, b = self.bundles[one], self.bundles[other]
-        return a.group == b.group and (len(a.members) > 1 or len(b.members) > 1)
+        if a.group != b.group or (len(a.members) == 1 and len(b.members) == 1):
+            return False
+        return not set(a.members).isdisjoint(b.members)
+
+    def _covers(self, one: int, other: int) -> bool:
+        """Whether a bundle has every member of another."""
+        return set(self.bundles[one].members).issuperset(self.bundles[other].members)
+
+    def _lessen(self, members: Iterable[int], bundles: Iterable[int]) -> None:
+        """Members left for good: limits of bundles that went with them allow less."""
+        left = set(members)
+        for number in bundles:
+            bundle = self.bundles[number]
+            if len(bundle.members) == 1:
+                lessened: Iterable[int] = bundle.draws
+            elif bundle.draws and not left.isdisjoint(bundle.members):
+                # A part that is gone now; what its members draw was taken off by theirs.
+                gone = all(m in self._gone for m in bundle.members)
+                lessened = bundle.draws[:1] if gone else ()
+            else:
+                continue
+            for limit in lessened:
+                self.left[limit] = max(0, self.left[limit] - 1)
 
     def density(self, number: int, row: int) -> tuple[int, int]:
         """What a bundle costs for what it frees on a row, in parts of ``RATIO``; then its order."""

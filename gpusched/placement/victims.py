@@ -40,10 +40,12 @@ class Bundle:
     Attributes:
         members: numbers of members.
         order: decides among equals, smaller first; unique.
-        group: bundles that share members have the same number; one with all members of its
-            group replaces the others.
+        group: bundles that share members have the same number; of two that do, one has all
+            members of the other and replaces it.
         extra: cost beside that of the members.
-        draws: limits that it takes one from, beside those of its members.
+        draws: limits that it takes one from each time they are named, beside those of its
+            members. Of a bundle of several members, the first is its own, the others are
+            those that its members name as bundles of one.
         source: bundles of one source are compared among themselves by ``lane`` and cost; of
             sources, one is exhausted before the next, in an order that may change.
     """

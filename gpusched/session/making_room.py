@@ -126,16 +126,23 @@ class MakingRoom:
         quota = first_refusal(session.hooks.quota_checks, claimant)
         several = len({task.pod_class.digest for task in claimant.tasks}) > 1
         by_trial = quota.refuses or several or bool(claimant.sub_groups)
+        refused = False
         for _ in range(_TRIES):
             if by_trial:
                 chosen = self._by_trial(claimant, kind)
             else:
                 chosen = self._chooser.choose(claimant, kind, need, wheres)
+                if chosen is None and refused:
+                    # The cheapest may not go together; those in the order of policies may.
+                    by_trial = True
+                    self._chooser.pardon(kind)
+                    chosen = self._by_trial(claimant, kind)
             if chosen is None:
                 break
             result = self._claim(gang, claimant, kind, chosen)
             if result is _Result.CLAIMED:
                 return None
+            refused = refused or result is _Result.REFUSED
             if result is _Result.NO_PLACE:
                 if by_trial:
                     break
@@ -192,6 +199,7 @@ class MakingRoom:
             return True
         asked = self._session.view.minimum(claimant)
         pools = self._session.accounts.pools
+        chosen = sorted(chosen, key=lambda part: -self._shared(claimant, part.gang))
         chunks = [chunk for part in chosen for chunk in chunks_of(part, pools)]
 
         def passes(count: int) -> bool:
@@ -207,6 +215,14 @@ class MakingRoom:
         number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
         self._chooser.exhaust(kind, chosen[:number], chosen[number].gang)
         return False
+
+    def _shared(self, claimant: Gang, victim: Gang) -> int:
+        """Levels above both: what is given nearby is counted before what comes from afar."""
+        queues = self._session.snapshot.queues
+        one, other = queues.get(claimant.queue), queues.get(victim.queue)
+        if one is None or other is None:
+            return 0
+        return len(set(one.path) & set(other.path))
 
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:

@@ -10,26 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import attrs
-
 from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
-from gpusched.session.hooks import comparable, first_refusal
+from gpusched.session.hooks import first_refusal
 from gpusched.session.placing import place_minimum
+from gpusched.session.proof_steps import Step, Steps
 from gpusched.session.session import Session
 from gpusched.session.victim_pool import Leaving
-from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
-
-
-@attrs.frozen(slots=True, eq=False)
-class _Step:
-    """One thing that could be done: a spare member leaves, or all that is left of a gang."""
-
-    key: tuple[object, ...]
-    gang: Gang
-    seats: tuple[Seat, ...]
-    last: bool
+from gpusched.session.victims import Victims
 
 
 class Prover:
@@ -54,18 +43,14 @@ class Prover:
     ) -> None:
         self._session = session
         self._claimant = claimant
-        self._action = action
         self._left = list(victims.left)
         self._held_back: set[GangKey] = set()
         self.work = 0
         """Steps taken, in the units of ``Chooser.work``."""
-        steps: list[_Step] = []
-        for gang in gangs:
-            running = victims.running(gang)
-            if running is not None:
-                steps.extend(self._steps(running))
-        steps.sort(key=lambda step: step.key)
-        self._all = [step for step in steps if self._draw(step)][: limits.VICTIM_TRIALS_MAX]
+        steps = Steps(session, victims, claimant, action)
+        ordered = steps.of(gangs)
+        self.work += steps.work
+        self._all = [step for step in ordered if self._draw(step)][: limits.VICTIM_TRIALS_MAX]
 
     def fewest(self) -> list[Leaving] | None:
         """Who leaves, in order; None when not even everybody's leaving makes room."""
@@ -85,7 +70,7 @@ class Prover:
                 high = middle
         return [Leaving(step.gang, step.seats) for step in self._spared(steps[:high])]
 
-    def _spared(self, steps: list[_Step]) -> list[_Step]:
+    def _spared(self, steps: list[Step]) -> list[Step]:
         """Without those who are not needed: first all whose rooms are not used, then each."""
         rows = self._rows(steps)
         if rows is not None:
@@ -93,7 +78,7 @@ class Prover:
             fewer = [step for step in steps if step.gang.key in near]
             if len(fewer) < len(steps) and self._rows(fewer) is not None:
                 steps = fewer
-        for step in sorted(steps, key=lambda each: each.key, reverse=True):
+        for step in reversed(steps):
             ended = any(other.last and other.gang.key == step.gang.key for other in steps)
             if ended and not step.last:
                 continue  # the gang ends as a whole, whoever was spare before
@@ -102,7 +87,7 @@ class Prover:
                 steps = fewer
         return steps
 
-    def _rows(self, steps: Sequence[_Step]) -> set[int] | None:
+    def _rows(self, steps: Sequence[Step]) -> set[int] | None:
         """Rows on which the claimant would be after these steps; None where it finds no place."""
         session = self._session
         statement = session.statement()
@@ -118,37 +103,7 @@ class Prover:
         statement.discard()
         return rows
 
-    def _steps(self, running: Running) -> list[_Step]:
-        gang = running.gang
-        key = comparable(self._session.hooks.victim_orders, self._claimant, gang, self._action)
-        if key is None:
-            return []
-        lane = (key, gang.priority)
-        tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
-        spare = Counter(running.spare_roles)
-        left = running.surplus
-        steps: list[_Step] = []
-        staying: list[Seat] = []
-        for seat in running.seats:
-            role = seat.member.pod.role
-            if left and spare.get(role, 1) > 0:
-                left -= 1
-                spare[role] -= role in running.spare_roles
-                steps.append(
-                    _Step((*lane, 0, seat.cost, *tie, len(steps)), gang, (seat,), last=False)
-                )
-            else:
-                staying.append(seat)
-        checks = self._session.hooks.stop_filters
-        if not staying or not running.may_end:
-            return steps
-        if not first_refusal(checks, self._claimant, gang, self._action).refuses:
-            cost = sum(seat.cost for seat in staying)
-            cost += A_GANG_BROKEN if gang.min_member > 1 else 0
-            steps.append(_Step((*lane, 1, cost, *tie, 0), gang, tuple(staying), last=True))
-        return steps
-
-    def _draw(self, step: _Step) -> bool:
+    def _draw(self, step: Step) -> bool:
         """Whether disruption budgets allow the step after those before it."""
         drawn = Counter(number for seat in step.seats for number in seat.budgets)
         short = any(self._left[number] < count for number, count in drawn.items())

@@ -132,6 +132,12 @@ class Chooser:
         for pool in self._pools(kind):
             pool.exclude_queue(gang.queue, keep)
 
+    def pardon(self, kind: Kind) -> None:
+        """Queues are not held to what one choice of victims may take from them any more."""
+        excluded = self._excluded.get(kind)
+        if excluded is not None:
+            excluded.kept.clear()
+
     def _pools(self, kind: Kind) -> list[Pool]:
         return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
 

@@ -6,7 +6,7 @@ the bench and who left, so that a claim costs what it touches and not what there
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from gpusched.placement.victim_field import Field
 from gpusched.placement.victims import Bundle, Choice, Member
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.session import Session
+from gpusched.session.victim_spares import complete_parts
 from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
 
 _SAFE, _WHOLE = 0, 1
@@ -100,6 +101,7 @@ class Pool:
         gang = running.gang
         group = self._groups[gang.key] = len(self._groups)
         roles = {role: self._limit(count) for role, count in sorted(running.spare_roles.items())}
+        parts = {name: self._limit(count) for name, count in sorted(running.spare_parts.items())}
         total = self._limit(running.surplus)
         first = len(members)
         for seat in running.seats:
@@ -112,11 +114,13 @@ class Pool:
         self._first.setdefault(source, gang)
         made = Bundle((), 0, group, source=source, lane=(gang.priority, _SAFE))
         for place, seat in enumerate(running.seats if running.surplus else ()):
-            role = seat.member.pod.role
-            draws = (total, roles[role]) if role in roles else (total,)
+            pod = seat.member.pod
+            draws = (total, *_bound(roles, pod.role), *_bound(parts, pod.sub_group))
             self._part(running)
             bundle = attrs.evolve(made, members=(first + place,), draws=draws)
             bundles.append(((*tie, place), bundle))
+        if running.surplus and running.spare_sub_groups:
+            self._enter_parts(running, made, (total, roles), bundles, tie=tie)
         if self._may_end(running):
             self._part(running)
             every = tuple(range(first, len(members)))
@@ -124,12 +128,34 @@ class Pool:
             lane = (gang.priority, _WHOLE)
             bundles.append(((*tie, -1), attrs.evolve(made, members=every, extra=extra, lane=lane)))
 
+    def _enter_parts(
+        self,
+        running: Running,
+        made: Bundle,
+        limits: tuple[int, dict[str, int]],
+        bundles: list[Any],
+        *,
+        tie: tuple[Any, ...],
+    ) -> None:
+        """Sub-groups that may leave as a whole, because enough others are complete."""
+        total, roles = limits
+        whole = self._limit(running.spare_sub_groups)
+        for place, seats in enumerate(complete_parts(running, list(running.seats))):
+            if len(seats) == 1 and running.spare_parts[seats[0].member.pod.sub_group]:
+                continue
+            draws = [whole, *(total for _ in seats)]
+            draws += [limit for s in seats for limit in _bound(roles, s.member.pod.role)]
+            members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
+            self._part(running)
+            bundle = attrs.evolve(made, members=members, draws=tuple(draws))
+            bundles.append(((*tie, len(running.seats) + place), bundle))
+
     def _part(self, running: Running) -> None:
         self._of_queue.setdefault(running.gang.queue, []).append(len(self._parts))
         self._parts.append(running)
 
     def _may_end(self, running: Running) -> bool:
-        if not running.may_end or running.surplus >= len(running.seats):
+        if not running.may_end or running.all_spare:
             return False
         checks = self._session.hooks.stop_filters
         return not first_refusal(checks, self._claimant, running.gang, self._action).refuses
@@ -218,6 +244,11 @@ class Pool:
         """Nothing may be taken from a queue but what these gangs lose."""
         numbers = self._of_queue.get(queue, ())
         self._field.drop(n for n in numbers if self._parts[n].gang.key not in keep)
+
+
+def _bound(limits: Mapping[str, int], name: str) -> tuple[int, ...]:
+    """The limit of a role or sub-group, if it has one."""
+    return (limits[name],) if name in limits else ()
 
 
 def _ranked(bundles: Sequence[Any]) -> list[int]:

@@ -49,6 +49,9 @@ class Running:
         seats: who may leave, in the order in which they would: the least missed first.
         surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
         spare_roles: the same by role, for roles that have a minimum.
+        spare_parts: the same by sub-group; an incomplete one that is not needed may lose all.
+        spare_sub_groups: how many complete sub-groups may leave as a whole.
+        may_leave: names of complete sub-groups of which every member could leave.
         may_end: whether every member could leave, so that it can be stopped as a whole.
     """
 
@@ -56,7 +59,16 @@ class Running:
     seats: tuple[Seat, ...]
     surplus: int
     spare_roles: dict[str, int]
+    spare_parts: dict[str, int] = attrs.Factory(dict)
+    spare_sub_groups: int = 0
+    may_leave: frozenset[str] = frozenset()
     may_end: bool
+
+    @property
+    def all_spare(self) -> bool:
+        """Whether every member may leave for itself, so that nothing is left to end."""
+        bound = self.spare_roles or self.spare_parts
+        return self.surplus >= len(self.seats) and not bound
 
 
 class Victims:
@@ -130,11 +142,21 @@ class Victims:
         done.subtract(Counter(each.pod.role for each in gang.placed))
         spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
         surplus = max(0, have - gang.min_member)
-        broken = have < gang.min_member or any(
-            roles[role] + done[role] < least for role, least in gang.min_roles
+        parts = _sub_groups(gang, staying)
+        complete = [part.name for part in gang.sub_groups if parts[part.name] >= part.min_member]
+        broken = (
+            have < gang.min_member
+            or any(roles[role] + done[role] < least for role, least in gang.min_roles)
+            or len(complete) < gang.min_sub_groups
         )
+        spare_parts = {
+            part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
+            for part in gang.sub_groups
+        }
+        held = Counter(each.pod.sub_group for each in staying)
+        held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
         if broken:
-            surplus, spare = len(seats), {}
+            surplus, spare, spare_parts, complete = len(seats), {}, {}, []
         elif gang.terms.disruption == "Group":
             surplus = 0
         return Running(
@@ -142,6 +164,9 @@ class Victims:
             seats=tuple(seats),
             surplus=surplus,
             spare_roles=spare,
+            spare_parts=spare_parts,
+            spare_sub_groups=max(0, len(complete) - gang.min_sub_groups),
+            may_leave=frozenset(name for name in complete if not held[name]),
             may_end=len(seats) == len(staying),
         )
 
@@ -149,6 +174,14 @@ class Victims:
         # A second at least: of those who have just started, the smaller one is missed less.
         lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
         return lost * member.pod.pod_class.gpus * A_GPU_SECOND + A_POD
+
+
+def _sub_groups(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:
+    """Members that count, by sub-group: those that stay and those that succeeded."""
+    counts = Counter(dict(gang.ready_sub_groups))
+    counts.subtract(Counter(each.pod.sub_group for each in gang.placed))
+    counts.update(Counter(each.pod.sub_group for each in staying))
+    return counts
 
 
 def _least_missed(seat: Seat) -> tuple[int, int, float, str]:

@@ -108,18 +108,24 @@ class Gates:
             )
         )
         held = self._view.staying
-        if self._gives(claim, theirs, taken, held=held, claimed=held):
+        if self._gives(claim, theirs, taken, held=held, claimed=self._at_best(claimant)):
             return ALLOW
         return within(theirs, self._decided_by(claim, taken), shares=self._shares, held=held)
 
     def loses_first(self, claimant: Gang, victim: Gang, action: str) -> Key:
-        """Lowest queue priority, most over what it is entitled to, nearest in the tree."""
+        """Lowest queue priority, most over what it is entitled to, nearest in the tree.
+
+        A department that would be over what it may claim gives room of its own first: only then
+        do others owe it anything.
+        """
         mine, theirs = self._chains(claimant, victim)
         if action != RECLAIM or not mine or not theirs:
-            return (0, 0, 0, 0, 0, "")
-        names = self._shares.deciding(self._view.minimum(claimant))
+            return (False, 0, 0, 0, 0, 0, "")
+        asked = self._view.minimum(claimant)
+        names = self._shares.deciding(asked)
         top, leaf = theirs[-1], theirs[0]
         return (
+            len(mine) > 1 and not self._may_come(mine, asked, names),
             self._queue(top).priority,
             -self._over(top, names),
             len(theirs),
@@ -127,6 +133,31 @@ class Gates:
             -self._over(leaf, names),
             leaf,
         )
+
+    def _may_come(self, mine: Sequence[str], asked: Resources, names: Sequence[str]) -> bool:
+        """Whether the levels of the claimant's chain could hold it as they are now."""
+        held = self._view.staying
+        return self._by_deserved(mine, asked, names, held) or self._by_share(
+            mine, asked, names, held
+        )
+
+    def _at_best(self, claimant: Gang) -> Held:
+        """What the claimant's levels hold when all leave that may, outside its own queue.
+
+        Victims of one proposal leave together: what goes inside a department makes it one that
+        may claim from others. ``may_go`` judges by those who really go.
+        """
+        leaf = claimant.queue
+        own = less(self._view.staying(leaf), self._view.fixed(leaf))
+
+        def held(queue: str) -> Resources:
+            if queue == leaf:
+                return self._view.staying(leaf)
+            least = self._view.fixed(queue).plus(own)
+            now = self._view.staying(queue)
+            return Resources.of({name: min(amount, now.get(name)) for name, amount in least.items})
+
+        return held
 
     def _over(self, queue: str, names: Sequence[str]) -> int:
         """Its largest share of the resources that decide."""

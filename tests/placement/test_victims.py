@@ -36,6 +36,12 @@ def cluster(rng: random.Random) -> tuple[Field, int]:
             for number in range(first, first + size):
                 draws = (len(limits) - 1,)
                 bundles.append(Bundle((number,), len(bundles), group, draws=draws))
+        if size > 2 and rng.random() < 0.5:  # a part of two that leaves as a whole
+            limits += [1, spare + 1] if not spare else [1]
+            own = len(limits) - (1 if spare else 2)
+            total = own - 1 if spare else own + 1
+            part = (first, first + 1)
+            bundles.append(Bundle(part, len(bundles), group, draws=(own, total, total)))
         every = tuple(range(first, first + size))
         bundles.append(Bundle(every, len(bundles), group, extra=rng.randint(0, 3)))
     return Field(ask, free, members, bundles, limits=limits), rng.randint(1, 5)
