@@ -64,7 +64,7 @@ def name_of(gang: Gang) -> str:
 def _sentence(gang: Gang, evictions: Sequence[Evict]) -> str:
     highest = max((each.gang.priority for each in evictions), default=0)
     return (
-        f"preempted for {name_of(gang)}: it needs room for {members(gang.need or 1)} and has "
+        f"preempted for {name_of(gang)}: it needs room for {members(gang.at_once)} and has "
         f"priority {gang.priority} in queue {gang.queue}; {members(len(evictions))} of priority "
         f"{highest} or lower leave for it"
     )

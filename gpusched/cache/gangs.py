@@ -148,6 +148,14 @@ class Gang:
             missing = max(missing, self._missing_sub_groups())
         return max(0, missing)
 
+    @property
+    def at_once(self) -> int:
+        """Members it starts with: those it needs, and one at least while nobody has a place.
+
+        So a gang whose minimum ended well asks for room for one member, never for none.
+        """
+        return self.need or (0 if self.placed else min(1, self.pending))
+
     def lacks(self, part: SubGroup) -> int:
         """Members that a sub-group needs before it is complete."""
         have = dict(self.ready_sub_groups).get(part.name, 0)

@@ -107,7 +107,7 @@ class MakingRoom:
 
     def _serve(self, gang: Gang, claimant: Gang, kind: Kind) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
-        need = claimant.need or 1
+        need = claimant.at_once
         known = self._hopeless.get(kind)
         if known is None or need < known[0]:
             reach = self._try(gang, claimant, kind, need)
@@ -170,9 +170,8 @@ class MakingRoom:
             for seat in part.seats:
                 session.evict(statement, part.gang, seat.member)
         checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
-        if first_refusal(checks, claimant).refuses or (
-            place_clear(session, claimant, statement) is not None
-        ):
+        refused = first_refusal(checks, claimant).refuses
+        if refused or place_clear(session, claimant, statement) or not statement.places:
             statement.discard()
             return _Result.NO_PLACE
         evictions = statement.evictions
@@ -269,7 +268,7 @@ def asking(gang: Gang) -> Gang | None:
             tasks.append(task)
         elif pods:
             tasks.append(attrs.evolve(task, pods=pods))
-    if sum(len(task.pods) for task in tasks) < max(1, gang.need):
+    if sum(len(task.pods) for task in tasks) < gang.at_once:
         return None
     for role, missing in gang.missing_roles:
         if sum(len(task.pods) for task in tasks if task.role == role) < missing:

@@ -17,7 +17,7 @@ def held_for(reservations: Reservations, gang: Gang, holder: Holder | Strict) ->
         queue = gang.queue
         return cut(
             f"{other.key} is before it in queue {queue}, which is StrictFifo, and needs the same "
-            f"nodes for {members(other.need)}"
+            f"nodes for {members(other.at_once)}"
         )
     length = reservations.lengths.of(gang)
     runs = "for an unknown time" if length >= UNKNOWN else f"for {length} s"
@@ -28,7 +28,7 @@ def held_for(reservations: Reservations, gang: Gang, holder: Holder | Strict) ->
         since = format_time(holder.hold.start)
     return cut(
         f"fits now and would run {runs}, but {count} held from {since} on for {other.key}, "
-        f"which needs room for {members(other.need)}"
+        f"which needs room for {members(other.at_once)}"
     )
 
 

@@ -32,7 +32,7 @@ def search(
     Returns:
         None when it was placed, else what the search found out, for the sentence.
     """
-    if gang.need > _MEMBERS_MAX:
+    if gang.at_once > _MEMBERS_MAX:
         return f"gangs of several kinds above {_MEMBERS_MAX} pods are not searched"
     proven = True
     for rows in areas:
@@ -61,7 +61,7 @@ def _problem(session: Session, gang: Gang, rows: Bools | None) -> Problem:
         for role, missing in gang.missing_roles
     ]
     free = np.maximum(bench.nodes.allocatable - bench.used, 0)
-    return Problem(free, tuple(classes), gang.need, tuple(minima))
+    return Problem(free, tuple(classes), gang.at_once, tuple(minima))
 
 
 def _hopeless(problem: Problem) -> bool:

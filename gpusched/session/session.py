@@ -229,7 +229,7 @@ class Session:
 
         A promise for fewer members than it needs, as a crash may leave one, is none.
         """
-        if len(self.promises.get(gang.key, ())) < gang.need:
+        if len(self.promises.get(gang.key, ())) < gang.at_once:
             return False
         statement = self.statement()
         with self.looking_later():

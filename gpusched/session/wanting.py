@@ -26,7 +26,7 @@ def wanted(gang: Gang, *, largest_first: bool) -> tuple[list[tuple[Task, int]], 
                 missing -= counts[index]
         if missing > 0:
             return [], short_of_role(gang, role, missing)
-    left = gang.need - sum(counts.values())
+    left = gang.at_once - sum(counts.values())
     for index in order:
         take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])
         counts[index] += take

@@ -16,7 +16,7 @@ gang high b 1g @n0*2 -> 0..2
 """
 
 
-@pytest.mark.parametrize("seed", [4, 5, 8, 9])
+@pytest.mark.parametrize("seed", [4, 5, 8, 9, 82])
 def test_a_random_life_keeps_every_promise(seed):
     """See ``histories.life`` for what is checked."""
     assert live(seed) == [], story(seed)
