@@ -116,14 +116,14 @@ def void_guarantees(queues: Iterable[Queue], capacity: Resources) -> dict[str, s
 
 
 def remarks(
-    queue: Queue, *, siblings: Sequence[Queue], children: Sequence[Queue], held: Resources,
+    queue: Queue, *, weightless: int, children: Sequence[Queue], held: Resources,
     limit: Resources,
 ) -> str:  # fmt: skip
     """What its owner should know although nothing is stopped; empty for nothing.
 
     Args:
         queue: in question.
-        siblings: of the same parent, itself included.
+        weightless: queues of its parent, itself included, when none of them has a weight; else 0.
         children: its own.
         held: by its subtree.
         limit: its capability, or that of a queue above where that is smaller.
@@ -148,9 +148,9 @@ def remarks(
                 f"its {len(children)} children deserve {_text(wanted, resource)} {resource} "
                 f"together, it deserves {_text(amount, resource)}"
             )
-    if not queue.weight and not any(each.weight for each in siblings):
+    if weightless:
         told.append(
-            f"all {len(siblings)} queues below {queue.parent!r} have weight 0: what is idle there "
+            f"all {weightless} queues below {queue.parent!r} have weight 0: what is idle there "
             f"is nobody's share"
         )
     return "; ".join(told)

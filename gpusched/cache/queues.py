@@ -102,6 +102,7 @@ def build_tree(
     refused, faults = _guarantees(known, children)
     troubles = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
+    weightless = {name: _weightless(those) for name, those in children.items()}
     pools = pools_defined(known.values())
     held = _up_the_tree(paths, allocated)
     going = _up_the_tree(paths, leaving or {})
@@ -111,7 +112,7 @@ def build_tree(
         broken = next((troubles[above] for above in path if troubles[above]), "")
         limit = NOTHING if astray else _limit(path, known)
         odd = "" if astray else remarks(
-            queue, siblings=children[queue.parent], children=children.get(name, ()),
+            queue, weightless=weightless[queue.parent], children=children.get(name, ()),
             held=held.get(name, NOTHING), limit=limit,
         )  # fmt: skip
         odd = "; ".join(told for told in (odd, other_labels(queue, pools)) if told)
@@ -130,6 +131,11 @@ def build_tree(
         )
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
     return QueueTree(nodes, below)
+
+
+def _weightless(siblings: list[Queue]) -> int:
+    """How many they are, if none of them has a weight."""
+    return 0 if any(each.weight for each in siblings) else len(siblings)
 
 
 def _stand_in(rejected: Rejected) -> Queue:

@@ -278,10 +278,10 @@ def test_hundreds_of_queues(play, weight):
 
     async def scenario(w):
         await w.start(nodes=1)
-        for number in range(300):
+        for number in range(200):
             queue(w, f"q-{number:03}", weight=weight, deserved={GPU: "8"})
         w.daemon()
-        gang(w, "job", 1, queue="q-299")
+        gang(w, "job", 1, queue="q-199")
         await w.until(lambda: len(w.running("job")) == 1)
         names = w.names(QUEUES)
         await w.until(lambda: all(ready(w, name).get("status") == "True" for name in names))
