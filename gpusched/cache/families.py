@@ -21,13 +21,13 @@ from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.origins import FAMILIES, STAGE, Source, adopt, first_of, gangs_of_family
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
-from gpusched.cache.unborn import as_started, ours_to_start, starts, unborn, wanted_pods
+from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
 from gpusched.objects.adapters.kinds import WORKLOADS
 from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
-from gpusched.objects.pod import Pod
+from gpusched.objects.pod import NO_HINTS, Pod
 from gpusched.objects.resources import Resources
 
 
@@ -133,7 +133,7 @@ class Families:
         origin = self._controller_origin(key, pods, queue)
         if origin is None:
             return tuple(
-                make_gang(self._lone(pod, self._job_queue(key, queue)), [pod], places)
+                make_gang(self._lone_of_job(pod, key, queue), [pod], places)
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
         return (make_gang(origin, pods, places),)
@@ -203,7 +203,7 @@ class Families:
                 origin = origin_of_job(
                     job, template=first, queue=queue, by_class=self._by_class(first)
                 )
-                return origin if origin.min_member > 1 or self._single(job) else None
+                return origin if origin.min_member > 1 or _is_single(job) else None
             rejected = self._jobs.rejected.get(name)
             why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
             uid = owner.uid if owner else UID("")
@@ -221,9 +221,15 @@ class Families:
             terms=single.terms,
         )
 
-    def _single(self, job: Job) -> bool:
-        """Whether its one pod is the Job, so that the Job is paused and started again."""
-        return job.completions == 1 and ours_to_start(job, self._schedulers)
+    def _lone_of_job(self, pod: Pod, key: GangKey, queue: str) -> Origin:
+        """One of a Job's independent pods; what it does not say itself its Job may say."""
+        job = (
+            self._jobs.items.get(ObjectKey(key.namespace, key.name)) if key.kind == "Job" else None
+        )
+        hints = job.hints if job is not None and pod.hints == NO_HINTS else pod.hints
+        return origin_of_pod(
+            pod, queue=self._job_queue(key, queue), by_class=self._by_class(pod), hints=hints
+        )
 
     def _source(self, key: GangKey, pods: list[Pod], queue: str) -> Source:
         """What is known of the controller of a gang that its labels name."""
@@ -331,3 +337,8 @@ class Families:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
         self._active_shown = None
+
+
+def _is_single(job: Job) -> bool:
+    """Whether its one pod is the Job, which is paused and started again as a whole."""
+    return job.completions == 1 and bool(job.queue) and not job.controlled

@@ -307,16 +307,19 @@ def origin_of_job(job: Job, *, template: Pod, queue: str, by_class: bool | None 
     )
 
 
-def origin_of_pod(pod: Pod, *, queue: str, by_class: bool | None = None) -> Origin:
-    """A gang of one; it has the age and the wishes of its pod."""
+def origin_of_pod(
+    pod: Pod, *, queue: str, by_class: bool | None = None, hints: GangHints | None = None
+) -> Origin:
+    """A gang of one; it has the age of its pod, and its wishes unless others are given."""
+    hints = pod.hints if hints is None else hints
     return Origin(
         key=GangKey("Pod", pod.namespace, pod.name),
         uid=pod.uid,
         created=pod.created,
         queue=pod.queue or queue,
-        hints=pod.hints,
-        topology=_wish(pod.hints),
-        terms=terms_of(pod.hints, by_class=by_class, priority=pod.priority),
+        hints=hints,
+        topology=_wish(hints),
+        terms=terms_of(hints, by_class=by_class, priority=pod.priority),
     )
 
 

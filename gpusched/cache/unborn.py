@@ -38,15 +38,10 @@ def mark_unborn(owner: UID, number: int) -> UID:
 
 def starts(job: Job, schedulers: Collection[str]) -> bool:
     """Whether it is ours to start this Job, or we did and its pods may still be on their way."""
-    return ours_to_start(job, schedulers) and (job.suspended or bool(job.admitted))
-
-
-def ours_to_start(job: Job, schedulers: Collection[str]) -> bool:
-    """Whether we would start this Job if it were suspended."""
     template = job.template
-    if template is None or not job.queue or job.finished:
+    if template is None or not job.queue or template.scheduler not in schedulers or job.finished:
         return False
-    return template.scheduler in schedulers
+    return job.suspended or bool(job.admitted)
 
 
 def unborn(job: Job, pods: Sequence[Pod], named: PriorityClass | None) -> list[Pod]:

@@ -122,6 +122,7 @@ def job_of(parsed: wire_groups.Job) -> Job:
         ),
         deadline_s=_deadline_s(spec, labels, metadata.annotations),
         ran_s=_ran_s(parsed.status),
+        controlled=_controlled(parsed),
         **_started_by_us(parsed),
     )
 
@@ -144,6 +145,12 @@ def _deadline_s(
     return min((limit for limit in limits if limit), default=0)
 
 
+def _controlled(parsed: wire_groups.Job) -> bool:
+    """Whether its controller suspends and starts it: a JobSet's Job is none of ours."""
+    owners = [each.kind for each in parsed.metadata.owner_references or () if each.controller]
+    return bool(owners) and owners[0] != "CronJob"
+
+
 def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
     """What only a Job has that we are to start, or that we started."""
     spec, notes = parsed.spec, parsed.metadata.annotations
@@ -151,9 +158,8 @@ def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
     admitted = notes.admitted or ""
     if spec is None or spec.template is None or not (spec.suspend or admitted):
         return {}
-    owners = [each.kind for each in parsed.metadata.owner_references or () if each.controller]
-    if owners and owners[0] != "CronJob":
-        return {}  # its controller suspends and starts it: a JobSet's Job is none of ours
+    if _controlled(parsed):
+        return {}
     return {
         "template": _template(spec.template),
         "admitted": parse_time(admitted),

@@ -76,6 +76,7 @@ class Job:
         ran_s: seconds from its start to its completion; 0 when it is not complete.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         min_parallelism: the least with which it may be started; 0 when it is all or nothing.
+        controlled: whether another controller than a CronJob made it, which suspends and starts it.
     """
 
     namespace: str
@@ -96,6 +97,7 @@ class Job:
     admitted: float = 0.0
     full_parallelism: int = 0
     min_parallelism: int = 0
+    controlled: bool = False
     deadline_s: int = 0
     ran_s: int = 0
 

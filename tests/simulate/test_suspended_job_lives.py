@@ -199,3 +199,34 @@ def test_starts_and_pauses_are_told_on_the_job():
     told = played(story)
     assert ("Scheduled", "queue default has room for 1 pod of 1: the Job is started") in told
     assert {"Preempted", "FailedScheduling"} <= {reason for reason, _ in told}
+
+
+def test_a_job_of_another_controller_is_not_paused():
+    """We would never start it again: its pod is evicted, and the Job makes another."""
+
+    async def story(world: World) -> tuple[object, int]:
+        node(world, "n0")
+        world.client.create(
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": "high"}, "value": 9,
+            },
+        )  # fmt: skip
+        job(world, "low", 1, run_for="10h")
+        owner = {
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u-1",
+            "controller": True,
+        }  # fmt: skip
+        world.client.patch(
+            "jobs.batch", "default", "low",
+            {"metadata": {"ownerReferences": [owner]}, "spec": {"suspend": False}},
+        )  # fmt: skip
+        await world.until(lambda: running(world, "low") == 1, within_s=60)
+        job(world, "high", 1, run_for="5m", priority="high")
+        await world.until(lambda: running(world, "high") == 1, within_s=60)
+        paused = get(world, "low")["spec"].get("suspend")
+        await world.until(lambda: running(world, "low") == 1, within_s=900)
+        return paused, running(world, "low")
+
+    assert played(story) == (False, 1)
