@@ -77,7 +77,7 @@ def opened(c):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @generated(
     st.fixed_dictionaries(dict.fromkeys(NAMES, queue)),
     st.fixed_dictionaries(dict.fromkeys(POOLS, st.integers(1, 4))),
