@@ -53,6 +53,7 @@ SUITES: Final = (
     Suite(48, 4, 1000, 0.95, BLOCK, 4),
     Suite(12, 8, 1000, 0.95, RACK, 4),
     Suite(96, 8, 5000, 0.92, BLOCK, 4),
+    Suite(256, 8, 5000, 0.92, ZONE, 6),
 )
 
 
