@@ -200,6 +200,7 @@ class PoolCaps:
                 self._caps[node.queue.name] = caps
                 self._resources.update(resource_of(name) for name, _ in caps)
         self._rows: dict[str, npt.NDArray[np.bool_]] = {}
+        self._rules: dict[tuple[tuple[str, ...], str], PairRule | None] = {}
 
     def concern(self, pod_class: PodClass) -> bool:
         """Whether pods of the class take of anything that is capped in some pool."""
@@ -210,14 +211,21 @@ class PoolCaps:
     def rule(self, pod: Pod) -> PairRule | None:
         """None where the quota check says all: the gang runs in one pool, or nothing is capped."""
         path = self._view.pools.queues_of(pod)
-        requests = dict(pod.pod_class.requests.items)
+        key = (path, pod.pod_class.digest)
+        if key not in self._rules:
+            self._rules[key] = self._rule(path, pod.pod_class)
+        rule = self._rules[key]
+        return None if rule is None or self._view.pools.confined(pod) else rule
+
+    def _rule(self, path: tuple[str, ...], pod_class: PodClass) -> PairRule | None:
+        requests = dict(pod_class.requests.items)
         caps = tuple(
             (queue, name, cap, requests[resource_of(name)])
             for queue in path
             for name, cap in self._caps.get(queue, ())
             if requests.get(resource_of(name))
         )
-        if not caps or self._view.pools.confined(pod):
+        if not caps:
             return None
 
         def allows() -> npt.NDArray[np.bool_]:

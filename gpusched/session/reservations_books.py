@@ -8,6 +8,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Demand, Ints, demand
 from gpusched.cache.gangs import Gang
+from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import Resources, total
 from gpusched.session.reservations_lengths import Lengths
 from gpusched.session.reservations_profile import FOREVER, Profile, Release
@@ -67,7 +68,7 @@ class Books:
             np.array([self._vector(each.digest, each.requests) for _, each in members]),
             gang.key,
             self._session.path(gang),
-            total(each.requests for _, each in members),
+            self._charged(members),
         )
 
     def placed(self, gang: Gang, places: Sequence[Place], time: int) -> Release:
@@ -78,8 +79,16 @@ class Books:
             np.array([self._of_ask(place.ask) for place in places]),
             gang.key,
             self._session.path(gang),
-            total(place.pod.pod_class.requests for place in places),
+            self._charged([(place.row, place.pod.pod_class) for place in places]),
         )
+
+    def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
+        """What queues are charged with for pods on these rows, in node pools too."""
+        charged = total(pod_class.requests for _, pod_class in seats)
+        pools = self._session.accounts.pools
+        if pools is None:
+            return charged
+        return charged.plus(total(pools.charge(pod_class, row) for row, pod_class in seats))
 
     def by_row(self, parts: Iterable[tuple[int, Demand]]) -> dict[int, Ints]:
         """Amounts summed by row, shape (resources,)."""

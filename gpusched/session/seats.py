@@ -18,7 +18,7 @@ from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.board import Board
 from gpusched.session.hooks import Filter, Hooks
 from gpusched.session.masks import MaskCache
-from gpusched.session.pairs import PairRule, PairScore, RuleGate
+from gpusched.session.pairs import PairFilter, PairRule, PairScore, PairScorer, RuleGate
 from gpusched.session.residents import Neighbours
 from gpusched.session.view import NodeRows
 
@@ -31,6 +31,14 @@ class ClassSeat:
     refused: list[Bools]
     board: Board
     gate: RuleGate | None = None
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Concerned:
+    """Rules and preferences that may have to do with pods of a class, with their numbers."""
+
+    filters: list[tuple[int, PairFilter]]
+    scorers: list[tuple[int, PairScorer]]
 
 
 class Seats:
@@ -51,7 +59,7 @@ class Seats:
         self._hooks = hooks
         self._masks = masks
         self._plain: dict[str, ClassSeat] = {}
-        self._concerned: dict[str, bool] = {}
+        self._concerned: dict[str, _Concerned] = {}
         self._by_stance: dict[Hashable, ClassSeat] = {}
         self._by_pod: dict[tuple[UID, str], ClassSeat] = {}
         """By pod and class: a Job that may be started in several pools has pods of several."""
@@ -72,11 +80,8 @@ class Seats:
 
     def concern(self, pod_class: PodClass) -> bool:
         """Whether pods of the class may have rules about other pods, or be meant by theirs."""
-        concerned = self._concerned.get(pod_class.digest)
-        if concerned is None:
-            concerned = self._any_concerns(pod_class)
-            self._concerned[pod_class.digest] = concerned
-        return concerned
+        concerned = self._concerned_by(pod_class)
+        return bool(concerned.filters or concerned.scorers)
 
     def of_pod(self, pod: Pod) -> ClassSeat:
         """The seat of one pod, up to date, with all rules between pods."""
@@ -98,24 +103,28 @@ class Seats:
                 refused.append(mask)
         return filters, refused
 
-    def _any_concerns(self, pod_class: PodClass) -> bool:
-        pairs = self._hooks.pairs
-        return any(each.concerns(pod_class) for each in pairs.filters) or any(
-            each.concerns(pod_class) for each in pairs.scorers
-        )
+    def _concerned_by(self, pod_class: PodClass) -> _Concerned:
+        known = self._concerned.get(pod_class.digest)
+        if known is None:
+            pairs = self._hooks.pairs
+            known = self._concerned[pod_class.digest] = _Concerned(
+                [each for each in enumerate(pairs.filters) if each[1].concerns(pod_class)],
+                [each for each in enumerate(pairs.scorers) if each[1].concerns(pod_class)],
+            )
+        return known
 
     def _stance(self, pod: Pod) -> ClassSeat:
-        pairs = self._hooks.pairs
+        concerned = self._concerned_by(pod.pod_class)
         rules: list[tuple[str, PairRule]] = []
         scores: list[PairScore] = []
         key: list[Hashable] = [pod.pod_class.digest]
-        for number, filter_ in enumerate(pairs.filters):
-            rule = filter_.rule(pod) if filter_.concerns(pod.pod_class) else None
+        for number, filter_ in concerned.filters:
+            rule = filter_.rule(pod)
             if rule is not None:
                 rules.append((filter_.reason, rule))
                 key.append((number, rule.key))
-        for number, scorer in enumerate(pairs.scorers):
-            score = scorer.score(pod) if scorer.concerns(pod.pod_class) else None
+        for number, scorer in concerned.scorers:
+            score = scorer.score(pod)
             if score is not None:
                 scores.append(score)
                 key.append((-1 - number, score.key))

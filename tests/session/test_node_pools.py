@@ -217,6 +217,20 @@ def test_what_leaves_counts_until_it_is_gone(given):
     assert c.then.started() == ["new"]
 
 
+@pytest.mark.parametrize("pinned", [{"node_selector": H100}, {}])
+def test_a_start_is_known_when_the_cap_of_a_pool_is_free_again(given, pinned):
+    """A gang that waits for the cap of a pool starts when who uses it up comes to its end."""
+    c = two_pools(given).queue("q", node_pools=pools(h100={"cap": 4}, a100={"cap": 1}))
+    runs(
+        c, "old", "h0", gpus=4, queue="q", node_selector=H100, since=NOW - 40,
+        group={"expected_duration_ns": 100 * 10**9},
+    )  # fmt: skip
+    c.gang("new", pods=2, gpus=1, queue="q", **pinned)
+    c.when.one_session()
+    assert c.then.reason("new") == "WaitingForQuota"
+    assert c.then.status("new").estimated_start == NOW + 60
+
+
 # -- shares and claims -----------------------------------------------------------------------
 def test_each_pool_is_divided_by_itself(given):
     """What is deserved in one pool is no part of another: status tells both."""
