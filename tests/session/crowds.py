@@ -71,7 +71,7 @@ class Crowd:
             if rng.random() < 0.3:
                 self._queue(f"{top}m", top, stated=rng.random() < 0.5)
                 top = f"{top}m"
-            for leaf in range(rng.randint(1, 3)):
+            for leaf in range(rng.randint(1, 3) + (department == 0)):
                 name = f"{top}-{leaf}"
                 self._queue(name, top, stated=rng.random() < 0.8)
                 self.leaves.append(name)
@@ -82,7 +82,7 @@ class Crowd:
         rng = self.rng
         limits: dict[str, dict[str, int]] = {}
         if stated:
-            limits["deserved"] = {entities.GPU: rng.randint(0, self.gpus)}
+            limits["deserved"] = {entities.GPU: rng.randint(0, self.gpus // 2)}
         if rng.random() < 0.1:
             limits["guarantee"] = {entities.GPU: 1}
         if rng.random() < 0.1:
@@ -100,8 +100,16 @@ class Crowd:
 
     # -- what happens from outside -------------------------------------------------------------
     def change(self) -> None:
-        """Something that nobody of the scheduler does."""
-        self.rng.choice((self.submit, self.submit, self.submit, self.finish, self.reform))()
+        """Something that nobody of the scheduler does; mostly lenders ask for their own."""
+        luck = self.rng.random()
+        if luck < 0.6:
+            self.submit(self.rng.choice(self.leaves[2:] or self.leaves))
+        elif luck < 0.75:
+            self.submit()
+        elif luck < 0.9:
+            self.finish()
+        else:
+            self.reform()
 
     def submit(self, queue: str = "") -> None:
         """A gang more, in a queue or in any."""
@@ -111,7 +119,7 @@ class Crowd:
         pods = rng.choice((1, 1, 2, 3, 4))
         least = rng.choice((1, pods, pods))
         self.about[name] = {
-            "gpus": rng.choice((1, 1, 2, 4)),
+            "gpus": rng.choice((1, 1, 1, 2, 4)),
             "priority": rng.choice((0, 0, 10, 50, 100)),
         }
         if rng.random() < 0.1:
