@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.testing.cases import parse
+from gpusched.testing.cases import objects, parse
 from gpusched.testing.histories import life, live, story
+from gpusched.testing.histories.witness import Witness
 
 RACE = """
 case the watch looks
@@ -59,3 +60,48 @@ def test_the_watch_sees_that_it_never_gets_quiet(monkeypatch):
     wrong = life.watched(case, seed=1)
     assert any(sentence.startswith("I10: pods still move") for sentence in wrong), wrong
     assert any(sentence.startswith("P: ") for sentence in wrong), wrong
+
+
+def witness(text):
+    """A moment in which the pods of a case are where it says, and all others wait."""
+    (case,) = parse("case it\n" + text, family="watch")
+    pods = []
+    for gang in case.gangs:
+        for number, member in enumerate(objects.members(gang)):
+            pod = objects.pod(member, name=f"{gang.name}-{number}")
+            if member.kind.node:
+                pod["spec"]["nodeName"] = member.kind.node
+            pods.append(pod)
+    return Witness(
+        case=case,
+        pods=pods,
+        nodes=[objects.node(node) for node in case.nodes],
+        groups=[],
+        queues={queue.name: objects.queue(queue)["spec"] for queue in case.queues},
+    )
+
+
+NODES = "node n0 2g rack=r0 ; n1 2g rack=r1\nlevels rack\n"
+FULL = "gang low a 1g @n0*2 min=1 p25 -> 2\ngang other b 1g @n1*2 min=1 p25 -> 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("queue a\ngang late a 2g x2 -> 0", ["there is room"]),
+        ("queue a\ngang late a 2g x3 -> 0", []),
+        ("queue a\ngang late a 2g x2 required=rack -> 0", []),
+        ("queue a cap=3g\ngang late a 2g x2 -> 0", []),
+        ("queue a des=3g\ngang late a 2g x2 hard -> 0", []),
+        (f"queue a ; b\n{FULL}gang late a 1g x1 -> 0", ["its queue's gangs of lower priority"]),
+        (f"queue a ; b\n{FULL}gang late a 1g x1 p25 -> 0", []),
+        (f"queue a ; b\n{FULL}gang late a 1g x3 -> 0", []),
+        (f"queue a ; b des=1g ; c des=1g\n{FULL}gang late c 1g x1 p25 -> 0", ["1 pods of others"]),
+        (f"queue a ; b des=2g ; c des=1g\n{FULL}gang late c 1g x1 p25 -> 0", []),
+        (f"queue a ; b des=1g ; c des=1g\n{FULL}gang late c 1g x2 p25 -> 0", []),
+    ],
+)
+def test_the_witness_tells_who_waits_though_he_could_run(text, told):
+    """I7 by brute force: free room, lower gangs of the same queue, and surplus of other queues."""
+    found = witness(NODES + text).starving()
+    assert [sentence.partition(", and ")[2][: len(told[0])] for sentence in found] == told

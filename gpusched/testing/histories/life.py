@@ -2,14 +2,15 @@
 
 What is checked each second: the invariants that ``invariants.check`` knows (I1, I2, I3, I11, I15),
 that a binding leaves every queue above it within its capability (I5), that nobody is evicted who
-may not be, nor for another queue while its own is within what it deserves (I5, I6), and that no
-gang is evicted again where nothing happened since (P). At the end nothing moves any more, and
+may not be, nor for another queue while its own is within what it deserves (I5, I6), that those
+for whom others left get a place (I6), and that no gang is evicted again where nothing happened
+since (P). At the end nothing moves any more, nobody waits who could run (I7, ``witness``), and
 nothing is written at all (I10); another daemon that finds these objects moves nothing (I9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from typing import Any, Final
 
 import attrs
@@ -24,6 +25,7 @@ from gpusched.testing.cases.daemon import Restartable
 from gpusched.testing.cases.model import GPU, Case, CaseGang
 from gpusched.testing.cases.objects import GROUP, GROUP_LABEL
 from gpusched.testing.histories.stories import story
+from gpusched.testing.histories.witness import Witness, line
 
 Obj = dict[str, Any]
 _GROUPS: Final = f"podgroups.{GROUP}"
@@ -34,6 +36,8 @@ _END_S: Final = 3000
 _EDIT_S: Final = 10
 _BURST_S: Final = 8
 _LATE_S: Final = 6
+_OWED_S: Final = 60
+_FOR: Final = re.compile(r"^(?:reclaimed|preempted) for default/(g\d+)\b")
 _WATCHED: Final = frozenset({"pods", _GROUPS, _QUEUES})
 
 
@@ -66,6 +70,8 @@ class Watch:
         evicted: of each gang, when members were last told to go.
         late: for how many seconds a status has told what is no longer so.
         usage: GPUs held by each queue, subtrees included, in the last seconds.
+        owed: gangs for which others were told to go and that were given nothing since, and when.
+        between: the same after each binding since the last look.
     """
 
     case: Case
@@ -76,6 +82,8 @@ class Watch:
     edited: float = 0.0
     evicted: dict[str, float] = attrs.Factory(dict)
     usage: list[dict[str, int]] = attrs.Factory(list)
+    between: list[dict[str, int]] = attrs.Factory(list)
+    owed: dict[str, float] = attrs.Factory(dict)
     bound: set[str] = attrs.Factory(set)
     known: frozenset[str] = frozenset()
     taken: set[str] = attrs.Factory(set)
@@ -85,6 +93,7 @@ class Watch:
         """From the beginning to the end of it."""
         busy = {gang.at_s for gang in self.case.gangs} | {each.at_s for each in self.case.events}
         edits = {each.at_s for each in self.case.events if each.verb == "queue"}
+        self.world.cluster.core.store.observers.append(self._see)
         await self.play.begin()
         for second in range(self.case.seconds + 1):
             if second in busy:
@@ -94,6 +103,7 @@ class Watch:
             await self.play.second(second)
             self._look()
         await self._settle()
+        self._starving()
         await self._stay_quiet("I10: nothing happens")
         await self.play.daemon.restart()
         await self._stay_quiet("I9: a new daemon finds the same", heed=frozenset())
@@ -119,6 +129,16 @@ class Watch:
                 return
         self._say(f"I10: pods still move after {_END_S} s in which nothing happened")
 
+    def _starving(self) -> None:
+        """I7: who could run runs."""
+        client = self.world.client
+        queues = {each["metadata"]["name"]: each["spec"] for each in client.list(_QUEUES)}
+        witness = Witness(
+            self.case, client.list("pods"), client.list("nodes"), client.list(_GROUPS), queues
+        )
+        for each in witness.starving():
+            self._say(each)
+
     async def _stay_quiet(self, what: str, *, heed: frozenset[str] = _WATCHED) -> None:
         before, counted = self._state(), []
 
@@ -143,6 +163,21 @@ class Watch:
             for pod in self.world.client.list("pods")
         )
 
+    # -- each write --------------------------------------------------------------------------
+    def _see(self, kind: str, change: Change) -> None:
+        """Remember what queues held after each binding: between two looks much may pass."""
+        if kind != "pods" or not change.after.obj["spec"].get("nodeName"):
+            return
+        for each in change.after.obj["status"].get("conditions") or ():
+            found = _FOR.search(each.get("message") or "")
+            if each["type"] == "DisruptionTarget" and found:
+                self.owed.setdefault(found[1], self._now)
+        if change.before is None or not change.before.obj["spec"].get("nodeName"):
+            client = self.world.client
+            queues = {each["metadata"]["name"]: each["spec"] for each in client.list(_QUEUES)}
+            self.between.append(self._held(client.list("pods"), queues))
+            self.owed.pop(self._of(change.after.obj["metadata"]["name"]).name, None)
+
     # -- each second --------------------------------------------------------------------------
     def _look(self) -> None:
         client = self.world.client
@@ -164,11 +199,15 @@ class Watch:
         if any(name not in self.play.taken for name in gone):
             self.outside = self._now
         self.known = names
+        for name, since in self.owed.items():
+            if self._now - since > _OWED_S and self.outside < since:
+                self._say(f"I6: others left for {name}, and it got nothing")
         queues = {each["metadata"]["name"]: each["spec"] for each in client.list(_QUEUES)}
         held = self._held(pods, queues)
         self._capability(pods, queues, held)
         self._evictions(queues)
         self.usage = [*self.usage[-_BURST_S:], held]
+        self.between.clear()
 
     def _held(self, pods: list[Obj], queues: dict[str, Obj]) -> dict[str, int]:
         total = dict.fromkeys(queues, 0)
@@ -179,7 +218,7 @@ class Watch:
                 continue
             gang = self._gang(pod["metadata"]["labels"][GROUP_LABEL])
             gpus = invariants.requests(pod).get(GPU, 0)
-            for name in _line(gang.queue, queues):
+            for name in line(gang.queue, queues):
                 total[name] += gpus
         return total
 
@@ -190,7 +229,7 @@ class Watch:
         if self._now - self.edited < _EDIT_S:
             return
         for name in sorted(fresh):
-            for queue in _line(self._of(name).queue, queues):
+            for queue in line(self._of(name).queue, queues):
                 cap = (queues[queue].get("capability") or {}).get(GPU)
                 if cap is not None and held[queue] > int(cap):
                     self._say(f"I5: {queue} holds {held[queue]} GPUs of its capability {cap}")
@@ -203,17 +242,18 @@ class Watch:
                 self._say(f"P: {gang.name} is evicted again, and nothing happened since")
             self.evicted[gang.name] = self._now
             broken = self._is_broken(gang)
-            if gang.preemptible is False and not broken:
+            if not gang.may_be_evicted and not broken:
                 self._say(f"I6: {gang.name} may not be evicted, and was")
             if broken or self._has_claimant(gang) or self._now - self.edited < _EDIT_S:
                 continue
-            line = list(_line(gang.queue, queues))
-            if not any(self._was_over(queue, queues[queue]) for queue in line):
+            levels = list(line(gang.queue, queues))
+            if not any(self._was_over(queue, queues[queue]) for queue in levels):
                 self._say(f"I5: {gang.name} is reclaimed from {gang.queue}, within its share")
 
     def _was_over(self, queue: str, spec: Obj) -> bool:
         deserved = int((spec.get("deserved") or {}).get(GPU, 0))
-        return any(held.get(queue, 0) > deserved for held in self.usage)
+        known = (*self.usage, *self.between)
+        return any(held.get(queue, 0) > deserved for held in known)
 
     def _has_claimant(self, victim: CaseGang) -> bool:
         """Whether a higher gang of its queue waits or started only now."""
@@ -231,9 +271,3 @@ class Watch:
 
     def _of(self, pod: str) -> CaseGang:
         return self._gang(pod.partition("-")[0])
-
-
-def _line(queue: str, queues: dict[str, Obj]) -> Iterator[str]:
-    while queue in queues:
-        yield queue
-        queue = queues[queue].get("parent", "")
