@@ -10,15 +10,12 @@ ROOT = HERE.parents[1]
 ELSEWHERE = {
     7: "tests/daemon/test_daemon_bad_days.py",
     13: "tests/daemon/test_daemon_deaths.py",
+    24: "tests/plugins/test_usage_and_drf.py",
 }
 """File whose tests promise it."""
 NOT_YET = {
-    14: "a rolling update of a Deployment as a gang",
-    20: "partial admission of an elastic Job",
-    24: "decayed usage: needs a history of use that lasts longer than a case",
     68: "consolidation is no action of this version",
-    70: "a preempted Job is suspended and resumed",
-    71: "a node that rejected a shape is quarantined for it",
+    71: "what a kubelet refuses counts as a failed member; no node is quarantined for a shape",
 }
 """Why there is no test here."""
 FROM_LAST = 71

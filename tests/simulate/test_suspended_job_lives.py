@@ -2,80 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gpusched.simulate import SimulationOptions, World, simulate
-
-Obj = dict[str, Any]
-GPU = "nvidia.com/gpu"
-
-
-def node(world: World, name: str, gpus: int = 8, **labels: str) -> None:
-    """A fake node."""
-    meta = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
-    status = {"allocatable": room, "capacity": room}
-    world.client.create(
-        "nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status}
-    )
-
-
-def job(
-    world: World, name: str, pods: int, *, gpus: int = 8, run_for: str = "60s", **more: Any
-) -> None:
-    """An Indexed Job, suspended, of the default queue."""
-    limits = {"resources": {"limits": {GPU: str(gpus), "cpu": "1", "memory": "1Gi"}}}
-    template = {
-        "metadata": {"annotations": {"gpusched.io/run-for": run_for}},
-        "spec": {
-            "schedulerName": "gpusched",
-            "restartPolicy": "Never",
-            "containers": [{"name": "c", "image": "i", **limits}],
-            **({"priorityClassName": more["priority"]} if "priority" in more else {}),
-        },
-    }
-    meta = {
-        "name": name,
-        "namespace": "default",
-        "labels": {"gpusched.io/queue": more.pop("queue", "default")},
-        "annotations": more.pop("annotations", {}),
-    }
-    spec = {
-        "suspend": True,
-        "parallelism": pods,
-        "completions": pods,
-        "completionMode": "Indexed",
-        "template": template,
-    }
-    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-    world.client.create("jobs.batch", body)
-
-
-def get(world: World, name: str) -> Obj:
-    """A Job as it is."""
-    found: Obj = world.client.get("jobs.batch", "default", name) or {}
-    return found
-
-
-def done(world: World, name: str) -> bool:
-    """Whether a Job is Complete."""
-    conditions = get(world, name).get("status", {}).get("conditions", [])
-    return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
-
-
-def running(world: World, name: str) -> int:
-    """Pods of a Job that are bound and have not ended."""
-    return sum(
-        bool(pod["spec"].get("nodeName"))
-        and pod["status"].get("phase") not in ("Succeeded", "Failed")
-        for pod in world.client.list("pods", "default")
-        if pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == name
-    )
-
-
-def played(scenario: Any) -> Any:
-    """What a scenario returns."""
-    return simulate(scenario, options=SimulationOptions(seed=3, limit_s=4000)).value
+from gpusched.simulate import World
+from tests.simulate.job_lives import Obj, done, get, job, node, played, running
 
 
 def test_jobs_are_started_one_after_another_as_their_pods_fit():
