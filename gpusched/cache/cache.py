@@ -280,6 +280,8 @@ class Cache:
         """A Job appeared or changed."""
         self.jobs.put(key, self.overlay.show_job(key, item))
         self.families.touch(GangKey("Job", *key))
+        if isinstance(item, Job) and item.group:
+            self.families.touch(GangKey("PodGroup", key.namespace, item.group))
         self._changed()
 
     def drop_job(self, key: ObjectKey) -> None:

@@ -89,7 +89,7 @@ class Families:
         if known is not None and key_of(known) != key:
             self.leave(known)
         self._members.setdefault(key, {})[pod.uid] = pod
-        self.touch(key)
+        self._touch_with_job(pod, key)
 
     def leave(self, pod: Pod) -> None:
         """A member is gone."""
@@ -98,7 +98,13 @@ class Families:
         members.pop(pod.uid, None)
         if not members:
             self._members.pop(key, None)
+        self._touch_with_job(pod, key)
+
+    def _touch_with_job(self, pod: Pod, key: GangKey) -> None:
+        """A Job that we started waits for pods that join its PodGroup."""
         self.touch(key)
+        if key.kind == "PodGroup" and pod.owner is not None and pod.owner.kind == "Job":
+            self.touch(GangKey("Job", pod.namespace, pod.owner.name))
 
     def touch(self, key: GangKey) -> None:
         """Something changed that the gang's numbers depend on; all its stages have one key."""
@@ -148,13 +154,28 @@ class Families:
         named = self._priorities.items.get(
             ObjectKey("", job.template.priority_class if job.template else "")
         )
-        coming = unborn(job, pods, named)
+        coming = unborn(job, self._pods_in_group(job) if job.group else pods, named)
         together = job.gang_size > 1 or wanted_pods(job) == 1
         if not coming or not (job.suspended or together):
             return None
         by_class = named.preemptible if named else None
         origin = origin_of_job(job, template=coming[0], queue=queue, by_class=by_class)
-        return attrs.evolve(as_started(origin, job), unborn=len(coming)), [*pods, *coming]
+        # Once they exist, the pods of a Job in a PodGroup are members of that.
+        members = coming if job.group else [*pods, *coming]
+        return attrs.evolve(as_started(origin, job), unborn=len(coming)), members
+
+    def _pods_in_group(self, job: Job) -> list[Pod]:
+        members = self._members.get(GangKey("PodGroup", job.namespace, job.group), {})
+        return [pod for pod in members.values() if pod.owner and pod.owner.uid == job.uid]
+
+    def _only_job(self, namespace: str, pods: list[Pod]) -> Job | None:
+        """The Job to which all members of a PodGroup belong, when it waits in a queue itself."""
+        owners = {pod.owner for pod in pods if not pod.finished}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is None or owner.kind != "Job":
+            return None
+        job = self._jobs.items.get(ObjectKey(namespace, owner.name))
+        return job if job is not None and job.uid == owner.uid and job.queue else None
 
     def _pods(self, key: GangKey) -> list[Pod]:
         """The members. Pods of an earlier Job of the same name only wait to be collected."""
@@ -185,6 +206,7 @@ class Families:
         if group is not None:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
             origin = origin_of_group(group, named=named)
+            origin = attrs.evolve(origin, job=self._only_job(key.namespace, pods))
             return adopt(origin, group, pods, queue=queue) if group.source else origin
         rejected = self._groups.rejected.get(name)
         if rejected is not None:

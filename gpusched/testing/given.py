@@ -204,6 +204,7 @@ class Given:
         hints: GangHints = NO_HINTS,
         pods: int | None = None,
         suspended: bool = False,
+        group: str = "",
         started: Mapping[str, Any] | None = None,
         **spec: Any,
     ) -> Given:
@@ -235,7 +236,7 @@ class Given:
             suspended=suspended,
             succeeded=succeeded,
             queue=queue,
-            group="",
+            group=group,
             hints=hints,
             template=template,
             **(started or {}),

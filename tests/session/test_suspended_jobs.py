@@ -7,6 +7,8 @@ import pytest
 
 from gpusched import limits
 from gpusched.objects.group import NodePool
+from gpusched.objects.meta import Owner
+from gpusched.objects.pod import PodPhase
 from gpusched.objects.resources import NOTHING
 from gpusched.testing import entities
 
@@ -132,3 +134,44 @@ def test_jobs_that_are_not_ours_to_start_are_left_alone(given, why):
         made = attrs.evolve(made, finished=True)
     c.cache.put_job(made.key, made)
     assert c.when.one_session().switches == ()
+
+
+def grouped(c, name, members, **more):
+    """A Job of the default queue whose pods are members of a PodGroup of its name."""
+    c.group(name, min_member=members)
+    return job(c, name, members, group=name, **more)
+
+
+def test_pods_of_a_started_job_that_join_its_pod_group_are_not_waited_for_twice(given):
+    """Room is held for those that are still to come, and for nobody who has come."""
+    c = given.nodes(2, gpus=8)
+    grouped(c, "trained", 2, suspended=False, pods=0, started={"admitted": c.now - 1})
+    c.gang("other", pods=1, gpus=8, created=entities.BORN + 100)
+    assert c.when.one_session().binds == ()
+    made = next(iter(c.cache.jobs.items.values()))
+    for rank in range(2):
+        owner = Owner("Job", made.name, made.uid)
+        c.pod(f"trained-{rank}", owner=owner, group="trained", gpus=8, rank=rank)
+    c.when.one_session()
+    assert c.then.started() == ["trained"]
+    assert len(c.then.nodes()) == 2
+
+
+def test_a_pod_group_that_is_one_job_is_paused_with_it(given):
+    """Reclaim suspends the Job: shot pod by pod it would use up its retries."""
+    c = given.nodes(2, gpus=8)
+    c.queue("lends", limits={"deserved": {entities.GPU: 0}})
+    c.queue("takes", limits={"deserved": {entities.GPU: 16}})
+    c.group("lent", queue="lends", min_member=2)
+    job(c, "lent", 2, queue="lends", group="lent", suspended=False, pods=0)
+    made = next(iter(c.cache.jobs.items.values()))
+    for rank in range(2):
+        c.pod(
+            f"lent-{rank}", owner=Owner("Job", made.name, made.uid), group="lent", gpus=8, rank=rank,
+            node=f"node-{rank}", slots=255, plan="p", phase=PodPhase.RUNNING, scheduled=c.now - 900,
+        )  # fmt: skip
+    c.gang("claim", pods=2, gpus=8, queue="takes")
+    (claim,) = c.when.one_session().claims
+    (stop,) = claim.stops
+    assert stop.pause is not None
+    assert stop.pause.key.name == "lent"
