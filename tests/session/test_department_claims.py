@@ -55,3 +55,17 @@ def test_a_department_below_its_due_takes_from_others_first_in_their_order(depar
     runs(c, "b-runs", "n1", gpus=1, queue="b").gang("claim", pods=1, gpus=3, queue="c")
     c.when.one_session()
     assert c.then.evicted() == ["a-runs-0"]
+
+
+def test_losses_found_by_trial_are_spread_over_queues(given):
+    """A gang of two kinds of pods takes one from each of two queues that are equally over."""
+    c = given.node("n1", gpus=6)
+    for name in ("a", "b"):
+        c.queue(name, limits=deserves(2))
+        for number in range(3):
+            runs(c, f"{name}{number}", "n1", queue=name)
+    c.queue("c", limits=deserves(2)).group("claim", queue="c", min_member=2)
+    c.pods("claim-one", 1, group="claim", gpus=1)
+    c.pods("claim-two", 1, group="claim", gpus=1, cpu=2000)
+    c.when.one_session()
+    assert sorted(name[0] for name in c.then.evicted()) == ["a", "b"]
