@@ -63,6 +63,8 @@ class Gates:
         self._view = view
         self._shares = shares
         self._saturation = saturation
+        self._came_for: Resources | None = None
+        self._came: dict[tuple[str, ...], tuple[list[Resources], bool]] = {}
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
@@ -135,11 +137,19 @@ class Gates:
         )
 
     def _may_come(self, mine: Sequence[str], asked: Resources, names: Sequence[str]) -> bool:
-        """Whether the levels of the claimant's chain could hold it as they are now."""
+        """Whether the claimant's levels could hold it as they are; kept until they change."""
         held = self._view.staying
-        return self._by_deserved(mine, asked, names, held) or self._by_share(
-            mine, asked, names, held
-        )
+        if self._came_for is not asked:
+            self._came_for = asked
+            self._came.clear()
+        holds = [held(level) for level in mine]
+        known = self._came.get(tuple(mine))
+        if known is not None and all(a is b for a, b in zip(known[0], holds, strict=True)):
+            return known[1]
+        comes = self._by_deserved(mine, asked, names, held)
+        comes = comes or self._by_share(mine, asked, names, held)
+        self._came[tuple(mine)] = holds, comes
+        return comes
 
     def _at_best(self, claimant: Gang) -> Held:
         """What the claimant's levels hold when all leave that may, outside its own queue.
@@ -153,8 +163,7 @@ class Gates:
         def held(queue: str) -> Resources:
             if queue == leaf:
                 return self._view.staying(leaf)
-            least = self._view.fixed(queue).plus(own)
-            now = self._view.staying(queue)
+            least, now = self._view.fixed(queue).plus(own), self._view.staying(queue)
             return Resources.of({name: min(amount, now.get(name)) for name, amount in least.items})
 
         return held
