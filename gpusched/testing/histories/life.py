@@ -5,7 +5,7 @@ that a binding leaves every queue above it within its capability (I5), that nobo
 may not be, nor for another queue while its own is within what it deserves (I5, I6), that those
 for whom others left get a place (I6), and that no gang is evicted again where nothing happened
 since (P). At the end nothing moves any more, nobody waits who could run (I7, ``witness``), and
-nothing is written at all (I10); another daemon that finds these objects moves nothing (I9).
+nothing is written at all (I10); another daemon that finds these objects writes nothing (I9).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Watch:
         self._starving()
         await self._stay_quiet("I10: nothing happens")
         await self.play.daemon.restart()
-        await self._stay_quiet("I9: a new daemon finds the same", heed=frozenset())
+        await self._stay_quiet("I9: a new daemon finds the same")
 
     @property
     def _now(self) -> float:
@@ -139,11 +139,11 @@ class Watch:
         for each in witness.starving():
             self._say(each)
 
-    async def _stay_quiet(self, what: str, *, heed: frozenset[str] = _WATCHED) -> None:
+    async def _stay_quiet(self, what: str) -> None:
         before, counted = self._state(), []
 
         def see(kind: str, change: Change) -> None:
-            if kind in heed:
+            if kind in _WATCHED:
                 counted.append(f"{kind} {change.key}")
 
         observers = self.world.cluster.core.store.observers
