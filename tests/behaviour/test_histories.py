@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpusched.testing.cases import objects, parse
@@ -105,3 +107,31 @@ def test_the_witness_tells_who_waits_though_he_could_run(text, told):
     """I7 by brute force: free room, lower gangs of the same queue, and surplus of other queues."""
     found = witness(NODES + text).starving()
     assert [sentence.partition(", and ")[2][: len(told[0])] for sentence in found] == told
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("preempted for default/low: so", "I6: low is preempted for low, which is not above it"),
+        ("preempted for default/high: so", "I6: low is preempted for high, which is not above it"),
+        ("reclaimed for default/low: so", "I6: low is reclaimed for low of its own queue"),
+        ("reclaimed for default/high: so", "I6: others left for high, and it got nothing"),
+    ],
+)
+def test_the_watch_reads_for_whom_a_pod_leaves(monkeypatch, told, said):
+    """What victims are told names who gains by it: he must have the right, and get a place."""
+    text = RACE.replace("gang high b 1g @n0*2 -> 0..2", "gang high b 8g x1 -> 0")
+    (case,) = parse(text, family="watch")
+    monkeypatch.setattr(life, "_FOR", re.compile(life._FOR.pattern.replace(r"g\d+", r"\w+")))
+    second = life.Played.second
+
+    async def telling(self, now):
+        if now == 20:
+            why = {"type": "DisruptionTarget", "status": "True", "reason": "x", "message": told}
+            pod = self.world.client.get("pods", "default", "low-0")
+            pod["status"].setdefault("conditions", []).append(why)
+            self.world.client.update("pods", pod, "status")
+        await second(self, now)
+
+    monkeypatch.setattr(life.Played, "second", telling)
+    assert said in life.watched(case, seed=1)

@@ -37,7 +37,7 @@ _EDIT_S: Final = 10
 _BURST_S: Final = 8
 _LATE_S: Final = 6
 _OWED_S: Final = 60
-_FOR: Final = re.compile(r"^(?:reclaimed|preempted) for default/(g\d+)\b")
+_FOR: Final = re.compile(r"^(reclaimed|preempted) for default/(g\d+)\b")
 _WATCHED: Final = frozenset({"pods", _GROUPS, _QUEUES})
 
 
@@ -171,12 +171,22 @@ class Watch:
         for each in change.after.obj["status"].get("conditions") or ():
             found = _FOR.search(each.get("message") or "")
             if each["type"] == "DisruptionTarget" and found:
-                self.owed.setdefault(found[1], self._now)
+                self.owed.setdefault(found[2], self._now)
+                self._judge(change.after.obj["metadata"]["name"], found[1], self._gang(found[2]))
         if change.before is None or not change.before.obj["spec"].get("nodeName"):
             client = self.world.client
             queues = {each["metadata"]["name"]: each["spec"] for each in client.list(_QUEUES)}
             self.between.append(self._held(client.list("pods"), queues))
             self.owed.pop(self._of(change.after.obj["metadata"]["name"]).name, None)
+
+    def _judge(self, pod: str, how: str, claimant: CaseGang) -> None:
+        """I6: preempted is who is lower in the same queue, reclaimed who is of another one."""
+        victim = self._of(pod)
+        own = victim.queue == claimant.queue
+        if how == "preempted" and not (own and victim.priority < claimant.priority):
+            self._say(f"I6: {victim.name} is preempted for {claimant.name}, which is not above it")
+        if how == "reclaimed" and own:
+            self._say(f"I6: {victim.name} is reclaimed for {claimant.name} of its own queue")
 
     # -- each second --------------------------------------------------------------------------
     def _look(self) -> None:
