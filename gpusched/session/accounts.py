@@ -31,6 +31,12 @@ class _Account:
         self.kept: list[Resources | None] = [None, None]
         """The two answers, until something moves."""
 
+    @property
+    def differs(self) -> bool:
+        """Whether the two looks do, for this queue."""
+        names = self.now.keys() | self.later.keys()
+        return any(self.now.get(name, 0) != self.later.get(name, 0) for name in names)
+
     def answer(self, *, later: bool) -> Resources:
         """Amounts as seen now or later."""
         known = self.kept[later]
@@ -59,8 +65,25 @@ class Accounts:
         self._fixed: dict[str, Resources] = {}
         self.looks_later = False
         """Whether ``allocated`` answers as it will be."""
+        self._compared = (-1, False)
+        """Whether the looks differed, and under which version that was found."""
         self.version = 0
         """Grows with every move: what was worked out under another version is stale."""
+
+    def state(self) -> tuple[int, bool]:
+        """Answers are the same while this is: moves, and the look where the looks differ."""
+        if not self.looks_later:
+            return (self.version, False)
+        if not self._compared[1] and self._compared[0] != self.version:
+            # Once they differ they are taken to: asking again costs more than it saves.
+            self._compared = (self.version, self._looks_differ())
+        return (self.version, self._compared[1])
+
+    def _looks_differ(self) -> bool:
+        known = self._accounts
+        return any(account.differs for account in known.values()) or any(
+            node.leaving for name, node in self._queues.queues.items() if name not in known
+        )
 
     def allocated(self, queue: str) -> Resources:
         """Charged to the queue's subtree, as the session looks at it."""

@@ -108,7 +108,7 @@ class Session:
         """Jobs that were started and got no place: they are suspended again."""
         self.stops: dict[GangKey, ClaimDraft] = {}
         """Gangs that are stopped for their own sake; nothing is promised to anybody."""
-        self.turn_keys: dict[tuple[str, GangKey], tuple[tuple[int, bool], Any]] = {}
+        self.turn_keys: dict[tuple[str, GangKey], tuple[object, Any]] = {}
         """Keys of queues with the gang they would be served with, and the accounts' version then."""
         self.evicted: set[UID] = set()
         """Members that leave by what was kept in this session."""

@@ -85,7 +85,7 @@ class _Branch:
 
     def _asked(self, session: Session, node: QueueNode, gang: Gang) -> Any:
         """What policies say; asked again only when accounts have moved since."""
-        version = (session.accounts.version, session.accounts.looks_later)
+        version = session.accounts.state()
         known = session.turn_keys.get((self.name, gang.key))
         if known is None or known[0] != version:
             known = (version, comparable(session.hooks.queue_orders, node, gang))
@@ -148,7 +148,7 @@ def _in_order(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tup
 
 def _gang_key(session: Session, gang: Gang) -> Any:
     """What policies say of a gang; asked again only when accounts have moved since."""
-    version = (session.accounts.version, session.accounts.looks_later)
+    version = session.accounts.state()
     known = session.turn_keys.get(("", gang.key))
     if known is None or known[0] != version:
         known = (version, comparable(session.hooks.gang_orders, gang))
