@@ -7,6 +7,7 @@ name has: it stands beside resources in the same ``Resources`` and meets none of
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from gpusched.objects.resources import Resources
 
@@ -18,11 +19,13 @@ def dimension(resource: str, pool: str) -> str:
     return f"{resource}{_OF_POOL}{pool}"
 
 
+@lru_cache(maxsize=4096)
 def resource_of(name: str) -> str:
     """The resource of a dimension; a resource itself as it is."""
     return name.partition(_OF_POOL)[0]
 
 
+@lru_cache(maxsize=4096)
 def pool_of(name: str) -> str:
     """The pool of a dimension; empty for a resource."""
     return name.partition(_OF_POOL)[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gpusched.limits import SLOTS_PER_NODE_MAX
 from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import Disbelief
@@ -23,6 +25,7 @@ _PARTS = ("nvidia.com/mig-",)
 """Beginnings of the names of parts of GPUs, each a resource of its own."""
 
 
+@lru_cache(maxsize=4096)
 def accelerator(resource: str) -> bool:
     """Whether a resource is what clusters like this are built for, so that it decides alone.
 

@@ -57,6 +57,7 @@ class Shares:
         self._view = view
         self._bend = bend
         self._due: dict[str, dict[str, int]] = {}
+        self._decided: dict[tuple[tuple[str, int], ...], tuple[str, ...]] = {}
         self._entitled: dict[str, dict[str, int]] = {}
         self._stated: dict[str, dict[str, int]] = {}
         self._nodes = {node.queue.name: node for node in view.queues()}
@@ -196,6 +197,12 @@ class Shares:
         over in GPUs. What is asked for in pools that are divided is judged there, and as a whole
         only where it is asked for elsewhere, too.
         """
+        known = self._decided.get(asked.items)
+        if known is None:
+            known = self._decided[asked.items] = self._deciding(asked)
+        return known
+
+    def _deciding(self, asked: Resources) -> tuple[str, ...]:
         elsewhere = dict(asked.items)
         for name, amount in asked.items:
             if name in self.dimensions:
