@@ -41,14 +41,7 @@ def solve(problem: Problem, *, budget_s: float, workers: int, seed: int) -> Solu
     _totals(model, problem, variables)
     _capacities(model, problem, variables)
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = budget_s
-    solver.parameters.max_time_in_seconds = budget_s * _WALL_GUARD
-    solver.parameters.linearization_level = 2
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
-    solver.parameters.max_presolve_iterations = 1
+    tune(solver, budget_s=budget_s, workers=workers, seed=seed)
     status = solver.solve(model)
     if status == cp_model.MODEL_INVALID:
         raise SolverFault(f"the solver refused its model: {model.validate()[:200]}")
@@ -62,6 +55,25 @@ def solve(problem: Problem, *, budget_s: float, workers: int, seed: int) -> Solu
     if not holds(problem, counts):
         raise SolverFault("the solver's answer does not hold when it is counted again")
     return Solution(Outcome.FEASIBLE, counts, solver.wall_time)
+
+
+def tune(solver: Any, *, budget_s: float, workers: int, seed: int) -> None:
+    """Parameters of every search of ours: bounded, repeatable, and quick on counts of equal pods.
+
+    Args:
+        solver: a ``CpSolver`` that has not run yet.
+        budget_s: deterministic seconds.
+        workers: threads.
+        seed: of the search.
+    """
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = budget_s
+    solver.parameters.max_time_in_seconds = budget_s * _WALL_GUARD
+    solver.parameters.linearization_level = 2
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    solver.parameters.max_presolve_iterations = 1
 
 
 def _variables(model: Any, problem: Problem) -> dict[tuple[int, int], Any]:

@@ -12,11 +12,11 @@ from typing import Any, Final
 import attrs
 
 from gpusched.errors import SolverFault
+from gpusched.placement.cpsat import tune
 from gpusched.placement.problem import Outcome
 from gpusched.placement.victim_field import Field
 from gpusched.placement.victims import Choice
 
-_WALL_GUARD: Final = 10.0
 _COEFFICIENT_MAX: Final = 2**40
 BUNDLES_MAX: Final = 4_000
 """Larger models take longer to build than their answer is worth."""
@@ -70,14 +70,7 @@ def cheaper(
     model.add(total <= incumbent.cost - 1)
     model.minimize(total)
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = budget_s
-    solver.parameters.max_time_in_seconds = budget_s * _WALL_GUARD
-    solver.parameters.linearization_level = 2
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
-    solver.parameters.max_presolve_iterations = 1
+    tune(solver, budget_s=budget_s, workers=workers, seed=seed)
     status = solver.solve(model)
     spent = solver.response_proto.deterministic_time
     if status == cp_model.MODEL_INVALID:
