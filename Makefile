@@ -17,6 +17,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned packages into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@rm -rf *.egg-info # of an older version, it would hide new plugins and actions
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@mkdir -p build/types && ln -sfn ../../plugins build/types/gpusched_plugins
 	@touch $@
