@@ -157,7 +157,8 @@ class App:
         return self.unready() or ("" if self._caught_up else "caches are being listed again")
 
     # -- building --------------------------------------------------------------------------
-    async def _serve(self, api: Api, rules: Rules) -> None:
+    def _writers(self, api: Api) -> tuple[StatusWriter, Binder, Carrier, VolumeBinder]:
+        """Everything that writes to the API, sharing one pace."""
         options = self.options
         pace = Pace(options.clock)
         status = StatusWriter(
@@ -208,6 +209,11 @@ class App:
             clock=options.clock,
             on_fault=self._broke,
         )
+        return status, binder, carrier, volumes
+
+    async def _serve(self, api: Api, rules: Rules) -> None:
+        options = self.options
+        status, binder, carrier, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
@@ -241,25 +247,27 @@ class App:
             telemetry=self.telemetry,
             inline=options.inline,
         )
-        cycle = self.cycle
         async with contextlib.AsyncExitStack() as stack:
             if options.listen:
                 endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
                 self.port = await endpoints.start_on_first(options.listen)
                 stack.push_async_callback(endpoints.stop)
             if not options.inline:
-                watchdog = Watchdog(
-                    options.clock,
-                    leading=lambda: self.leadership.leading,
-                    exit_after_s=options.config.leader_election.renew_deadline_s,
-                    blocked=self.telemetry.loop_blocked,
-                    running=lambda: cycle.running,
-                    session=lambda: cycle.thread,
-                    stuck=self.care.stuck,
-                )
+                watchdog = self._watchdog(self.cycle, self.care)
                 watchdog.start()
                 stack.callback(watchdog.stop)
             await self._live(self.cycle, volumes, status, carrier=carrier)
+
+    def _watchdog(self, cycle: SessionCycle, care: SelfCare) -> Watchdog:
+        return Watchdog(
+            self.options.clock,
+            leading=lambda: self.leadership.leading,
+            exit_after_s=self.options.config.leader_election.renew_deadline_s,
+            blocked=self.telemetry.loop_blocked,
+            running=lambda: cycle.running,
+            session=lambda: cycle.thread,
+            stuck=care.stuck,
+        )
 
     async def _live(
         self, cycle: SessionCycle, binder: VolumeBinder, status: StatusWriter, *, carrier: Carrier

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import attrs
 import pytest
 
@@ -220,9 +218,7 @@ def test_quota_is_held_too(given):
 
 def test_who_yields_to_preemption_may_pass():
     """Lower priority, preemptible, same queue: it starts, and leaves when the holder is due."""
-    c = Given(config=PREEMPTING) if _has_preempt() else None
-    if c is None:
-        pytest.skip("preempt is not installed")
+    c = Given(config=PREEMPTING)
     c.nodes(4, gpus=8)
     running(c, "r", ["node-0", "node-1", "node-2"], length=100, preemptible=False, priority=10)
     waiting(c, "h", 4, born=NOW - 8, priority=10)
@@ -230,10 +226,6 @@ def test_who_yields_to_preemption_may_pass():
     waiting(c, "firm", 1, length=200, priority=1, born=NOW - 4, preemptible=False)
     c.when.one_session()
     assert c.then.started() == ["s"]
-
-
-def _has_preempt() -> bool:
-    return any(each.name == "preempt" for each in metadata.entry_points(group="gpusched.actions"))
 
 
 # -- waiting too long --------------------------------------------------------------------------
