@@ -13,7 +13,8 @@ import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.errors import SolverFault
-from gpusched.placement.problem import NO_COUNTS, Outcome, Problem, Solution, holds
+from gpusched.placement.counting import NO_COUNTS, Problem, Solution, holds
+from gpusched.placement.problem import Outcome
 
 _WALL_GUARD: Final = 10.0
 """Wall seconds per deterministic second after which a search is given up all the same: far

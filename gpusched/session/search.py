@@ -9,8 +9,9 @@ import numpy as np
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang
 from gpusched.errors import SolverFault
+from gpusched.placement.counting import ClassAsk, Problem, Solution
 from gpusched.placement.cpsat import solve
-from gpusched.placement.problem import ClassAsk, Outcome, Problem, Solution
+from gpusched.placement.problem import Outcome
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 

@@ -15,7 +15,8 @@ from gpusched.arrays.columns import Demand, how_many_fit
 from gpusched.config.model import DEFAULT, Placement
 from gpusched.errors import SolverFault
 from gpusched.placement import cpsat
-from gpusched.placement.problem import ClassAsk, Outcome, Problem, Solution, holds
+from gpusched.placement.counting import ClassAsk, Problem, Solution, holds
+from gpusched.placement.problem import Outcome
 from gpusched.testing.given import Given
 
 
