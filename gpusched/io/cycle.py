@@ -234,8 +234,8 @@ class SessionCycle:
             telemetry.cycle(action, seconds)
             telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
             wall += seconds
-        for outcome, seconds in decision.searches:
-            telemetry.solver(outcome, seconds)
+        for each in decision.searches:
+            telemetry.solver(str(each.outcome), each.seconds, each.gap)
         telemetry.cycle("session", clock.monotonic() - start)
         for judge in self.judged:
             judge(rules.guard)

@@ -10,12 +10,14 @@ import attrs
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
 from gpusched.errors import InvariantBroken, PluginFault
+from gpusched.placement.problem import Search, search_here
 from gpusched.session.claims import claims, stops
 from gpusched.session.jobs import switches
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
 from gpusched.session.protocols import Action, Guard, Policy
 from gpusched.session.queue_status import queue_statuses
+from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.status import gang_statuses, unplaced
 from gpusched.session.stops import stop_gangs
@@ -32,13 +34,13 @@ class Decision:
     Attributes:
         waiting: numbers of waiting gangs by queue and reason.
         faults: sentences about plugins that failed.
-        searches: how each search of the solver ended, and its seconds.
+        searches: what was searched for and how it ended.
     """
 
     plan: Plan
     waiting: Mapping[tuple[str, str], int]
     faults: tuple[str, ...]
-    searches: tuple[tuple[str, float], ...] = ()
+    searches: tuple[Record, ...] = ()
 
 
 def decide(
@@ -48,6 +50,7 @@ def decide(
     guard: Guard,
     masks: MaskCache,
     placement: Placement = DEFAULT_PLACEMENT,
+    search: Search = search_here,
     ended: ActionTimer = lambda _name: None,
 ) -> Decision:
     """Run one session.
@@ -58,12 +61,15 @@ def decide(
         guard: contains the plugins; one for each loaded policy.
         masks: filter results of earlier sessions under the same policy.
         placement: how to search.
+        search: runs what may take long or crash, in this process or in another.
         ended: told after each action.
     """
     skipped: set[str] = set()
     faults: list[str] = []
     while True:
-        session = Session(snapshot, policy, guard=guard, masks=masks, placement=placement)
+        session = Session(
+            snapshot, policy, guard=guard, masks=masks, placement=placement, search=search
+        )
         stop_gangs(session)
         failed = _act(session, policy.actions, skipped=skipped, ended=ended)
         if not failed:
@@ -84,7 +90,7 @@ def decide(
         plan=plan,
         waiting=unplaced(session),
         faults=(*faults, *session.hooks.faults),
-        searches=tuple((str(outcome), seconds) for outcome, seconds in session.searches),
+        searches=tuple(session.searches),
     )
 
 

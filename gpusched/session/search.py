@@ -12,6 +12,7 @@ from gpusched.errors import SolverFault
 from gpusched.placement.counting import ClassAsk, Problem, Solution
 from gpusched.placement.cpsat import solve
 from gpusched.placement.problem import Outcome
+from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 
@@ -85,7 +86,9 @@ def _solve(session: Session, problem: Problem) -> Solution:
     except SolverFault as fault:
         session.hooks.faults.append(str(fault))
         solution = Solution(Outcome.INVALID, np.zeros((0, 0), dtype=np.int64))
-    session.searches.append((solution.outcome, solution.seconds))
+    session.searches.append(
+        Record(outcome=solution.outcome, seconds=solution.seconds, method="counts")
+    )
     return solution
 
 

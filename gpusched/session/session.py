@@ -21,7 +21,7 @@ from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX, RELATED_SESSION_STEPS_MAX
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod, PodClass
-from gpusched.placement.problem import Outcome
+from gpusched.placement.problem import Effort, Search, search_here
 from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
 from gpusched.session.level_names import with_level_names
@@ -32,6 +32,7 @@ from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason
 from gpusched.session.residents import Neighbours
+from gpusched.session.searches import Record
 from gpusched.session.seats import ClassSeat, Seats
 from gpusched.session.statement import Place, Statement
 from gpusched.session.variant import Variant
@@ -52,6 +53,7 @@ class Session:
         guard: contains the plugins.
         masks: filter results kept from earlier sessions of the same policy.
         placement: how long and how to search where one pass does not find a place.
+        search: runs what may take long or crash, here or in the solver's process.
     """
 
     def __init__(
@@ -62,11 +64,21 @@ class Session:
         guard: Guard,
         masks: MaskCache,
         placement: Placement,
+        search: Search = search_here,
     ) -> None:
         self.snapshot = snapshot
         self.placement = placement
-        self.searches: list[tuple[Outcome, float]] = []
-        """How each search of the solver ended, and seconds spent, for metrics."""
+        self.search = search
+        """Runs what may take long or crash."""
+        self.effort = Effort(
+            solver=placement.solver == "cpsat",
+            budget_s=placement.time_budget_s,
+            workers=placement.workers,
+            seed=placement.seed,
+        )
+        """How hard to try for one problem."""
+        self.searches: list[Record] = []
+        """What was searched for and how it ended, for metrics."""
         self.bench = Workbench(snapshot.nodes)
         self.accounts = Accounts(snapshot.queues, pools_of(snapshot, masks.pools))
         watch = self.accounts if self.accounts.pools is not None else None

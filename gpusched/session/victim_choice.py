@@ -20,6 +20,7 @@ from gpusched.placement.problem import Outcome
 from gpusched.placement.victims import Choice
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.placing import Area
+from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.victim_pool import Leaving, Pool
 from gpusched.session.victims import Victims
@@ -224,8 +225,12 @@ class Chooser:
             )
         except SolverFault as fault:
             self._session.hooks.faults.append(str(fault))
-            self._session.searches.append((Outcome.INVALID, 0.0))
+            self._session.searches.append(Record(outcome=Outcome.INVALID, method="victims"))
             return None
         self._budget -= answer.spent
-        self._session.searches.append((answer.outcome, answer.seconds))
+        self._session.searches.append(
+            Record(
+                outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="victims"
+            )
+        )
         return answer.choice

@@ -29,6 +29,7 @@ from gpusched.objects.pod import NO_HINTS, GangHints, PodClass
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import EVERYTHING, Selector
 from gpusched.objects.slot import numbers_of
+from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
@@ -61,6 +62,7 @@ class Given:
         self.cache = Cache(config.scheduler_names)
         self.policy = policy or load_policy(config)
         self.placement = config.placement
+        self.search: Search = search_here
         self.now = now
         self.guard = Guard(SystemClock())
         self.masks = MaskCache()
@@ -290,7 +292,12 @@ class When:
         c.snapshot = c.cache.snapshot(c.now)
         c.guard.begin_session()
         c.decision = decide(
-            c.snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+            c.snapshot,
+            c.policy,
+            guard=c.guard,
+            masks=c.masks,
+            placement=c.placement,
+            search=c.search,
         )
         return c.decision.plan
 

@@ -68,7 +68,7 @@ def test_a_wrong_answer_of_the_solver_is_never_used(monkeypatch: pytest.MonkeyPa
     c = awkward()
     assert c.when.one_session().binds == ()
     assert c.decision is not None
-    assert c.decision.searches[0][0] == "invalid"
+    assert c.decision.searches[0].outcome == "invalid"
 
 
 def small(free: list[list[int]], asks: list[tuple[int, int]], most: list[int], members: int):
