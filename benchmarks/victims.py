@@ -1,7 +1,6 @@
 """Eviction cost against the optimum, on aged random clusters: how much work a choice loses in vain.
 
-The clusters are invented: node and job sizes, how they were filled, and the three levels of
-topology are in the constants below. For every domain of the required level the greedy chooses;
+The clusters are invented, see ``benchmarks.placement.aged``. For every domain of the required level the greedy chooses;
 the best of these is then bettered or proven by one model a domain. A row compares the greedy,
 and what a session would do, with the least of all domains, proven without a time limit that
 matters.
@@ -18,17 +17,13 @@ from typing import Final
 import attrs
 
 from benchmarks.figures import Figure
+from benchmarks.placement.aged import BLOCK, GPUS, RACK, ZONE, Cluster, aged
 from gpusched.limits import VICTIM_MODEL_S
 from gpusched.placement.cpsat_victims import cheaper
 from gpusched.placement.problem import Outcome
 from gpusched.placement.victim_field import Field
 from gpusched.placement.victims import Bundle, Choice, Member
 
-GPUS, CPU, MEMORY = 8, 128, 2048
-RACK, BLOCK, ZONE = 16, 128, 512
-SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-WEIGHTS: Final = (30, 12, 14, 18, 12, 8, 4, 2)
-FULL, AGES, FAILURES = 0.97, 3, 40
 RATIO_MAX: Final = 1.15
 SESSION_S: Final = 0.5
 PROOF_S: Final = 20.0
@@ -108,91 +103,6 @@ def _better(
         best = answer.choice or best
         proven = proven and (answer.proven or answer.outcome is Outcome.INFEASIBLE)
     return best, proven
-
-
-# -- clusters --------------------------------------------------------------------------------
-@attrs.frozen(eq=False)
-class Job:
-    """Pods on nodes: GPUs, CPU and memory of each; cost of the whole."""
-
-    rows: tuple[int, ...]
-    request: tuple[int, int, int]
-    priority: int
-    cost: int
-
-
-@attrs.define(eq=False)
-class Cluster:
-    """Free GPUs, CPU and memory of each node, and who runs."""
-
-    free: list[list[int]]
-    jobs: list[Job]
-
-
-def aged(nodes: int, used: float, rng: random.Random) -> Cluster:
-    """Filled and emptied again and again, as clusters are."""
-    cluster = Cluster([[GPUS, CPU, MEMORY] for _ in range(nodes)], [])
-    for _ in range(AGES):
-        _fill(cluster, rng)
-        while _held(cluster) > used * nodes * GPUS:
-            job = cluster.jobs.pop(rng.randrange(len(cluster.jobs)))
-            _move(cluster, job, 1)
-    return cluster
-
-
-def _held(cluster: Cluster) -> int:
-    return sum(GPUS - each[0] for each in cluster.free)
-
-
-def _move(cluster: Cluster, job: Job, sign: int) -> None:
-    for row in job.rows:
-        free = cluster.free[row]
-        cluster.free[row] = [a + sign * b for a, b in zip(free, job.request, strict=True)]
-
-
-def _fill(cluster: Cluster, rng: random.Random) -> None:
-    failures, held = 0, _held(cluster)
-    nodes = len(cluster.free)
-    while failures < FAILURES and held < FULL * nodes * GPUS:
-        size = rng.choices(SIZES, WEIGHTS)[0]
-        each = 2 if size in (4, 8) and rng.random() < 0.25 else min(size, GPUS)
-        request = (each, each * rng.randint(8, 14), each * rng.randint(64, 192))
-        rows = _place(cluster, size // each, request, rng)
-        if rows is None:
-            failures += 1
-            continue
-        job = Job(
-            rows, request, rng.choices((0, 1, 2), (3, 4, 3))[0], 1 + size * rng.randint(1, 24)
-        )
-        cluster.jobs.append(job)
-        _move(cluster, job, -1)
-        held += size
-
-
-def _place(
-    cluster: Cluster, count: int, request: tuple[int, int, int], rng: random.Random
-) -> tuple[int, ...] | None:
-    fits = [
-        min(a // b for a, b in zip(free, request, strict=True)) if free[0] >= request[0] else 0
-        for free in cluster.free
-    ]
-    nodes = len(fits)
-    racks = [range(start, min(start + RACK, nodes)) for start in range(0, nodes, RACK)]
-    able = [rack for rack in racks if sum(fits[row] for row in rack) >= count]
-    if able and rng.random() >= 0.3:
-        rack = min(able, key=lambda each: (sum(cluster.free[row][0] for row in each), each.start))
-        order = [row for row in rack if fits[row]]
-    else:
-        order = [row for row in range(nodes) if fits[row]]
-        rng.shuffle(order)
-    if rng.random() >= 0.3:
-        order.sort(key=lambda row: cluster.free[row][0])
-    rows: list[int] = []
-    for row in order:
-        rows += [row] * min(fits[row], count - len(rows))
-        if len(rows) == count:
-            return tuple(rows)
-    return None
 
 
 def _fields(suite: Suite, cluster: Cluster) -> list[Field]:

@@ -83,6 +83,9 @@ class SlotCosts(Protocol):
             negative. Span is made least first.
         """
 
+    def least(self, state: int) -> int:
+        """A fragmentation that no way of taking slots of a node in this state adds less than."""
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Level:
@@ -203,6 +206,7 @@ class Solution:
         method: ``greedy``, ``tree``, ``master``, ``patterns`` or what else found it.
         seconds: spent in a solver, as it says itself; for metrics only.
         work: deterministic seconds spent in a solver.
+        faults: methods that gave answers which could not be used, and why.
     """
 
     outcome: Outcome
@@ -212,6 +216,7 @@ class Solution:
     method: str = ""
     seconds: float = 0.0
     work: float = 0.0
+    faults: tuple[str, ...] = ()
 
     @property
     def proven(self) -> tuple[str, ...]:

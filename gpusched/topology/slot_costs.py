@@ -60,6 +60,10 @@ class SlotTables:
         free = self.states[state]
         return _best(free, sizes, fragmentation(free, self.population), self.population)
 
+    def least(self, state: int) -> int:
+        """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
+        return -fragmentation(self.states[state], self.population)
+
 
 @lru_cache(maxsize=200_000)
 def _best(

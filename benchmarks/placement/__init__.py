@@ -1,0 +1,1 @@
+"""Quality and speed of placement: tables over seeds, greedy beside them."""
