@@ -16,11 +16,17 @@ again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from gpusched.arrays.columns import Demand, Ints, NodeColumns
+from gpusched.objects.resources import Resources
 from gpusched.objects.slot import mask_of, slot_ranges
+
+DEFAULT_POPULATION: Final = ((1, 300), (2, 120), (4, 180), (8, 400))
+"""Where nothing else is known of who asks for GPUs."""
 
 
 class Workbench:
@@ -39,6 +45,8 @@ class Workbench:
         self.free_slots: list[int] = list(nodes.free_slots)
         self.touched: list[int] = []
         """Every row in the order it was changed; a position in it is a point in time."""
+        self.population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
+        """Sizes of GPU requests and how many of a thousand have them; fixed in a session."""
         self._real: Ints = self.used.copy()
         self._releasing: Ints = nodes.leaving.copy()
         self._reserved: Ints = np.zeros_like(self.used)
@@ -137,6 +145,10 @@ class Workbench:
             known = self._ranges[row, gpu] = mask_of(numbers) if numbers else 0
         return known
 
+    def slots_on(self, row: int) -> int:
+        """Bitmask of all slots of a row, of whatever kind."""
+        return _slots(self.nodes.nodes[row].allocatable)
+
     def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
         if not isinstance(rows, slice) and len(rows) == 1:
@@ -149,3 +161,11 @@ class Workbench:
         """The same of one row, shape (columns,)."""
         free: Ints = self.nodes.allocatable[row].take(columns) - self.used[row].take(columns)
         return free
+
+
+@lru_cache(maxsize=4096)
+def _slots(allocatable: Resources) -> int:
+    mask = 0
+    for numbers in slot_ranges(allocatable).values():
+        mask |= mask_of(numbers)
+    return mask

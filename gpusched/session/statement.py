@@ -98,8 +98,15 @@ class Statement:
         """A point to which ``rollback`` can return."""
         return len(self._moves)
 
-    def place(self, pod: Pod, row: int, ask: Demand) -> None:
+    def place(self, pod: Pod, row: int, ask: Demand, *, then: tuple[int, ...] = ()) -> None:
         """Put a pod on a row where it fits.
+
+        Args:
+            pod: that gets the place, and slots if it asks for any.
+            row: of the node.
+            ask: its request.
+            then: sizes of pods that will take slots of this row next, largest first, so that
+                together they get the slots that are best for all.
 
         Raises:
             InvariantBroken: it does not fit; the caller asked the wrong board.
@@ -120,6 +127,9 @@ class Statement:
                 bench.free_slots[row] & self._range(row, pod.pod_class.gpu),
                 pod.pod_class.gpus,
                 bench.nodes.nodes[row].layout,
+                slots=bench.slots_on(row),
+                then=then,
+                population=bench.population,
             )
         bench.add(row, ask, slots=slots)
         self._neighbours.place(pod, row)

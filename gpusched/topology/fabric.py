@@ -2,39 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+
+from gpusched.objects.layout import Island, slots_in
 from gpusched.objects.slot import mask_of
+from gpusched.topology.islands import Isle, counts, depth_of, free_in, free_of, isles, mask_in
+from gpusched.topology.slot_costs import (
+    POPULATION,
+    SLOTS_MAX,
+    Population,
+    best_of,
+    greedy_order,
+)
 
 
-def choose_slots(free: int, count: int, layout: tuple[tuple[int, ...], ...]) -> int:
+def choose_slots(
+    free: int,
+    count: int,
+    layout: tuple[Island, ...],
+    *,
+    slots: int = 0,
+    then: tuple[int, ...] = (),
+    population: Population = POPULATION,
+) -> int:
     """Choose ``count`` free slots.
 
-    The fullest island that still holds them all is taken, so that whole islands stay whole;
-    where none does, as few islands as possible, the emptiest first. Ties go to the lowest slot.
+    Those that span the fewest islands, of all levels of links together; of these the ones that
+    leave the least fragmentation; of these the lowest, as the bitmask has it. Pods that are
+    placed one after the other, largest first, each with the sizes of the others as ``then``,
+    get in all what ``slot_costs.cost_of`` says.
 
     Args:
         free: bitmask of slots that may be taken.
         count: how many.
         layout: slot numbers by island; slots that it does not name form one more island.
+        slots: bitmask of all slots of the node, taken ones too; 0 for those in ``free`` and
+            in ``layout``.
+        then: sizes of pods that will take slots of this node next.
+        population: see ``slot_costs.fragmentation``.
 
     Returns:
         A bitmask of exactly ``count`` slots, or 0 when there are not so many.
     """
     if count <= 0 or free.bit_count() < count:
         return 0
-    islands = [mask_of(island) & free for island in layout]
-    rest = free
-    for island in islands:
-        rest &= ~island
-    islands = [island for island in (*islands, rest) if island]
-    holding = [island for island in islands if island.bit_count() >= count]
-    if holding:
-        return _lowest(min(holding, key=lambda island: (island.bit_count(), island)), count)
+    node = isles(layout, (slots or mask_of(tuple(slots_in(layout)))) | free)
+    while then and count + sum(then) > free.bit_count():
+        then = then[:-1]
+    return _chosen(node, free, count, then, population)
+
+
+@lru_cache(maxsize=65536)
+def _chosen(
+    node: tuple[Isle, ...], free: int, count: int, then: tuple[int, ...], population: Population
+) -> int:
+    state = free_of(node, free)
+    if counts(state)[0] > SLOTS_MAX:
+        return _by_rule(node, free, count)
+    levels = depth_of(state)
+    best: tuple[int, int, int] | None = None
+    for mask, touched in _ways(node, free, count):
+        span, after = best_of(free_of(node, free & ~mask), then, population)
+        found = (touched - levels + span, after, mask)
+        best = found if best is None else min(best, found)
+    return best[2] if best else 0
+
+
+def _ways(node: tuple[Isle, ...], free: int, count: int) -> Iterator[tuple[int, int]]:
+    """All ways to take so many slots from each undivided island, the lowest of it each time."""
+    if not node:
+        if count == 0:
+            yield 0, 0
+        return
+    first, others = node[0], node[1:]
+    here = mask_in(first) & free
+    elsewhere = mask_in(others) & free
+    for take in range(max(0, count - elsewhere.bit_count()), min(count, here.bit_count()) + 1):
+        for mask, touched in _ways(others, free, count - take):
+            for inside, more in _inside(first, free, take):
+                yield mask | inside, touched + more
+
+
+def _inside(isle: Isle, free: int, count: int) -> Iterator[tuple[int, int]]:
+    if count == 0:
+        yield 0, 0
+    elif isinstance(isle, int):
+        yield _lowest(isle & free, count), 1
+    else:
+        for mask, touched in _ways(isle, free, count):
+            yield mask, touched + 1
+
+
+def _by_rule(node: tuple[Isle, ...], free: int, count: int) -> int:
+    """See ``slot_costs.greedy_order``: what is left is what it says, so that costs agree."""
+    islands = [free_in(isle, free) for isle in node]
+    order = sorted(range(len(node)), key=lambda number: (islands[number], mask_in(node[number])))
     chosen = 0
-    for island in sorted(islands, key=lambda island: (-island.bit_count(), island)):
-        missing = count - chosen.bit_count()
-        if missing <= 0:
-            break
-        chosen |= _lowest(island, min(missing, island.bit_count()))
+    for position, take in greedy_order([islands[number] for number in order], count):
+        isle = node[order[position]]
+        if isinstance(isle, int):
+            chosen |= _lowest(isle & free, take)
+        else:
+            chosen |= _by_rule(isle, free, take)
     return chosen
 
 

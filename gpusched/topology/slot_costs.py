@@ -1,46 +1,56 @@
 """What taking slots of a node costs: islands spanned, and room for whole pods broken up.
 
 Exact for nodes of up to ``SLOTS_MAX`` slots: all ways of taking so many slots from each island
-are looked at, once for each state of the islands, and remembered.
+are looked at, once for each state of the islands, and remembered. On larger nodes each pod
+takes slots by one rule, ``greedy_order``: out of the fullest island that holds it, else whole
+islands, the emptiest first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import product
 from typing import Final
 
 import attrs
 
+from gpusched.arrays.workbench import DEFAULT_POPULATION
+from gpusched.topology.islands import Free, counts, depth_of, leaf, parts
+
 SLOTS_MAX: Final = 16
 
-Free = tuple[tuple[int, int], ...]
-"""Islands of a node: (size, free slots), sorted, so that islands that look alike are alike."""
+POPULATION: Final = DEFAULT_POPULATION
+Population = tuple[tuple[int, int], ...]
+Node = tuple[Free, ...]
+"""A node's islands; ``((8, 3), (8, 8))`` are two of eight slots, of which 3 and 8 are free."""
 
-POPULATION: Final = ((1, 300), (2, 120), (4, 180), (8, 400))
-"""Request sizes and how many of a thousand pods have them, where nothing else is known."""
 
-
-def fragmentation(free: Free, population: tuple[tuple[int, int], ...] = POPULATION) -> int:
+@lru_cache(maxsize=65536)
+def fragmentation(free: Node, population: Population = POPULATION) -> int:
     """Free slots that the typical pod cannot use, in thousandths of a slot.
 
     For each size the slots that are left over when as many pods of it as possible take theirs
-    without spanning islands; a size above the largest island takes whole islands.
+    without spanning islands that they need not span: inside the narrowest islands that are
+    large enough, and out of whole islands of the level below.
 
     Args:
         free: of the node.
         population: sizes and their shares, thousandths.
     """
-    total = sum(left for _, left in free)
-    largest = max((size for size, _ in free), default=0)
-    wasted = 0
-    for size, share in population:
-        if size <= largest:
-            fit = sum(left // size for _, left in free)
-        else:
-            fit = sum(left for whole, left in free if left == whole) // size
-        wasted += share * (total - size * fit)
-    return wasted
+    total = counts(free)[1]
+    return sum(share * (total - size * _fit(free, size)) for size, share in population)
+
+
+def _fit(free: Free, size: int) -> int:
+    """How many pods of a size fit an island well."""
+    whole = leaf(free) if free else (0, 0)
+    if whole is not None:
+        return whole[1] // size
+    inside = parts(free)
+    sizes = [counts(each) for each in inside]
+    if size <= max(slots for slots, _ in sizes):
+        return sum(_fit(each, size) for each in inside)
+    return sum(slots for slots, left in sizes if left == slots) // size
 
 
 @attrs.frozen(eq=False)
@@ -52,47 +62,129 @@ class SlotTables:
         population: see ``fragmentation``.
     """
 
-    states: tuple[Free, ...]
-    population: tuple[tuple[int, int], ...] = POPULATION
+    states: tuple[Node, ...]
+    population: Population = POPULATION
 
     def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
         """See ``placement.problem.SlotCosts``."""
-        free = self.states[state]
-        return _best(free, sizes, fragmentation(free, self.population), self.population)
+        return cost_of(self.states[state], sizes, self.population)
 
     def least(self, state: int) -> int:
         """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
         return -fragmentation(self.states[state], self.population)
 
 
-@lru_cache(maxsize=200_000)
-def _best(
-    free: Free, sizes: tuple[int, ...], before: int, population: tuple[tuple[int, int], ...]
+def cost_of(
+    free: Node, sizes: tuple[int, ...], population: Population = POPULATION
 ) -> tuple[int, int]:
+    """The least (span, fragmentation added) with which pods take slots of one node together.
+
+    Args:
+        free: the islands.
+        sizes: slots of each pod, all above 0, largest first.
+        population: see ``fragmentation``.
+
+    Raises:
+        ValueError: they take more slots than are free.
+    """
+    size, left = counts(free)
+    if sum(sizes) > left:
+        raise ValueError(f"{sum(sizes)} slots are taken where {left} are free")
+    best = best_of if size <= SLOTS_MAX else _greedy
+    span, after = best(free, sizes, population)
+    return span, after - fragmentation(free, population)
+
+
+@lru_cache(maxsize=400_000)
+def best_of(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
+    """The least (span, fragmentation afterwards); as ``cost_of``, by looking at all ways."""
     if not sizes:
-        return 0, fragmentation(free, population) - before
+        return 0, fragmentation(free, population)
+    levels = depth_of(free)
     best: tuple[int, int] | None = None
-    for taken in _ways(free, sizes[0]):
-        rest = tuple(
-            sorted((size, left - take) for (size, left), take in zip(free, taken, strict=True))
-        )
-        span = sum(1 for take in taken if take) - 1
-        further = _best(rest, sizes[1:], before, population)
-        found = (span + further[0], further[1])
+    for rest, touched in _ways(free, sizes[0]):
+        further = best_of(rest, sizes[1:], population)
+        found = (touched - levels + further[0], further[1])
         best = found if best is None else min(best, found)
     if best is None:
         raise ValueError(f"{sizes[0]} slots are taken where fewer are free")
     return best
 
 
-@lru_cache(maxsize=20_000)
-def _ways(free: Free, count: int) -> tuple[tuple[int, ...], ...]:
-    """How many slots to take from each island; of islands that are alike one order is enough."""
-    found: dict[tuple[tuple[int, int, int], ...], tuple[int, ...]] = {}
-    for taken in product(*(range(min(left, count) + 1) for _, left in free)):
-        if sum(taken) == count:
-            shape = tuple(
-                sorted((size, left, take) for (size, left), take in zip(free, taken, strict=True))
-            )
-            found.setdefault(shape, taken)
-    return tuple(found.values())
+@lru_cache(maxsize=100_000)
+def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
+    """What may be left after so many slots are taken, and how many islands were touched.
+
+    Islands of all levels count; of the ways to the same rest the one that touches fewest.
+    """
+    if not free:
+        return (((), 0),) if count == 0 else ()
+    found: dict[Node, int] = {}
+    for take in range(min(counts(free[0])[1], count) + 1):
+        for others, touched in _ways(free[1:], count - take):
+            for first, more in _inside(free[0], take):
+                rest = tuple(sorted((first, *others)))
+                total = touched + more
+                if total < found.get(rest, total + 1):
+                    found[rest] = total
+    return tuple(found.items())
+
+
+def _inside(island: Free, count: int) -> Iterable[tuple[Free, int]]:
+    if count == 0:
+        return ((island, 0),)
+    whole = leaf(island)
+    if whole is not None:
+        return (((whole[0], whole[1] - count), 1),)
+    return [(rest, touched + 1) for rest, touched in _ways(parts(island), count)]
+
+
+# -- large nodes -----------------------------------------------------------------------------
+def greedy_order(islands: list[Free], count: int) -> list[tuple[int, int]]:
+    """From which islands a pod takes its slots by rule, and how many from each.
+
+    The fullest one that still holds it; where none does, the emptiest whole, and so on.
+    Islands that are alike are taken in the order in which they are given.
+
+    Args:
+        islands: with no fewer free slots than ``count`` together.
+        count: above 0.
+
+    Returns:
+        Pairs of position and slots.
+    """
+    left = {number: counts(island)[1] for number, island in enumerate(islands)}
+    taken = []
+    while count:
+        holding = [number for number in left if left[number] >= count]
+        if holding:
+            number = min(holding, key=lambda each: (left[each], islands[each], each))
+        else:
+            number = min(left, key=lambda each: (-left[each], islands[each], each))
+        take = min(count, left.pop(number))
+        if take:
+            taken.append((number, take))
+        count -= take
+    return taken
+
+
+@lru_cache(maxsize=100_000)
+def _greedy(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
+    if not sizes:
+        return 0, fragmentation(free, population)
+    rest, touched = _greedy_take(free, sizes[0])
+    span, after = _greedy(rest, sizes[1:], population)
+    return touched - depth_of(free) + span, after
+
+
+def _greedy_take(free: Node, count: int) -> tuple[Node, int]:
+    islands = list(free)
+    touched = 0
+    for number, take in greedy_order(islands, count):
+        whole = leaf(islands[number])
+        if whole is not None:
+            islands[number], more = (whole[0], whole[1] - take), 0
+        else:
+            islands[number], more = _greedy_take(parts(islands[number]), take)
+        touched += 1 + more
+    return tuple(sorted(islands)), touched

@@ -1,0 +1,158 @@
+"""The GPUs of a node as a tree of islands: wide ones (NUMA halves) that hold narrow ones (pairs).
+
+A layout is lists of slot numbers, such as ``((0, 1, 2, 3), (4, 5, 6, 7))``, or lists of such
+lists: ``(((0, 1), (2, 3)), ((4, 5), (6, 7)))``. All islands have the same depth: one that is not
+divided where others are counts as one island of each narrower level. What placement reads are
+two forms of it: ``Isle``, with the slots as bitmasks, and ``Free``, in which islands that look
+alike are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeAlias, cast
+
+from gpusched.objects.layout import Island
+from gpusched.objects.slot import mask_of
+
+Isle: TypeAlias = "int | tuple[Isle, ...]"
+"""An island: the bitmask of its slots, or the islands in it."""
+
+Free: TypeAlias = "tuple[int, int] | tuple[Free, ...]"
+"""What is left of an island: (size, free slots), or the islands in it, sorted.
+
+A whole node is a tuple of islands, always."""
+
+
+@lru_cache(maxsize=4096)
+def isles(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
+    """The islands of a node that has these slots.
+
+    Args:
+        layout: see the module; slots that the node does not have are left out, and those that
+            it does not name form one more island.
+        slots: bitmask of what the node has.
+    """
+    found = [isle for each in layout if (isle := _isle(each, slots)) is not None]
+    named = 0
+    for isle in found:
+        named |= mask_in(isle)
+    if slots & ~named:
+        found.append(slots & ~named)
+    depth = max((_depth(isle) for isle in found), default=0)
+    node = tuple(_deepened(isle, depth) for isle in found)
+    while depth >= 0 and node and all(size == 1 for size in _leaves(node)):
+        # Islands of one slot say nothing: every pod spans as many as it has slots.
+        node, depth = _merged(node, depth), depth - 1
+    return node
+
+
+@lru_cache(maxsize=65536)
+def mask_in(isle: Isle) -> int:
+    """All slots of an island."""
+    if isinstance(isle, int):
+        return isle
+    mask = 0
+    for each in isle:
+        mask |= mask_in(each)
+    return mask
+
+
+@lru_cache(maxsize=65536)
+def free_of(node: tuple[Isle, ...], free: int) -> tuple[Free, ...]:
+    """What is left of a node's islands.
+
+    Args:
+        node: its islands.
+        free: bitmask of its free slots.
+    """
+    return tuple(sorted(free_in(isle, free) for isle in node))
+
+
+@lru_cache(maxsize=65536)
+def state_of(layout: tuple[Island, ...], slots: int, free: int) -> tuple[Free, ...]:
+    """What is left of the islands of a node with this layout and these slots."""
+    return free_of(isles(layout, slots), free)
+
+
+def free_in(isle: Isle, free: int) -> Free:
+    """What is left of one island."""
+    if isinstance(isle, int):
+        return isle.bit_count(), (isle & free).bit_count()
+    return free_of(isle, free)
+
+
+def leaf(free: Free) -> tuple[int, int] | None:
+    """Size and free slots of an island that is not divided; None for one that is."""
+    first = free[0]
+    return cast("tuple[int, int]", free) if isinstance(first, int) else None
+
+
+def parts(free: Free) -> tuple[Free, ...]:
+    """The islands in one that is divided."""
+    return cast("tuple[Free, ...]", free)
+
+
+@lru_cache(maxsize=65536)
+def counts(free: Free) -> tuple[int, int]:
+    """Size and free slots of an island, however it is divided."""
+    if not free:
+        return 0, 0
+    whole = leaf(free)
+    if whole is not None:
+        return whole
+    inside = [counts(each) for each in parts(free)]
+    return sum(size for size, _ in inside), sum(left for _, left in inside)
+
+
+@lru_cache(maxsize=65536)
+def depth_of(free: tuple[Free, ...]) -> int:
+    """How many levels of islands a node has."""
+    if not free:
+        return 0
+    if leaf(free[0]) is not None:
+        return 1
+    return 1 + depth_of(parts(free[0]))
+
+
+def _isle(island: Island, slots: int) -> Isle | None:
+    numbers = tuple(each for each in island if isinstance(each, int))
+    if numbers:
+        return mask_of(numbers) & slots or None
+    inside = tuple(
+        isle
+        for each in island
+        if not isinstance(each, int) and (isle := _isle(each, slots)) is not None
+    )
+    return inside or None
+
+
+def _depth(isle: Isle) -> int:
+    return 0 if isinstance(isle, int) else 1 + max(_depth(each) for each in isle)
+
+
+def _deepened(isle: Isle, depth: int) -> Isle:
+    if depth == 0:
+        return isle
+    if isinstance(isle, int):
+        return (_deepened(isle, depth - 1),)
+    return tuple(_deepened(each, depth - 1) for each in isle)
+
+
+def _leaves(node: tuple[Isle, ...]) -> Iterator[int]:
+    for isle in node:
+        if isinstance(isle, int):
+            yield isle.bit_count()
+        else:
+            yield from _leaves(isle)
+
+
+def _merged(node: tuple[Isle, ...], depth: int) -> tuple[Isle, ...]:
+    """The same without the narrowest level of islands."""
+    if depth == 0:
+        return (mask_in(node),)
+    return tuple(
+        mask_in(isle) if depth == 1 or isinstance(isle, int) else _merged(isle, depth - 1)
+        for isle in node
+    )

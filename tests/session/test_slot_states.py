@@ -1,0 +1,66 @@
+"""States of free slots follow the workbench."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from gpusched.arrays.columns import demand
+from gpusched.arrays.workbench import Workbench
+from gpusched.objects.resources import Resources
+from gpusched.objects.slot import mask_of
+from gpusched.session.slot_states import SlotStates
+from gpusched.testing import entities
+
+
+def bench_of(given):
+    """A workbench of some nodes with and without layouts."""
+    given.nodes(3, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    given.nodes(2, gpus=8).nodes(1)
+    return Workbench(given.cache.snapshot(0.0).nodes)
+
+
+def test_states_after_any_moves_are_those_of_a_fresh_look(given):
+    """Taking and giving back slots changes the states of these rows and of no other."""
+    bench = bench_of(given)
+    states = SlotStates(bench)
+    rng = random.Random(3)
+    ask = demand(Resources.of({entities.GPU: 1}), bench.nodes.columns)
+    for _ in range(60):
+        row = rng.randrange(5)
+        slot = 1 << rng.randrange(8)
+        if bench.free_slots[row] & slot:
+            bench.add(row, ask, slots=slot)
+        else:
+            bench.remove(row, ask, slots=slot)
+        numbers, tables = states.now()
+        fresh, fresh_tables = SlotStates(bench).now()
+        assert [tables.states[number] for number in numbers] == [
+            fresh_tables.states[number] for number in fresh
+        ]
+
+
+def test_nodes_that_look_alike_share_a_state(given):
+    """Which of two equal islands is used makes no difference; a node without GPUs has nothing."""
+    bench = bench_of(given)
+    ask = demand(Resources.of({entities.GPU: 2}), bench.nodes.columns)
+    bench.add(0, ask, slots=mask_of((0, 1)))
+    bench.add(1, ask, slots=mask_of((5, 7)))
+    numbers, tables = SlotStates(bench).now()
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert numbers[3] == numbers[4]
+    assert tables.states[int(numbers[5])] == ()
+    assert tables.cost(int(numbers[0]), (4, 2))[0] == 0
+
+
+def test_states_handed_out_stay_as_they_were(given):
+    """A problem keeps the states of its moment while others go on placing."""
+    bench = bench_of(given)
+    states = SlotStates(bench)
+    before, _ = states.now()
+    kept = before.copy()
+    bench.add(0, demand(Resources.of({entities.GPU: 1}), bench.nodes.columns), slots=1)
+    after, _ = states.now()
+    assert np.array_equal(before, kept)
+    assert after[0] != before[0]
