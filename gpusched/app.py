@@ -35,6 +35,7 @@ from gpusched.io.pace import Pace
 from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
 from gpusched.io.server_clock import ServerClock
+from gpusched.io.solver_process import SolverProcess
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
@@ -61,7 +62,8 @@ class AppOptions:
             for no endpoints.
         config_file: to be watched for changes; empty when the configuration is built in.
         pod: our own, for events about ourselves; None outside a cluster.
-        inline: sessions run in the event loop and no watchdog is started (virtual time).
+        inline: sessions run in the event loop, searches with them, and no watchdog is started
+            (virtual time).
     """
 
     config: Config
@@ -225,6 +227,7 @@ class App:
             telemetry=self.telemetry,
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
         )
+        solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(
             self.cache,
             volumes,
@@ -236,6 +239,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             inline=options.inline,
+            solver=solver,
         )
         self.cycle.decided.extend(self.on_plan)
         self.care = SelfCare(
@@ -246,6 +250,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             inline=options.inline,
+            solver=solver,
         )
         async with contextlib.AsyncExitStack() as stack:
             if options.listen:

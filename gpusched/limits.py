@@ -253,6 +253,27 @@ DEBOUNCE_MAX_S: Final = 5
 CYCLE_PERIOD_MAX_S: Final = 600
 LEASE_DURATION_MAX_S: Final = 3600
 SOLVER_WORKERS_MAX: Final = 64
+SOLVER_SOFT_S: Final = 0.5
+"""Beyond the time budget: searches in the solver's process end then with what they have."""
+SOLVER_HARD_S: Final = 0.9
+"""Beyond the time budget: the process is given up. With what is done around it, a second."""
+SOLVER_START_MAX_S: Final = 10.0
+"""Until a process has loaded the solver: half a second on an idle machine with a warm disk."""
+SOLVER_MEMORY_MAX: Final = 4 << 30
+"""Bytes that the solver's process may hold; 226 MB were seen."""
+SOLVER_ANSWER_MAX: Final = 1 << 28
+"""Bytes of one answer; counts of 10,000 pods on 10,000 nodes are a tenth of it."""
+SOLVER_LOSSES_MAX: Final = 3
+"""Processes lost in a row, after which none is started for a time."""
+SOLVER_LOSSES_OF_JOB_MAX: Final = 2
+"""A search that cost so many processes is not tried again."""
+SOLVER_COSTLY_JOBS_MAX: Final = 256
+"""Searches that are remembered for that."""
+SOLVER_ASIDE_MIN_S: Final = 5.0
+SOLVER_ASIDE_MAX_S: Final = 300.0
+"""The solver is left alone for the shorter time at first, then for twice as long each time."""
+SOLVER_DUMPS_MAX: Final = 8
+"""Stories of faults of the solver that one daemon tells in full."""
 PLUGIN_FAULTS_MAX: Final = 10
 """A hook that failed so often in a row is quarantined: it refuses without being called."""
 PLUGIN_SLOW_S: Final = 1.0

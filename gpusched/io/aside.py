@@ -27,6 +27,7 @@ class Aside:
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._last: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -46,8 +47,9 @@ class Aside:
         self._jobs.put((job, done, loop))
         return await done
 
-    def stop(self) -> None:
-        """The thread ends after the jobs it has."""
+    def stop(self, last: Callable[[], object] | None = None) -> None:
+        """The thread ends after the jobs it has, and does one thing more that nobody waits for."""
+        self._last = last
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -64,6 +66,8 @@ class Aside:
             # A loop that was closed meanwhile has nobody who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(tell[0], done, tell[1])
+        if self._last is not None:
+            self._last()
 
 
 def _succeed(done: asyncio.Future[Any], answer: Any) -> None:

@@ -23,10 +23,12 @@ from gpusched.io.aside import Aside
 from gpusched.io.carrier import Carrier
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
+from gpusched.io.solver_process import SolverProcess
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.volume_binder import VolumeBinder
 from gpusched.objects.meta import ObjectKey
 from gpusched.objects.resources import Resources
+from gpusched.placement.problem import search_here
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
 from gpusched.session.masks import MaskCache
@@ -72,6 +74,7 @@ class SessionCycle:
         clock: time.
         telemetry: counts and spans.
         inline: run sessions in the event loop, for virtual time, not in a thread.
+        solver: where searches run; None for the session's own thread.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class SessionCycle:
         clock: Clock,
         telemetry: Telemetry,
         inline: bool = False,
+        solver: SolverProcess | None = None,
     ) -> None:
         self._cache = cache
         self._binder = binder
@@ -100,6 +104,7 @@ class SessionCycle:
         self._changed = asyncio.Event()
         self._last_change = 0.0
         self._thread = None if inline else Aside("session")
+        self._solver = solver
         self._told: set[str] = set()
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
@@ -152,8 +157,10 @@ class SessionCycle:
         finally:
             if self._echo is not None:
                 self._echo.cancel()
+            if self._solver is not None:
+                self._solver.kill()
             if self._thread is not None:
-                self._thread.stop()
+                self._thread.stop(self._solver.close if self._solver is not None else None)
 
     # -- when ------------------------------------------------------------------------------
     async def _pause(self) -> None:
@@ -206,11 +213,16 @@ class SessionCycle:
 
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
+        solver, placement = self._solver, self.rules.config.placement
         took: list[tuple[str, float]] = []
         start, wall = clock.monotonic(), clock.now()
 
         def run() -> Decision:
             rules.guard.begin_session()
+            if solver is not None:
+                solver.budget_s = placement.time_budget_s
+                if placement.solver == "cpsat":
+                    solver.warm()
             last = start
 
             def ended(action: str) -> None:
@@ -224,7 +236,8 @@ class SessionCycle:
                 rules.policy,
                 guard=rules.guard,
                 masks=rules.masks,
-                placement=rules.config.placement,
+                placement=placement,
+                search=solver if solver is not None else search_here,
                 ended=ended,
             )
 

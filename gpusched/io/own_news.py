@@ -15,6 +15,7 @@ from gpusched.objects.encode import EventNote, ObjectRef
 CONFIG: Final = "config"
 PLUGINS: Final = "plugins"
 STUCK: Final = "stuck"
+SOLVER: Final = "solver"
 
 
 class Events(Protocol):

@@ -12,6 +12,8 @@ from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.logs import Log
 from gpusched.io.own_news import STUCK, Events, OwnNews
 from gpusched.io.plugin_report import PluginReport
+from gpusched.io.solver_process import SolverProcess
+from gpusched.io.solver_report import SolverReport
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import ObjectRef
 from gpusched.pluginhost.guard import Guard, Running
@@ -31,6 +33,7 @@ class SelfCare:
         clock: time.
         telemetry: counts.
         inline: nothing is done in threads (virtual time).
+        solver: whose losses are reported; None when searches run in this process.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class SelfCare:
         clock: Clock,
         telemetry: Telemetry,
         inline: bool,
+        solver: SolverProcess | None = None,
     ) -> None:
         self._cycle = cycle
         self._clock = clock
@@ -51,6 +55,10 @@ class SelfCare:
         self._report = PluginReport(telemetry, self.news)
         self._watch: ConfigWatch | None = None
         cycle.judged.append(self._report.after_session)
+        self._solver_report: SolverReport | None = None
+        if solver is not None:
+            self._solver_report = report = SolverReport(solver, self.news)
+            cycle.judged.append(lambda _guard: report.after_session())
         telemetry.set_config(cycle.rules.config.digest, refused=False)
         if config_file:
             self._watch = ConfigWatch(
@@ -60,8 +68,9 @@ class SelfCare:
 
     @property
     def degraded(self) -> str:
-        """Empty when all is well, else which hooks are set aside."""
-        return "; ".join(self._report.degraded)
+        """Empty when all is well, else which hooks are set aside, or that the solver is."""
+        solver = self._solver_report.degraded if self._solver_report is not None else ""
+        return "; ".join((*self._report.degraded, *([solver] if solver else ())))
 
     async def run(self) -> None:
         """Watch until cancelled."""

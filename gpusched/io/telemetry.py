@@ -106,6 +106,11 @@ class Telemetry:
         if gap is not None:
             self._solver_gap[()] = gap
 
+    def solver_lost(self, reason: str) -> None:
+        """The solver's process had to be replaced: ``crash``, ``overrun``, ``garbage``, ``start``."""
+        with self._lock:
+            self._solver_lost[(reason,)] += 1
+
     def bind(self, result: str) -> None:
         """One Binding was answered: ``bound``, ``conflict``, ``unknown`` and so on."""
         self._binds[(result,)] += 1
@@ -248,6 +253,9 @@ class Telemetry:
         )
         self._rejected = self._counter(
             "rejected_objects", "Objects refused because of a field", ("resource", "field")
+        )
+        self._solver_lost = self._counter(
+            "solver_restarts", "Processes of the solver that were lost", ("reason",)
         )
         self._throttled = self._counter("api_throttled", "Answers 429 of a busy API server", ())
         self._blocked = self._counter("loop_blocked", "Times the event loop stood still", ())

@@ -15,6 +15,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.errors import SolverFault
 from gpusched.placement.counting import NO_COUNTS, Problem, Solution, holds
 from gpusched.placement.problem import Outcome
+from gpusched.placement.stopping import STOPPING
 
 _WALL_GUARD: Final = 10.0
 """Wall seconds per deterministic second after which a search is given up all the same: far
@@ -75,6 +76,7 @@ def tune(solver: Any, *, budget_s: float, workers: int, seed: int) -> None:
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
     solver.parameters.max_presolve_iterations = 1
+    STOPPING.begun(solver)
 
 
 def _variables(model: Any, problem: Problem) -> dict[tuple[int, int], Any]:

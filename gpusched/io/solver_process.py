@@ -1,0 +1,260 @@
+"""The daemon's ``Search``: jobs run in a process of their own, whose loss costs one decision.
+
+A native crash, a runaway search or a wild allocation ends that process, not the daemon: the
+session gets a ``SolverFault`` and goes on with the best answer it knows, and another process
+is started. A job that cost a process twice is not sent again; when processes are lost again
+and again, none is started for a time that doubles.
+
+    none --warm, job--> starting --ready--> idle <--answer-- searching --lost--> none
+    none --lost too often in a row--> set aside --time--> none
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from gpusched import limits
+from gpusched.clock import Clock
+from gpusched.config.model import Placement
+from gpusched.errors import SolverFault
+from gpusched.io.logs import Log
+from gpusched.io.solver_pipe import Loss, Lost, Reply, SolverPipe
+from gpusched.io.telemetry import Telemetry
+from gpusched.placement.problem import Job
+
+_log = Log(__name__)
+_FAULT: Final = "fault"
+
+
+@attrs.define
+class Losses:
+    """How often processes were lost, and until when none is started. Pure.
+
+    Attributes:
+        in_a_row: since an answer came.
+        until: monotonic seconds before which none is started.
+        last: the sentence of the newest loss.
+    """
+
+    in_a_row: int = 0
+    until: float = 0.0
+    last: str = ""
+
+    def lost(self, sentence: str, *, now: float) -> None:
+        """One more."""
+        self.in_a_row += 1
+        self.last = sentence
+        over = self.in_a_row - limits.SOLVER_LOSSES_MAX
+        if over >= 0:
+            pause = limits.SOLVER_ASIDE_MIN_S * 2 ** min(over, 32)
+            self.until = now + min(pause, limits.SOLVER_ASIDE_MAX_S)
+
+    def answered(self) -> None:
+        """It works."""
+        self.in_a_row = 0
+        self.until = 0.0
+
+    @property
+    def trouble(self) -> str:
+        """Empty while all is well, else a sentence about what does not work."""
+        if self.in_a_row < limits.SOLVER_LOSSES_MAX:
+            return ""
+        return (
+            f"{self.last}; {self.in_a_row} times in a row, so placements are made without it "
+            "and it is tried again now and then"
+        )
+
+
+class SolverProcess:
+    """A ``Search``. Called by one thread, that of sessions; it waits, the event loop goes on.
+
+    Args:
+        clock: its monotonic time is read from that thread.
+        telemetry: counts faults and lost processes.
+        start: starts a process.
+
+    Attributes:
+        budget_s: what the configuration in force allows for one problem, in seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        start: Callable[[Callable[[], float]], SolverPipe] = SolverPipe,
+    ) -> None:
+        self._monotonic = clock.monotonic
+        self._telemetry = telemetry
+        self.budget_s = Placement().time_budget_s
+        self._start = start
+        self._pipe: SolverPipe | None = None
+        self._losses = Losses()
+        self._costly: OrderedDict[str, int] = OrderedDict()
+        self._dumps = 0
+        self._closed = False
+
+    @property
+    def trouble(self) -> str:
+        """Why placements are made without the solver, empty when they are not. From any thread."""
+        return self._losses.trouble
+
+    @property
+    def pid(self) -> int:
+        """Of the process, 0 when there is none."""
+        pipe = self._pipe
+        return pipe.pid if pipe is not None else 0
+
+    def warm(self) -> None:
+        """Start the process ahead of its first use; it loads the solver while nobody waits."""
+        if not self._closed and self._pipe is None and self._monotonic() >= self._losses.until:
+            self._try_to_start()
+
+    def __call__(self, job: Job) -> object:
+        """The answer of ``job.run()``, run in the process.
+
+        Raises:
+            SolverFault: there is none, within the time budget and a second.
+        """
+        began = self._monotonic()
+        try:
+            return self._answer(job)
+        except SolverFault:
+            if not self._closed:
+                self._telemetry.solver(_FAULT, self._monotonic() - began)
+            raise
+
+    def kill(self) -> None:
+        """End the process for good; from any thread. A search under way gets a fault."""
+        self._closed = True
+        pipe = self._pipe
+        if pipe is not None:
+            pipe.kill()
+
+    def close(self) -> None:
+        """``kill`` and tidy up; where no other thread searches."""
+        self._closed = True
+        self._drop()
+
+    # -- one job ---------------------------------------------------------------------------
+    def _answer(self, job: Job) -> object:
+        try:
+            body = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise SolverFault(f"a search cannot be sent to the solver: {error}") from error
+        digest = hashlib.sha256(body).hexdigest()
+        if self._costly.get(digest, 0) >= limits.SOLVER_LOSSES_OF_JOB_MAX:
+            raise SolverFault(
+                f"a search that cost the solver's process {self._costly[digest]} times is not "
+                "tried again"
+            )
+        pipe = self._ready_pipe()
+        try:
+            reply = pipe.ask(
+                body,
+                soft_s=self.budget_s + limits.SOLVER_SOFT_S,
+                hard_s=self.budget_s + limits.SOLVER_HARD_S,
+            )
+            answer = self._opened(reply)
+        except Lost as lost:
+            self._costly[digest] = self._costly.pop(digest, 0) + 1
+            while len(self._costly) > limits.SOLVER_COSTLY_JOBS_MAX:
+                self._costly.popitem(last=False)
+            raise self._lost(lost, job=job, body=body) from lost
+        self._losses.answered()
+        if reply.good:
+            return answer
+        sentence, _, story = reply.body.decode(errors="replace").partition("\n")
+        self._dump(sentence, story, job=job, body=body)
+        raise SolverFault(sentence)
+
+    def _opened(self, reply: Reply) -> object:
+        if not reply.good:
+            return None
+        try:
+            return pickle.loads(reply.body)  # noqa: S301 - from our own child
+        except Exception as error:
+            raise Lost(Loss.GARBAGE, "answered something that cannot be read") from error
+
+    # -- the process -----------------------------------------------------------------------
+    def _ready_pipe(self) -> SolverPipe:
+        if self._closed:
+            raise SolverFault("the solver was ended with the daemon")
+        rest_s = self._losses.until - self._monotonic()
+        if rest_s > 0:
+            raise SolverFault(f"the solver is set aside for {rest_s:.0f} s: {self._losses.last}")
+        if self._pipe is not None and self._pipe.ended:  # while nobody waited for it
+            self._lost(Lost(Loss.CRASH, "ended without being asked"))
+        if self._pipe is None:
+            self._try_to_start()
+        pipe = self._pipe
+        if pipe is None:
+            raise SolverFault(self._losses.last)
+        try:
+            pipe.await_ready(limits.SOLVER_START_MAX_S)
+        except Lost as lost:
+            raise self._lost(lost) from lost
+        return pipe
+
+    def _try_to_start(self) -> None:
+        try:
+            self._pipe = self._start(self._monotonic)
+        except OSError as error:
+            self._lost(Lost(Loss.START, f"could not be started: {error}"))
+        if self._closed:  # meanwhile, by another thread
+            self._drop()
+
+    def _drop(self) -> None:
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+
+    def _lost(self, lost: Lost, *, job: Job | None = None, body: bytes = b"") -> SolverFault:
+        """Take note, and have another process ready for the next search."""
+        said = self._pipe.said if self._pipe is not None else ""
+        self._drop()
+        if self._closed:
+            return SolverFault("the solver was ended with the daemon")
+        sentence = f"the solver {lost.why}"
+        self._losses.lost(sentence, now=self._monotonic())
+        self._telemetry.solver_lost(lost.loss)
+        self._dump(sentence, said, job=job, body=body)
+        if lost.loss is not Loss.START:
+            self.warm()
+        return SolverFault(sentence)
+
+    # -- stories ---------------------------------------------------------------------------
+    def _dump(self, sentence: str, story: str, *, job: Job | None, body: bytes) -> None:
+        """Log the story of a fault, and keep its job in a file; only the first few times."""
+        self._dumps += 1
+        if self._dumps > limits.SOLVER_DUMPS_MAX:
+            return
+        facts: dict[str, object] = {}
+        if job is not None:
+            facts = {
+                "job": type(job).__qualname__,
+                "bytes": len(body),
+                "sha256": hashlib.sha256(body).hexdigest(),
+                "kept": _kept(body),
+            }
+        _log.dump(sentence, story.strip(), **facts)
+
+
+def _kept(body: bytes) -> str:
+    """Write a job, which is nothing but numbers, to a file of our own and return its place."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", prefix=f"gpusched-{os.getpid()}-", suffix=".job", delete=False
+        ) as file:
+            file.write(body)
+    except OSError as error:
+        return f"nowhere: {error.strerror}"
+    return file.name
