@@ -207,7 +207,9 @@ class SessionCycle:
             self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues)
-        self._tell_faults(decision.faults)
+        self._tell_faults("a plugin failed", decision.faults)
+        for each in decision.searches:
+            self._tell_faults("a method of placement failed", each.faults)
         for listener in self.decided:
             listener(decision.plan)
 
@@ -249,6 +251,8 @@ class SessionCycle:
             wall += seconds
         for each in decision.searches:
             telemetry.solver(str(each.outcome), each.seconds, each.gap)
+            for _ in each.faults:
+                telemetry.solver("invalid", 0.0)
         telemetry.cycle("session", clock.monotonic() - start)
         for judge in self.judged:
             judge(rules.guard)
@@ -313,11 +317,11 @@ class SessionCycle:
                 )
         self._counted = counted
 
-    def _tell_faults(self, faults: Sequence[str]) -> None:
+    def _tell_faults(self, what: str, faults: Sequence[str]) -> None:
         for sentence in faults:
             if sentence not in self._told and len(self._told) < 1000:
                 self._told.add(sentence)
-                _log.error("a plugin failed", why=sentence)
+                _log.error(what, why=sentence)
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

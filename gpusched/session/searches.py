@@ -1,10 +1,19 @@
-"""What a session's searches came to, for metrics and logs: one record for each."""
+"""How hard a session's searches try, and what they came to: one record for each."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
-from gpusched.placement.problem import Outcome, Solution
+from gpusched.config.model import Placement
+from gpusched.placement.problem import Effort, Outcome, Solution
+
+_SLOW: Final = 1.7
+"""Seconds that a deterministic second of the solver took where it took longest."""
+_BEYOND_S: Final = 0.6
+"""An answer may come so long after the time budget: the second that is promised, less what is
+done around the solver and the moment in which its process is stopped."""
 
 
 @attrs.frozen(kw_only=True)
@@ -18,6 +27,7 @@ class Record:
         gap: (value - bound) / max(1, bound) of the first term that is not proven; None where
             there is no answer or no bound.
         method: what found the answer, as ``Solution.method``; ``victims`` for who leaves.
+        faults: sentences about methods whose answers could not be used.
     """
 
     outcome: Outcome
@@ -25,6 +35,7 @@ class Record:
     work: float = 0.0
     gap: float | None = None
     method: str = ""
+    faults: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, solution: Solution) -> Record:
@@ -36,4 +47,20 @@ class Record:
             work=solution.work,
             gap=solution.gap if answered else None,
             method=solution.method,
+            faults=solution.faults,
         )
+
+
+def effort(placement: Placement) -> Effort:
+    """How hard to try for one problem.
+
+    Budgets are deterministic seconds, so that answers repeat; a large one is cut so far that an
+    answer comes in time on the slowest machine that was measured.
+    """
+    budget_s = placement.time_budget_s
+    return Effort(
+        solver=placement.solver == "cpsat",
+        budget_s=min(budget_s, (budget_s + _BEYOND_S) / _SLOW),
+        workers=placement.workers,
+        seed=placement.seed,
+    )

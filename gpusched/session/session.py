@@ -21,7 +21,7 @@ from gpusched.errors import PluginFault
 from gpusched.limits import PLAN_BINDS_MAX, RELATED_SESSION_STEPS_MAX
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod, PodClass
-from gpusched.placement.problem import Effort, Search, search_here
+from gpusched.placement.problem import Search, search_here
 from gpusched.session.accounts import Accounts
 from gpusched.session.hooks import Hooks
 from gpusched.session.level_names import with_level_names
@@ -32,7 +32,7 @@ from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason
 from gpusched.session.residents import Neighbours
-from gpusched.session.searches import Record
+from gpusched.session.searches import Record, effort
 from gpusched.session.seats import ClassSeat, Seats
 from gpusched.session.statement import Place, Statement
 from gpusched.session.variant import Variant
@@ -70,12 +70,7 @@ class Session:
         self.placement = placement
         self.search = search
         """Runs what may take long or crash."""
-        self.effort = Effort(
-            solver=placement.solver == "cpsat",
-            budget_s=placement.time_budget_s,
-            workers=placement.workers,
-            seed=placement.seed,
-        )
+        self.effort = effort(placement)
         """How hard to try for one problem."""
         self.searches: list[Record] = []
         """What was searched for and how it ended, for metrics."""
