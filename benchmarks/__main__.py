@@ -21,6 +21,7 @@ from benchmarks import (
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
+from benchmarks.placement import b3
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "decide": decide.measure,
@@ -33,6 +34,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devcluster-fanout": fanout.measure,
     "victims": victims.measure,
     "devcluster-hour": virtual_hour.measure,
+    "placement-b3": b3.measure,
 }
 
 

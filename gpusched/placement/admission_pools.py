@@ -1,0 +1,273 @@
+"""A window of gangs seen from far: kinds of pods, lumps of them that stay together, pools of room.
+
+A *kind* is a request with the nodes that may take it. A *lump* is the part of a gang that must
+lie in one domain of a level, or anywhere. A *pool* is a set of nodes that no level in the window
+divides; what all its nodes together can take bounds what is put there. Where the sizes of pods
+divide each other and one resource binds, these bounds are exact; elsewhere they promise too much
+and the places are counted afterwards. With every node a pool of its own they are exact always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.admission import Window, how_many_fit_all
+from gpusched.placement.problem import Level, Problem, Role
+
+_COEFFICIENT_MAX: Final = 2**40
+"""Amounts are scaled below this, so that sums over a window stay exact in the solver."""
+
+
+@attrs.frozen(eq=False)
+class Kind:
+    """Pods that are equal in what they ask and where they may be.
+
+    Attributes:
+        ask: as ``Role.ask``.
+        caps: how many of it alone each node takes, int64, shape (nodes,).
+    """
+
+    ask: Ints
+    caps: Ints
+
+
+@attrs.frozen(kw_only=True)
+class Lump:
+    """Members of one contender that lie in one domain together.
+
+    Attributes:
+        level: index of that level, -1 for none.
+        parent: number of the lump in whose domain it lies, -1 for none.
+        demand: pairs of kind and count.
+        roles: role, kind and count of the members.
+        homes: domains of the level that have room for all of it.
+    """
+
+    contender: int
+    level: int
+    parent: int
+    demand: tuple[tuple[int, int], ...]
+    roles: tuple[tuple[int, int, int], ...]
+    homes: tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class Row:
+    """In each pool, the sum of ``factors`` by kind times members is at most ``room``.
+
+    Attributes:
+        factors: one for each kind.
+        room: int64, shape (pools,).
+    """
+
+    factors: tuple[int, ...]
+    room: Ints
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Pools:
+    """The window for the solver: small, whatever the number of nodes.
+
+    Attributes:
+        kinds: in the order in which contenders have them.
+        lumps: parents before those inside.
+        pool: of each node, shape (nodes,).
+        caps: how many of each kind each pool takes, shape (kinds, pools).
+        rows: what pools bound.
+        level: index of the level whose domains are pools; -1 when none is.
+        above: by index of each other level with lumps: the domain of each pool, shape (pools,).
+        wider: by pairs of levels with lumps, the second not narrower: the domain of the second
+            in which each domain of the first lies.
+    """
+
+    kinds: tuple[Kind, ...]
+    lumps: tuple[Lump, ...]
+    pool: Ints
+    caps: Ints
+    rows: tuple[Row, ...]
+    level: int
+    above: dict[int, Ints]
+    wider: dict[tuple[int, int], Ints]
+
+    def whole(self, lump: Lump) -> bool:
+        """Whether it lies in one pool as a whole."""
+        return lump.level >= 0 and lump.level == self.level
+
+    def domain_above(self, level: int, wider: int) -> Ints:
+        """The domain of a wider level in which each domain of a level lies."""
+        return self.wider[level, wider]
+
+    @property
+    def size(self) -> int:
+        """How many counts its model has."""
+        return int((self.caps > 0).sum())
+
+
+def pools_of(window: Window, *, by_node: bool = False) -> Pools:
+    """The pools of a window.
+
+    Args:
+        window: at least one contender.
+        by_node: each node is a pool.
+    """
+    kinds, numbers = _kinds(window)
+    levels = window.contenders[0].problem.levels
+    lumps: list[Lump] = []
+    for contender, each in enumerate(window.contenders):
+        lumps += _lumps(contender, each.problem, numbers[contender], kinds, len(lumps))
+    pinned = sorted({lump.level for lump in lumps if lump.level >= 0})
+    nodes = window.free.shape[0]
+    level = -1
+    pool: Ints = np.zeros(nodes, dtype=np.int64)
+    if by_node:
+        pool = np.arange(nodes, dtype=np.int64)
+    elif pinned:
+        level = pinned[-1]
+        pool = levels[level].domain
+    count = int(pool.max()) + 1 if nodes else 0
+    caps = np.array([_sums(kind.caps, pool, count) for kind in kinds], dtype=np.int64)
+    return Pools(
+        kinds=kinds,
+        lumps=tuple(lumps),
+        pool=pool,
+        caps=caps,
+        rows=_rows(window, kinds, pool, count),
+        level=level,
+        above={each: _domains(levels[each], pool, count) for each in pinned if each != level},
+        wider={
+            (narrow, wide): _domains(levels[wide], levels[narrow].domain, -1)
+            for narrow in pinned
+            for wide in pinned
+            if wide <= narrow
+        },
+    )
+
+
+def _kinds(window: Window) -> tuple[tuple[Kind, ...], list[list[int]]]:
+    """The kinds, and for each contender those of its roles."""
+    found: dict[tuple[bytes, bytes], int] = {}
+    kinds: list[Kind] = []
+    numbers: list[list[int]] = []
+    for contender in window.contenders:
+        numbers.append([])
+        for role in contender.problem.roles:
+            kind = _kind(window.free, role)
+            key = (kind.ask.tobytes(), kind.caps.tobytes())
+            if key not in found:
+                found[key] = len(kinds)
+                kinds.append(kind)
+            numbers[-1].append(found[key])
+    return tuple(kinds), numbers
+
+
+def _kind(free: Ints, role: Role) -> Kind:
+    """What fits of a role, not cut at its members where nothing else limits it."""
+    alone = how_many_fit_all(free, role.ask)
+    open_to = role.fits > 0
+    if (role.fits[open_to] == np.minimum(alone, role.most)[open_to]).all():
+        return Kind(role.ask, np.where(open_to, np.minimum(alone, 2**31), 0))
+    return Kind(role.ask, role.fits)
+
+
+def _lumps(
+    contender: int, problem: Problem, kind_of: Sequence[int], kinds: Sequence[Kind], first: int
+) -> list[Lump]:
+    """The gang's own lump first, which may be empty; then those of sub-groups with a level."""
+    apart: dict[int, list[int]] = {-1: []}
+    for role, one in enumerate(problem.roles):
+        # A level that is no narrower than the gang's own says nothing more.
+        inside = one.part >= 0 and problem.parts[one.part].level > problem.required
+        apart.setdefault(one.part if inside else -1, []).append(role)
+    made = []
+    for part, roles in sorted(apart.items()):
+        own = part < 0
+        level = problem.required if own else problem.parts[part].level
+        # The domain of the gang holds its sub-groups too.
+        together = range(len(problem.roles)) if own else roles
+        made.append(
+            Lump(
+                contender=contender,
+                level=level,
+                parent=-1 if own or problem.required < 0 else first,
+                demand=_demand(problem, kind_of, roles),
+                roles=tuple((role, kind_of[role], problem.roles[role].most) for role in roles),
+                homes=_homes(problem, kinds, level, _demand(problem, kind_of, together)),
+            )
+        )
+    return made
+
+
+def _demand(
+    problem: Problem, kind_of: Sequence[int], roles: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    demand: dict[int, int] = {}
+    for role in roles:
+        demand[kind_of[role]] = demand.get(kind_of[role], 0) + problem.roles[role].most
+    return tuple(sorted(demand.items()))
+
+
+def _homes(
+    problem: Problem, kinds: Sequence[Kind], level: int, demand: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    if level < 0:
+        return ()
+    domains = problem.levels[level]
+    holds = np.ones(domains.real, dtype=np.bool_)
+    for kind, count in demand:
+        holds &= _sums(kinds[kind].caps, domains.domain, domains.real) >= count
+    return tuple(np.flatnonzero(holds).tolist())
+
+
+def _sums(amounts: Ints, domain: Ints, count: int) -> Ints:
+    """Of nodes by domain, those at or above ``count`` left out; shape (count,)."""
+    sums: Ints = np.zeros(count, dtype=np.int64)
+    inside = domain < count
+    np.add.at(sums, domain[inside], amounts[inside])
+    return sums
+
+
+def _domains(level: Level, pool: Ints, count: int) -> Ints:
+    """The domain of each pool; -1 for a number that no node has."""
+    size = count if count >= 0 else int(pool.max(initial=-1)) + 1
+    found: Ints = np.full(size, -1, dtype=np.int64)
+    found[pool] = level.domain
+    return found
+
+
+# -- what pools bound ------------------------------------------------------------------------
+def _rows(window: Window, kinds: Sequence[Kind], pool: Ints, count: int) -> tuple[Row, ...]:
+    """By resource: members of each size or larger by the slots of that size, then plain sums.
+
+    A pod of t takes the room of t/s pods of s, rounded down; a node with f free has f/s of them,
+    rounded down. Both hold for any sizes.
+    """
+    rows: list[Row] = []
+    for column in range(window.free.shape[1]):
+        asks = [int(kind.ask[column]) for kind in kinds]
+        sizes = {ask for ask in asks if ask}
+        if not sizes:
+            continue
+        unit = int(np.gcd.reduce(sorted(sizes)))
+        for size in sorted({*sizes, unit}):
+            usable = np.zeros(window.free.shape[0], dtype=np.bool_)
+            for kind, ask in zip(kinds, asks, strict=True):
+                if ask >= size:
+                    usable |= kind.caps > 0
+            slots = np.where(usable, window.free[:, column] // size, 0)
+            factors = [ask // size for ask in asks]
+            room = _sums(slots, pool, count)
+            scale = max(1, -(-max(factors) // _COEFFICIENT_MAX))
+            rows.append(Row(tuple(each // scale for each in factors), room // scale))
+    return _distinct(rows)
+
+
+def _distinct(rows: Sequence[Row]) -> tuple[Row, ...]:
+    found: dict[tuple[tuple[int, ...], bytes], Row] = {}
+    for row in rows:
+        found.setdefault((row.factors, row.room.tobytes()), row)
+    return tuple(found.values())
