@@ -15,6 +15,7 @@ from benchmarks import (
     drain,
     fanout,
     latency,
+    placement_daemon,
     queues,
     restart,
     victims,
@@ -33,6 +34,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devcluster": devcluster.measure,
     "devcluster-fanout": fanout.measure,
     "victims": victims.measure,
+    "placement-daemon": placement_daemon.measure,
     "devcluster-hour": virtual_hour.measure,
     "placement-b3": b3.measure,
 }

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -98,8 +98,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, nodes: int) -> AsyncIterator[Cluster]:
-    """An embedded cluster of fake nodes without stages, and a client."""
+async def cluster(*, nodes: int, make: Callable[[int], Obj] = node) -> AsyncIterator[Cluster]:
+    """An embedded cluster of fake nodes without stages, and a client.
+
+    Args:
+        nodes: how many.
+        make: each by its index.
+    """
     with tempfile.TemporaryDirectory(prefix="gpusched-bench-") as folder:
         kubeconfig = str(Path(folder) / "kubeconfig")
         command = [sys.executable, "-m", "benchmarks.server", kubeconfig]
@@ -112,7 +117,7 @@ async def cluster(*, nodes: int) -> AsyncIterator[Cluster]:
             try:
                 here = Cluster(kubeconfig, api, process)
                 await here.post("/api/v1/namespaces", _namespace())
-                await here.create("/api/v1/nodes", (node(index) for index in range(nodes)))
+                await here.create("/api/v1/nodes", (make(index) for index in range(nodes)))
                 yield here
             finally:
                 await api.close()
