@@ -18,6 +18,7 @@ from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.objects.slot import accelerator
+from gpusched.objects.units import DEVICE, unit_of
 from gpusched.objects.volumes import Claim, Storage, Volume
 from gpusched.session.broken import broken_since
 from gpusched.session.demand import less
@@ -37,6 +38,7 @@ from gpusched.session.view import NodeRows, View
 __all__ = [
     "ABSTAIN",
     "ALLOW",
+    "DEVICE",
     "NOTHING",
     "PODS",
     "PREEMPT",
@@ -92,5 +94,6 @@ __all__ = [
     "request_text",
     "resource_of",
     "turns",
+    "unit_of",
     "wait",
 ]

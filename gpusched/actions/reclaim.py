@@ -11,7 +11,7 @@ from gpusched.actions.preempt import claimants_of, name_of
 from gpusched.cache.gangs import Gang
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS
-from gpusched.objects.slot import GPU_RESOURCES
+from gpusched.objects.slot import accelerator
 from gpusched.session.making_room import MakingRoom, victims_of
 from gpusched.session.proposal import RECLAIM
 from gpusched.session.reasons import Reason, cut
@@ -69,7 +69,7 @@ def _sentence(session: Session, gang: Gang, evictions: Sequence[Evict]) -> str:
 def _matters(gang: Gang) -> str:
     """The resource by which the queues are compared: GPUs where it asks for any."""
     asked = [name for name, amount in gang.asked.items if amount and name != PODS]
-    gpus = [name for name in asked if name in GPU_RESOURCES]
+    gpus = [name for name in asked if accelerator(name)]
     return (gpus or asked or ["cpu"])[0]
 
 

@@ -18,6 +18,7 @@ from gpusched.limits import COLUMN_MAX
 from gpusched.objects.meta import UID, Disbelief
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import gpu_request, mask_of, slot_ranges
+from gpusched.objects.units import unit_of
 
 
 class Hold(Enum):
@@ -147,7 +148,8 @@ class Ledger:
                     left &= ~(1 << number)
                     unknown[gpu] -= 1
             free |= left
-            amounts[gpu] = max(amounts.get(gpu, 0), len(numbers) - left.bit_count())
+            gone = (len(numbers) - left.bit_count()) * unit_of(gpu)
+            amounts[gpu] = max(amounts.get(gpu, 0), gone)
         return NodeUse(amounts, free, leaving, ours)
 
 

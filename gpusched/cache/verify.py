@@ -10,6 +10,7 @@ from gpusched.cache.cache import Cache
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod
+from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import Resources
 
 Move = tuple[ObjectKey, UID, str, UID, int]
@@ -100,7 +101,8 @@ def _room_trouble(cache: Cache, name: str, requests: Resources, slots: int) -> s
     use = cache.ledger.use(name, node.allocatable)
     for resource, amount in requests.items:
         if use.amounts.get(resource, 0) + amount > node.allocatable.get(resource):
-            return f"node {name} has no room for {amount} {resource} any more"
+            wanted = format_quantity(amount, resource=resource)
+            return f"node {name} has no room for {wanted} {resource} any more"
     if slots & ~use.free_slots:
         return f"GPU slots on node {name} are taken"
     return ""

@@ -26,8 +26,10 @@ from gpusched.io.logs import Log
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.volume_binder import VolumeBinder
+from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import ObjectKey
 from gpusched.objects.resources import Resources
+from gpusched.objects.units import unit_of
 from gpusched.placement.problem import search_here
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
@@ -38,7 +40,6 @@ from gpusched.session.reservations_estimates import told_start
 
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
-_MILLI: Final = 1000
 """Of a core: metrics are in cores, bytes and pieces, as Prometheus users expect."""
 _log = Log(__name__)
 
@@ -325,8 +326,5 @@ class SessionCycle:
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:
-    """Amounts in the units of the metrics: cores, bytes, pieces."""
-    return {
-        resource: amount / _MILLI if resource == "cpu" else float(amount)
-        for resource, amount in amounts.items
-    }
+    """Amounts in the units of the metrics: cores, bytes, GPUs, pieces."""
+    return {resource: amount / unit_of(resource_of(resource)) for resource, amount in amounts.items}

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from gpusched.limits import QUANTITY_MAX
+from gpusched.objects.units import power_of
 
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,40})(?:\.(?P<part>[0-9]{0,40}))?"
@@ -32,7 +33,7 @@ def parse_quantity(text: str, *, power: int = 0) -> int:
 
     Args:
         text: as written in a manifest, such as ``500m``, ``1Gi`` or ``8``.
-        power: 3 for cpu (milli-cores), 0 for everything else (bytes, pieces).
+        power: 3 for cpu and GPUs (thousandths), 0 for everything else (bytes, pieces).
 
     Returns:
         An int between 0 and ``QUANTITY_MAX``.
@@ -68,7 +69,7 @@ def format_quantity(amount: int, *, resource: str) -> str:
     What follows the name of the resource behind a blank, as in a dimension, does not matter.
     """
     resource = resource.partition(" ")[0]
-    if resource == "cpu":
+    if power_of(resource):
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
         for suffix, shift in reversed(_POWERS_OF_TWO.items()):

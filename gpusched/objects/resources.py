@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.limits import COLUMN_MAX, FOREIGN_TEXT_MAX
 from gpusched.objects.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.objects.units import power_of
 
 PODS = "pods"
 """Every pod asks for one of these; a node offers as many as its kubelet takes."""
@@ -17,7 +18,7 @@ RESOURCE_KINDS_MAX = 64
 
 @attrs.frozen(slots=True)
 class Resources:
-    """Non-negative ints in base units (milli-cores, bytes, pieces), sorted by name.
+    """Non-negative ints in base units (thousandths of a core or a GPU, bytes, pieces), sorted by name.
 
     Absent is zero for requests and capacities. A quota that is absent is unlimited: quotas
     therefore ask ``name in resources`` first.
@@ -44,7 +45,7 @@ class Resources:
         amounts = {}
         for name, text in quantities.items():
             try:
-                amounts[name] = parse_quantity(str(text), power=3 if name == "cpu" else 0)
+                amounts[name] = parse_quantity(str(text), power=power_of(name))
             except QuantityError as why:
                 raise QuantityError(f"{field}[{name[:FOREIGN_TEXT_MAX]}]: {why}") from None
         return cls.of(amounts)

@@ -8,18 +8,7 @@ from gpusched.limits import SLOTS_PER_NODE_MAX
 from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import Resources
-
-GPU_RESOURCES = (
-    "amd.com/gpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-    "huawei.com/Ascend910",
-    "nvidia.com/gpu",
-)
-"""Extended resources whose pieces are slots, sorted. A node that offers several numbers its
-slots through all of them in this order."""
-
+from gpusched.objects.units import DEVICE, GPU_RESOURCES
 
 _PARTS = ("nvidia.com/mig-",)
 """Beginnings of the names of parts of GPUs, each a resource of its own."""
@@ -39,14 +28,21 @@ def gpu_request(requests: Resources) -> tuple[str, int]:
     """The one kind of GPU that a pod asks for and how many; ``("", 0)`` for none.
 
     Raises:
-        Disbelief: two kinds at once, which no node layout can promise together.
+        Disbelief: two kinds at once, which no node layout can promise together, or no whole one.
     """
     found = [(name, requests.get(name)) for name in GPU_RESOURCES if requests.get(name)]
     if len(found) > 1:
         raise Disbelief(
             "spec.containers.resources", f"asks for both {found[0][0]} and {found[1][0]}"
         )
-    return found[0] if found else ("", 0)
+    if not found:
+        return "", 0
+    name, amount = found[0]
+    if amount % DEVICE:
+        raise Disbelief(
+            "spec.containers.resources", f"asks for {amount}m {name}, and whole ones are given"
+        )
+    return name, amount // DEVICE
 
 
 def slot_ranges(capacity: Resources) -> dict[str, range]:
@@ -54,7 +50,7 @@ def slot_ranges(capacity: Resources) -> dict[str, range]:
     ranges: dict[str, range] = {}
     start = 0
     for name in GPU_RESOURCES:
-        count = capacity.get(name)
+        count = capacity.get(name) // DEVICE
         if 0 < count <= SLOTS_PER_NODE_MAX - start:
             ranges[name] = range(start, start + count)
             start += count

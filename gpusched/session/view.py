@@ -17,7 +17,7 @@ from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
-from gpusched.objects.slot import GPU_RESOURCES
+from gpusched.objects.units import DEVICE, GPU_RESOURCES
 from gpusched.objects.volumes import Storage
 from gpusched.session.accounts import Accounts
 from gpusched.session.demand import Demand
@@ -55,12 +55,12 @@ class NodeRows:
         return amounts
 
     def gpus(self) -> Ints:
-        """GPUs of any kind that the nodes offer, shape (rows,)."""
+        """Whole GPUs of any kind that the nodes offer, in pieces, shape (rows,)."""
         total = np.zeros(self._length, dtype=np.int64)
         for name in GPU_RESOURCES:
             if name in self._bench.nodes.columns:
                 total += self.allocatable(name)
-        return total
+        return total // DEVICE
 
     def nodes(self) -> Sequence[Node]:
         """The nodes themselves, in row order."""
@@ -192,7 +192,7 @@ class View:
         return self._snapshot.queues.below.get(queue, ())
 
     def used_gpus(self, queue: str) -> int:
-        """GPUs of any kind held by the queue's subtree."""
+        """GPUs of any kind held by the queue's subtree, in thousandths of one."""
         held = self.allocated(queue)
         return sum(held.get(name) for name in GPU_RESOURCES)
 

@@ -17,6 +17,7 @@ from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
 from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
 from gpusched.objects.slot import gpu_request
+from gpusched.objects.units import of_pieces
 
 GPU: Final = "nvidia.com/gpu"
 GIB: Final = 2**30
@@ -32,8 +33,8 @@ def uid(kind: str, name: str, namespace: str = "") -> UID:
 
 
 def resources(amounts: Mapping[str, int]) -> Resources:
-    """Amounts in base units; what is zero is left out."""
-    return Resources.of({name: amount for name, amount in amounts.items() if amount})
+    """Amounts in base units, but GPUs in whole ones; what is zero is left out."""
+    return Resources.of({name: amount for name, amount in of_pieces(amounts).items() if amount})
 
 
 def pod_class(

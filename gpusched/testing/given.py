@@ -29,6 +29,7 @@ from gpusched.objects.pod import NO_HINTS, GangHints, PodClass
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import EVERYTHING, Selector
 from gpusched.objects.slot import numbers_of
+from gpusched.objects.units import of_pieces
 from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
@@ -98,9 +99,11 @@ class Given:
         limits: Mapping[str, Mapping[str, int]] | None = None,
         **fields: Any,
     ) -> Given:
-        """A queue; ``limits`` has guarantee, deserved and capability in base units."""
+        """A queue; ``limits`` has guarantee, deserved and capability in base units, but
+        GPUs in whole ones.
+        """
         amounts: dict[str, Any] = {
-            kind: Resources.of(each) for kind, each in (limits or {}).items()
+            kind: Resources.of(of_pieces(each)) for kind, each in (limits or {}).items()
         }
         made = Queue(
             name=name,

@@ -21,6 +21,7 @@ from gpusched.plugin import (
     accelerator,
     pool_of,
     resource_of,
+    unit_of,
 )
 
 ROOT = "root"
@@ -144,7 +145,7 @@ class Shares:
             shares = divide(
                 total,
                 stakes,
-                unit=unit_of(resource),
+                unit=step_of(resource),
                 bend=self._bend.bend,
                 by_class=self._bend.by_class,
             )
@@ -266,13 +267,16 @@ def saturation(entitled: Mapping[str, int], held: Mapping[str, int]) -> int:
         if not amount or due is None:
             continue
         scaled = amount * SHARE_ONE
-        largest = max(largest, scaled // due if due else 1000 * scaled // unit_of(resource))
+        largest = max(largest, scaled // due if due else 1000 * scaled // step_of(resource))
     return largest
 
 
-def unit_of(resource: str) -> int:
+def step_of(resource: str) -> int:
     """Base units in which surplus is dealt out: a device, a thousandth of a core, a megabyte."""
-    return MEGABYTE if resource.startswith(BYTES) else 1
+    if resource.startswith(BYTES):
+        return MEGABYTE
+    resource = resource_of(resource)
+    return unit_of(resource) if accelerator(resource) else 1
 
 
 def _named(node: QueueNode) -> tuple[tuple[str, int], ...]:

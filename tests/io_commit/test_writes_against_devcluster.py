@@ -268,7 +268,7 @@ def test_a_restart_writes_nothing_twice(site):
 
     async def scenario(site):
         queue = site.cache.queues.items[ObjectKey("", "q")]
-        gpus = Resources.of({"nvidia.com/gpu": 8, "cpu": 1500})
+        gpus = Resources.of({"nvidia.com/gpu": 8000, "cpu": 1500})
         told = QueueStatus(
             name="q", uid=queue.uid, generation=queue.generation, state="Open", allocated=gpus,
             requested=gpus, borrowed=NOTHING, pending=1, inqueue=0, running=2, is_ready=True,

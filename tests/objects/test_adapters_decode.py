@@ -164,7 +164,7 @@ def test_volcano_group_with_all_its_wishes():
     found = group(kinds.VOLCANO, spec)
     assert (found.min_member, found.queue, found.priority_class) == (3, "team", "high")
     assert found.min_task_member == (("master", 1), ("worker", 2))
-    assert found.min_resources.get("nvidia.com/gpu") == 3
+    assert found.min_resources.get("nvidia.com/gpu") == 3000
     assert found.topology.required == "tier:2"
     soft = group(kinds.VOLCANO, {"networkTopology": {"mode": "soft"}})
     assert (soft.topology.preferred, soft.min_member) == ("tier:1", 1)
@@ -202,8 +202,8 @@ def test_kai_group_and_queue():
         },
     )
     assert (found.parent, found.priority, found.weight) == ("dept", 200, 3)
-    assert dict(found.deserved.items) == {"nvidia.com/gpu": 2, "memory": 5_000_000}
-    assert dict(found.capability.items) == {"nvidia.com/gpu": 2, "cpu": 0}
+    assert dict(found.deserved.items) == {"nvidia.com/gpu": 2000, "memory": 5_000_000}
+    assert dict(found.capability.items) == {"nvidia.com/gpu": 2000, "cpu": 0}
 
 
 def test_volcano_queue():

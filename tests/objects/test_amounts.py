@@ -150,7 +150,7 @@ def test_forged_slots(text):
 
 def test_slot_numbers_of_a_mixed_node():
     """Each kind has its own range, in the order of names; too many are only counted."""
-    node = Resources.of({"nvidia.com/gpu": 4, "amd.com/gpu": 2, "cpu": 5})
+    node = Resources.of({"nvidia.com/gpu": 4000, "amd.com/gpu": 2000, "cpu": 5})
     assert slot_ranges(node) == {"amd.com/gpu": range(2), "nvidia.com/gpu": range(2, 6)}
-    assert slot_ranges(Resources.of({"nvidia.com/gpu": 1025})) == {}
+    assert slot_ranges(Resources.of({"nvidia.com/gpu": 1_025_000})) == {}
     assert gpu_request(NOTHING) == ("", 0)

@@ -14,7 +14,7 @@ from gpusched.objects.pod import Pod
 from gpusched.objects.resources import Resources
 
 NEED = Resources.of(
-    {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4, "pods": 1},
+    {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4000, "pods": 1},
 )
 DEEP = "[" * 5000 + "]" * 5000
 

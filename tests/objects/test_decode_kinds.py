@@ -25,7 +25,7 @@ def test_a_node(wire, node):
     assert read.taints == (Taint("gpu", "yes", "NoSchedule"), Taint("gone", "", "NoExecute"))
     assert read.layout == ((0, 1), (2, 3))
     assert read.allocatable == Resources.of(
-        {"cpu": 64_000, "memory": 2**40, "nvidia.com/gpu": 4, "pods": 110}
+        {"cpu": 64_000, "memory": 2**40, "nvidia.com/gpu": 4000, "pods": 110}
     )
 
 
@@ -128,7 +128,7 @@ def test_a_full_pod_group(wire, custom):
     read = wire.read("podgroups", item)
     assert (read.queue, read.min_member, read.priority_class) == ("llm", 6, "high")
     assert read.min_task_member == (("master", 1), ("worker", 4))
-    assert read.min_resources == Resources.of({"nvidia.com/gpu": 32, "cpu": 500})
+    assert read.min_resources == Resources.of({"nvidia.com/gpu": 32_000, "cpu": 500})
     assert read.preemptible is False
     assert read.sub_groups == (
         SubGroup("tp-1", 2, TopologyWish("rack")),
@@ -217,8 +217,8 @@ def test_a_full_queue(wire, custom):
     )
     read = wire.read("queues", item)
     assert (read.parent, read.weight, read.priority) == ("org", 0, -5)
-    assert read.guarantee == Resources.of({"nvidia.com/gpu": 2})
-    assert read.deserved == Resources.of({"nvidia.com/gpu": 4, "cpu": 1000})
+    assert read.guarantee == Resources.of({"nvidia.com/gpu": 2000})
+    assert read.deserved == Resources.of({"nvidia.com/gpu": 4000, "cpu": 1000})
     assert "amd.com/gpu" in read.capability
     assert "cpu" not in read.capability
     assert (read.reclaimable, read.ordering, read.stop_policy) == (False, "StrictFifo", "Hold")

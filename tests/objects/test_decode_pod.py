@@ -13,7 +13,7 @@ from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Requirement, Toleration
 
 NEED = Resources.of(
-    {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4, "pods": 1},
+    {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4000, "pods": 1},
 )
 
 

@@ -79,7 +79,7 @@ CASES = [
             },
             "overhead": {"cpu": "1m"},
         },
-        {"cpu": 1001, "memory": 1, "hugepages-2Mi": 2**21, "nvidia.com/gpu": 2},
+        {"cpu": 1001, "memory": 1, "hugepages-2Mi": 2**21, "nvidia.com/gpu": 2000},
     ),
     (
         "a pod-level limit where nobody asks",
@@ -176,5 +176,5 @@ def test_parsing_changes_nothing(pod):
     """Reading a spec twice gives equal content."""
     spec = copy.deepcopy(pod["spec"])
     assert PodClasses().of(spec_of(**spec)).requests == Resources.of(
-        {"cpu": 7500, "memory": 2**36, "nvidia.com/gpu": 4, "pods": 1}
+        {"cpu": 7500, "memory": 2**36, "nvidia.com/gpu": 4000, "pods": 1}
     )

@@ -43,7 +43,7 @@ def test_recorded_pods():
     assert pods["p-lim"].pod_class.requests.items == (
         ("cpu", 1000),
         ("memory", 2**30),
-        ("nvidia.com/gpu", 1),
+        ("nvidia.com/gpu", 1000),
         ("pods", 1),
     )
     assert pods["p-gated"].gated

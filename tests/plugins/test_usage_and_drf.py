@@ -9,6 +9,7 @@ from gpusched_plugins.usage import BITS, remaining
 
 from gpusched.config.model import DEFAULT, PluginChoice, Tier
 from gpusched.objects.group import Usage
+from gpusched.objects.units import DEVICE
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
 from gpusched.testing.given import Given
@@ -99,7 +100,7 @@ def test_who_used_much_yields():
         for name in ("a", "b"):
             c.gang(f"{name}-g", pods=10, gpus=1, queue=name)
         c.when.one_session()
-        return [c.then.queue(name).fair_share.get(GPU) for name in ("a", "b")]
+        return [c.then.queue(name).fair_share.get(GPU) // DEVICE for name in ("a", "b")]
 
     assert due(measured()) == [3, 7]
     assert due(Given()) == [5, 5]

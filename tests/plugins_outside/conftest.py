@@ -11,7 +11,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import ALLOW, Reason, wait
+from gpusched.plugin import ALLOW, DEVICE, Reason, wait
 
 
 @attrs.frozen(kw_only=True)
@@ -27,11 +27,11 @@ class Cap:
 
     def open(self, hooks, view):
         def check(gang):
-            left = self.args.max_gpus - view.used_gpus(gang.queue)
+            left = self.args.max_gpus * DEVICE - view.used_gpus(gang.queue)
             need = view.minimum(gang).get("nvidia.com/gpu")
             if need <= left:
                 return ALLOW
-            return wait(Reason.QUOTA_EXCEEDED, "needs {need}, {left} left", need=need, left=left)
+            return wait(Reason.QUOTA_EXCEEDED, "needs {need}, {left} left", need=need // DEVICE, left=left // DEVICE)
 
         hooks.quota_check(check)
 '''

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpusched.objects.group import NodePool
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.units import DEVICE
 from gpusched.testing import entities
 from tests.session.test_no_ping_pong import QUIET, ROUNDS, History
 
@@ -107,7 +108,7 @@ class PoolHistory(History):
 
 def amount(gpus: int | None) -> Resources:
     """So many GPUs, or no word about them."""
-    return NOTHING if gpus is None else Resources.of({entities.GPU: gpus})
+    return NOTHING if gpus is None else Resources.of({entities.GPU: gpus * DEVICE})
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)

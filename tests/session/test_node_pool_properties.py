@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpusched.objects.dimension import dimension
 from gpusched.objects.group import NodePool
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.units import DEVICE
 from gpusched.session.session import Session
 from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given
@@ -34,7 +35,7 @@ queue = st.fixed_dictionaries(
 
 def gpus(number, *, at_least=0):
     """So many GPUs; no word about them for None."""
-    return NOTHING if number is None else Resources.of({GPU: max(number, at_least)})
+    return NOTHING if number is None else Resources.of({GPU: max(number, at_least) * DEVICE})
 
 
 def cluster(tree, nodes, *, only=""):
@@ -132,8 +133,8 @@ def test_charges_by_pool_add_up_whatever_happens(seed):
         for name in ("a", "b", "aa", "ab", "ba", "bb"):
             for pool in POOLS:
                 held = after.view.allocated(name).get(dimension(GPU, pool))
-                assert held == sits(c, after, name, pool)
-                assert held <= caps.get((name, pool), held)
+                assert held == sits(c, after, name, pool) * DEVICE
+                assert held <= caps.get((name, pool), held) * DEVICE
 
 
 def sits(c, session, queue, pool):
@@ -170,7 +171,11 @@ def test_moves_taken_back_leave_no_trace():
         session._look(later=later)
         row = seat.board.best()
         statement.place(gang.tasks[0].pods[0], row, seat.ask)
-        assert [session.view.staying(each).get(name) for each in ("aa", "a", "b")] == [1, 1, 0]
+        assert [session.view.staying(each).get(name) for each in ("aa", "a", "b")] == [
+            DEVICE,
+            DEVICE,
+            0,
+        ]
         statement.discard()
         assert [session.view.allocated(each).get(name) for each in ("aa", "a", "b")] == [0, 0, 0]
         session._look(later=False)

@@ -8,6 +8,7 @@ from gpusched.objects.group import NodePool
 from gpusched.objects.pod import PodPhase
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Requirement
+from gpusched.objects.units import DEVICE
 from gpusched.testing.entities import GPU, NOW
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -30,7 +31,7 @@ def pools(**limits):
 
 def amounts(gpus):
     """So many GPUs, or no word about them."""
-    return Resources() if gpus is None else Resources.of({GPU: gpus})
+    return Resources() if gpus is None else Resources.of({GPU: gpus * DEVICE})
 
 
 def two_pools(c, h100=1, a100=1):
@@ -242,11 +243,14 @@ def test_each_pool_is_divided_by_itself(given):
             c.gang(f"{queue}-{kind}", pods=8, gpus=1, queue=queue, node_selector={"gpu": kind})
     c.when.one_session()
     told = {
-        name: [(pool.name, pool.fair_share.get(GPU)) for pool in c.then.queue(name).node_pools]
+        name: [
+            (pool.name, pool.fair_share.get(GPU) // DEVICE)
+            for pool in c.then.queue(name).node_pools
+        ]
         for name in ("a", "b")
     }
     assert told == {"a": [("h100", 6), ("a100", 2)], "b": [("h100", 2), ("a100", 6)]}
-    assert [c.then.queue(name).fair_share.get(GPU) for name in ("a", "b")] == [8, 8]
+    assert [c.then.queue(name).fair_share.get(GPU) // DEVICE for name in ("a", "b")] == [8, 8]
 
 
 def test_what_is_deserved_in_a_pool_is_taken_back_there(given):
@@ -297,7 +301,7 @@ def test_a_share_of_a_pool_spares_what_is_deserved_as_a_whole(given, asks, gone)
         runs(c, f"b-{number}", "h0", queue="b")
     c.gang("a-new", pods=asks, gpus=1, queue="a", node_selector=H100)
     c.when.one_session()
-    assert c.then.queue("a").node_pools[0].fair_share.get(GPU) == asks
+    assert c.then.queue("a").node_pools[0].fair_share.get(GPU) == asks * DEVICE
     assert len(c.then.evicted()) == gone
 
 

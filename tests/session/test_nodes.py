@@ -173,7 +173,7 @@ def test_a_rejected_pod_that_is_bound_keeps_its_gpus(given):
             resource_version=ResourceVersion("1"),
             field="metadata.labels",
             why="too many",
-            charge=Charge("node-0", Resources.of({"nvidia.com/gpu": 2, "pods": 1})),
+            charge=Charge("node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1})),
         )
     )
     c.gang("g", pods=2, gpus=3)

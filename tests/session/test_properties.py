@@ -322,7 +322,7 @@ class Road:
 
 def charge_of(node):
     """What a pod on this node takes although it cannot be believed."""
-    return Charge(node, Resources.of({"nvidia.com/gpu": 1, "pods": 1}))
+    return Charge(node, Resources.of({"nvidia.com/gpu": 1000, "pods": 1}))
 
 
 def put(cache, kind, key, item):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusched.objects.units import DEVICE
 from gpusched.session.session import Session
 from gpusched.testing.entities import GPU, NOW
 
@@ -25,8 +26,8 @@ def test_what_is_divided(given):
     held(c, "g", "node-0")
     c.pod("alien", scheduler="default-scheduler", gpus=3, node="node-1")
     c.pod("alien-2", scheduler="default-scheduler", gpus=3, node="down")
-    assert view(c).total().get(GPU) == 13
-    assert view(c).capacity().get(GPU) == 32
+    assert view(c).total().get(GPU) == 13 * DEVICE
+    assert view(c).capacity().get(GPU) == 32 * DEVICE
 
 
 def test_what_is_asked_for(given):
@@ -38,11 +39,11 @@ def test_what_is_asked_for(given):
     held(c, "g", "node-0")
     held(c, "h", "node-1", deleting=True)
     seen = view(c)
-    assert {q: seen.requested(q).get(GPU) for q in ("a", "b", "shut", "p")} == {
+    assert {q: seen.requested(q).get(GPU) // DEVICE for q in ("a", "b", "shut", "p")} == {
         "a": 4 + 6, "b": 1, "shut": 0, "p": 11,
     }  # fmt: skip
     assert seen.staying("b").get(GPU) == 0
-    assert seen.allocated("b").get(GPU) == 4
+    assert seen.allocated("b").get(GPU) == 4 * DEVICE
 
 
 def test_what_nobody_may_take_back(given):
@@ -53,4 +54,4 @@ def test_what_nobody_may_take_back(given):
     held(c, "g", "node-0")
     held(c, "soft", "node-1")
     seen = view(c)
-    assert (seen.fixed("a").get(GPU), seen.fixed("p").get(GPU)) == (4, 4)
+    assert (seen.fixed("a").get(GPU), seen.fixed("p").get(GPU)) == (4 * DEVICE, 4 * DEVICE)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
+
 from gpusched.objects.meta import ObjectKey, Rejected, ResourceVersion
 from gpusched.objects.pod import PodPhase
+from gpusched.objects.resources import Resources
 from gpusched.objects.selector import Requirement, Selector
+from gpusched.objects.units import DEVICE
 from gpusched.testing.entities import NOW, uid
 
 
@@ -155,5 +159,18 @@ def test_queues_count_what_is_held_up_the_tree(given):
     c.pod("g-1", group="g", gpus=2, node="node-0", slots=0b1100, plan="p", deleting=True)
     c.pod("g-2", group="g", gpus=2, node="node-0", phase=PodPhase.SUCCEEDED)
     c.when.one_session()
-    assert c.then.queue("org").allocated.get("nvidia.com/gpu") == 4
-    assert c.then.queue("team").allocated.get("nvidia.com/gpu") == 4
+    assert c.then.queue("org").allocated.get("nvidia.com/gpu") == 4 * DEVICE
+    assert c.then.queue("team").allocated.get("nvidia.com/gpu") == 4 * DEVICE
+
+
+def test_a_queue_may_be_given_a_part_of_a_gpu(given):
+    """A cap of one and a half holds one whole GPU, and the sentence says the half."""
+    c = given.nodes(1, gpus=4).queue("q")
+    key = next(key for key in c.cache.queues.items if key.name == "q")
+    half = Resources.of({"nvidia.com/gpu": 1500})
+    c.cache.put_queue(key, attrs.evolve(c.cache.queues.items[key], capability=half))
+    c.gang("one", pods=1, gpus=1, queue="q", created=1.0)
+    c.gang("two", pods=1, gpus=1, queue="q", created=2.0)
+    c.when.one_session()
+    assert c.then.started() == ["one"]
+    assert "queue q holds 1 of its capability of 1500m" in c.then.why("two")

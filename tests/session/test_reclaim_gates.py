@@ -7,6 +7,7 @@ import pytest
 
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources
+from gpusched.objects.units import DEVICE
 from gpusched.session.chunks import chunks_of
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
@@ -64,7 +65,7 @@ class Court:
         for each in victims:
             name, gpus = each if isinstance(each, tuple) else (each, None)
             gang = self.gang(name)
-            taken = gang.held if gpus is None else Resources.of({GPU: gpus})
+            taken = gang.held if gpus is None else Resources.of({GPU: gpus * DEVICE})
             chunks.append(Chunk(gang, taken))
         gang = self.gang(claimant)
         asked = self.session.view.minimum(gang)
@@ -91,8 +92,8 @@ def test_deserved_beyond_the_cluster_is_no_claim_on_who_is_within_his(given):
     runs(c, "v", "a", 6)
     runs(c, "w", "b", 2, start=6).gang("b1", pods=1, gpus=1, queue="b")
     court = Court(c)
-    assert court.session.view.fair_share("a").get(GPU) == 6
-    assert court.session.view.fair_share("b").get(GPU) == 3
+    assert court.session.view.fair_share("a").get(GPU) == 6 * DEVICE
+    assert court.session.view.fair_share("b").get(GPU) == 3 * DEVICE
     assert court.may_claim("b1")
     assert not court.may_lose("b1", "v")
     assert "queue 'a' is within what it deserves: it holds 6 nvidia.com/gpu of 6" in (
@@ -272,9 +273,9 @@ def test_extras_go_one_by_one_and_the_rest_as_a_whole(given):
     gang = court.gang("v")
     seats = tuple(Seat(member) for member in gang.placed)
     steps = chunks_of(Leaving(gang, seats))
-    assert [chunk.taken.get(GPU) for chunk in steps] == [1, 2]
+    assert [chunk.taken.get(GPU) // DEVICE for chunk in steps] == [1, 2]
     whole = attrs.evolve(gang, terms=attrs.evolve(gang.terms, disruption="Group"))
-    assert [each.taken.get(GPU) for each in chunks_of(Leaving(whole, seats))] == [3]
+    assert [each.taken.get(GPU) // DEVICE for each in chunks_of(Leaving(whole, seats))] == [3]
 
 
 @attrs.frozen

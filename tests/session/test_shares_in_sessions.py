@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from gpusched.config.model import DEFAULT, PluginChoice, Tier
+from gpusched.objects.units import unit_of
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
 from gpusched.testing.given import Given
@@ -34,7 +35,7 @@ def under(**arguments):
 
 def due(c, *queues, resource=GPU):
     """Fair shares as the status tells them."""
-    return [c.then.queue(name).fair_share.get(resource) for name in queues]
+    return [c.then.queue(name).fair_share.get(resource) // unit_of(resource) for name in queues]
 
 
 def test_shares_down_the_tree(given):

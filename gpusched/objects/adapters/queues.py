@@ -21,6 +21,7 @@ from gpusched.objects.fields import (
 from gpusched.objects.group import ROOT, Queue
 from gpusched.objects.meta import Disbelief, Rejected, parse_time
 from gpusched.objects.resources import Resources
+from gpusched.objects.units import DEVICE
 
 _STOPPED: Final = ("Closed", "Closing")
 _ORDERINGS: Final = {"": "Priority", "traverse": "Priority", "fifo": "StrictFifo"}
@@ -72,7 +73,7 @@ def _parent(name: str, parent: str | None) -> str:
 
 
 def kai_queue_of(parsed: wire_foreign.KaiQueue) -> Queue:
-    """A KAI Queue: whole GPUs, thousandths of a CPU, megabytes; -1 is unlimited, 0 is nothing.
+    """A KAI Queue: GPUs, of which there may be parts, thousandths of a CPU, megabytes; -1 is unlimited, 0 is nothing.
 
     Raises:
         Disbelief: it cannot be believed.
@@ -105,7 +106,7 @@ def _kai_amounts(resources: wire_foreign.KaiResources, what: str) -> Resources:
     """Amounts in base units; what is unlimited or not said is left out."""
     amounts: dict[str, int] = {}
     for name, part, unit in (
-        (_GPU, resources.gpu, 1),
+        (_GPU, resources.gpu, DEVICE),
         ("cpu", resources.cpu, 1),
         ("memory", resources.memory, _MEGABYTE),
     ):
@@ -114,7 +115,7 @@ def _kai_amounts(resources: wire_foreign.KaiResources, what: str) -> Resources:
             continue
         if value is not None and not 0 <= value <= QUANTITY_MAX:
             raise Disbelief(f"spec.resources[].{what}", f"{value} is no amount")
-        amounts[name] = int((value or 0) * unit)
+        amounts[name] = round((value or 0) * unit)
     return Resources.of(amounts)
 
 

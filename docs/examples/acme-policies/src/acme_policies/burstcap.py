@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import ALLOW, Gang, Hooks, Reason, Verdict, View, wait
+from gpusched.plugin import ALLOW, DEVICE, Gang, Hooks, Reason, Verdict, View, wait
 
 
 @attrs.frozen(kw_only=True)
@@ -29,15 +29,15 @@ class BurstCap:
         """Called once a session."""
 
         def check(gang: Gang) -> Verdict:
-            left = max(0, self.args.max_gpus - view.used_gpus(gang.queue))
+            left = max(0, self.args.max_gpus * DEVICE - view.used_gpus(gang.queue))
             need = sum(amount for name, amount in view.minimum(gang).items if name.endswith("/gpu"))
             if need <= left:
                 return ALLOW
             return wait(
                 Reason.QUOTA_EXCEEDED,
                 "needs {need} GPUs, the burst cap leaves {left}",
-                need=need,
-                left=left,
+                need=f"{need / DEVICE:g}",
+                left=f"{left / DEVICE:g}",
             )
 
         hooks.quota_check(check)

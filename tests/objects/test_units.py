@@ -1,0 +1,54 @@
+"""Units of amounts: GPUs in thousandths, parts of GPUs in pieces."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.objects.meta import Disbelief
+from gpusched.objects.quantity import format_quantity
+from gpusched.objects.resources import Resources
+from gpusched.objects.slot import gpu_request, slot_ranges
+from gpusched.objects.units import DEVICE, GPU_RESOURCES, of_pieces, power_of, unit_of
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "again"),
+    [("8", 8000, "8"), ("1500m", 1500, "1500m"), (1.5, 1500, "1500m"), ("0.25", 250, "250m")],
+)
+def test_gpus_are_counted_in_thousandths(text, amount, again):
+    """Whole ones are written as people write them."""
+    read = Resources.parse({"nvidia.com/gpu": text}, field="deserved")
+    assert dict(read.items) == {"nvidia.com/gpu": amount}
+    assert read.quantities() == {"nvidia.com/gpu": again}
+    assert read.text() == f"{again} nvidia.com/gpu"
+    assert format_quantity(amount, resource="nvidia.com/gpu of node pool a") == again
+
+
+def test_slices_are_pieces():
+    """A MIG slice is a whole thing of its own."""
+    name = "nvidia.com/mig-1g.5gb"
+    assert (power_of(name), unit_of(name)) == (0, 1)
+    assert dict(Resources.parse({name: "3"}, field="x").items) == {name: 3}
+
+
+@given(st.dictionaries(st.sampled_from((*GPU_RESOURCES, "cpu", "memory")), st.integers(0, 10**6)))
+def test_pieces_become_base_units(amounts):
+    """Only GPUs change, and each by the same factor."""
+    made = of_pieces(amounts)
+    assert made == {
+        name: amount * (DEVICE if name in GPU_RESOURCES else 1) for name, amount in amounts.items()
+    }
+
+
+def test_a_pod_asks_for_whole_gpus():
+    """A part of one in a container's requests is no request that a node can grant."""
+    assert gpu_request(Resources.of({"nvidia.com/gpu": 2000})) == ("nvidia.com/gpu", 2)
+    with pytest.raises(Disbelief, match=r"asks for 1500m nvidia\.com/gpu"):
+        gpu_request(Resources.of({"nvidia.com/gpu": 1500}))
+
+
+def test_half_a_gpu_of_a_node_is_no_slot():
+    """What a node offers beyond whole GPUs is numbered by nobody."""
+    assert slot_ranges(Resources.of({"nvidia.com/gpu": 2500})) == {"nvidia.com/gpu": range(2)}
