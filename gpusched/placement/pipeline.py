@@ -6,11 +6,16 @@ before it was counted again; a method that answers nonsense costs its answer, ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.bounds import infeasible, lower_bounds
+from gpusched.placement.bounds import lower_bounds
+from gpusched.placement.certificates import no_tree, proof
 from gpusched.placement.greedy import greedy
+from gpusched.placement.memory import Memory
+from gpusched.placement.one_class import OneClass, one_class
 from gpusched.placement.problem import (
     Effort,
     Outcome,
@@ -20,14 +25,16 @@ from gpusched.placement.problem import (
     Term,
     search_here,
 )
+from gpusched.placement.tree import best_place, too_much
 from gpusched.placement.verify import names, objective, trouble
 
 
 def place(
     problem: Problem,
-    effort: Effort,  # noqa: ARG001 - of the complete methods, which are not here yet
+    effort: Effort,  # noqa: ARG001 - of the methods for several roles, which are not here yet
     *,
     search: Search = search_here,  # noqa: ARG001 - as above
+    memory: Memory | None = None,
 ) -> Solution:
     """Give places to the members, or prove that there are none.
 
@@ -35,32 +42,73 @@ def place(
         problem: what is asked.
         effort: how hard to try.
         search: runs what may take long, here or in another process.
+        memory: of earlier problems; with it the answer comes sooner, and is the same.
 
     Returns:
         OPTIMAL or FEASIBLE with counts that were counted again, INFEASIBLE with a certificate,
         or UNKNOWN. ``faults`` says which methods gave answers that could not be used.
     """
-    certificate = infeasible(problem)
+    certificate = proof(problem)
     if certificate is not None:
         return Solution(outcome=Outcome.INFEASIBLE, certificate=certificate, method="bounds")
-    bounds = lower_bounds(problem)
+    one = one_class(problem)
+    faults: tuple[str, ...] = ()
+    if one is not None and not too_much(one):
+        answer = _by_tree(one, memory)
+        if not answer.faults:
+            return answer
+        faults = answer.faults
+    answer = _quickly(problem)
+    return attrs.evolve(answer, faults=faults + answer.faults)
+
+
+def _by_tree(one: OneClass, memory: Memory | None) -> Solution:
+    """The best answer for members that are all alike; UNKNOWN with faults if it is none."""
+    problem = one.problem
+    found = best_place(one, memory)
+    if found is None:
+        return Solution(outcome=Outcome.INFEASIBLE, certificate=no_tree(one), method="tree")
+    counts = one.counts(found.row)
+    wrong = trouble(problem, counts)
+    if wrong:
+        return _fault("tree", wrong)
+    values = objective(problem, counts)
+    if not found.holds(values):
+        return _fault("tree", f"it is worth {values}, which is not what its tables say")
+    proven = found.proven
+    bounds = (
+        values if proven == len(values) else (*values[:proven], *lower_bounds(problem)[proven:])
+    )
+    return _answer(problem, counts, values, bounds, method="tree")
+
+
+def _quickly(problem: Problem) -> Solution:
+    """What greedy finds; UNKNOWN when it finds nothing that is right."""
     counts = greedy(problem)
     if counts is None:
         return Solution(outcome=Outcome.UNKNOWN, method="greedy")
-    return _checked(problem, counts, bounds, "greedy")
-
-
-def _checked(problem: Problem, counts: Ints, bounds: tuple[int, ...], method: str) -> Solution:
-    """The answer as it is when it was counted again."""
     wrong = trouble(problem, counts)
     if wrong:
-        return Solution(outcome=Outcome.UNKNOWN, method=method, faults=(f"{method}: {wrong}",))
+        # It does not look at sub-groups: to be wrong about them is no fault.
+        if problem.parts:
+            return Solution(outcome=Outcome.UNKNOWN, method="greedy")
+        return _fault("greedy", wrong)
     values = objective(problem, counts)
+    return _answer(problem, counts, values, lower_bounds(problem), method="greedy")
+
+
+def _fault(method: str, wrong: str) -> Solution:
+    return Solution(outcome=Outcome.UNKNOWN, method=method, faults=(f"{method}: {wrong}",))
+
+
+def _answer(
+    problem: Problem, counts: Ints, values: Sequence[int], bounds: Sequence[int], *, method: str
+) -> Solution:
+    """An answer without trouble, OPTIMAL if it is as good as bounds allow."""
     terms = tuple(
         Term(name, value, bound)
         for name, value, bound in zip(names(problem), values, bounds, strict=True)
     )
-    answer = Solution(outcome=Outcome.FEASIBLE, counts=counts, terms=terms, method=method)
-    if len(answer.proven) == len(terms):
-        return attrs.evolve(answer, outcome=Outcome.OPTIMAL)
-    return answer
+    optimal = all(term.value == term.bound for term in terms)
+    outcome = Outcome.OPTIMAL if optimal else Outcome.FEASIBLE
+    return Solution(outcome=outcome, counts=counts, terms=terms, method=method)

@@ -1,0 +1,80 @@
+"""Tables that outlive one problem, so that gangs of one kind on one cluster need few new ones.
+
+Tables are kept by what is in them, so an answer is the same with and without a memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.min_plus import Tables
+
+KINDS_MAX: Final = 32
+"""Kinds of gangs whose tables are kept."""
+COSTS_MAX: Final = 4_000_000
+"""Ints in the tables of one kind; beyond, they are forgotten."""
+
+Kind = tuple[int, tuple[tuple[int, int], ...]]
+"""Members, and where the bits of each term are."""
+
+
+@attrs.define(eq=False)
+class Kept:
+    """Tables of one kind of gangs, and those of the narrowest domains as they were last.
+
+    Attributes:
+        tables: all of them.
+        leaves: number of each node's table, 0 where it takes nothing.
+        domain: of each node.
+        wholes: number of each domain's table.
+    """
+
+    tables: Tables
+    leaves: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    domain: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    wholes: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def domains(self, leaves: Ints, domain: Ints, count: int) -> Ints:
+        """The table of each domain; only those with changed nodes are worked out.
+
+        Args:
+            leaves: number of each node's table.
+            domain: of each node.
+            count: domains there are.
+        """
+        same = np.array_equal(self.domain, domain) and len(self.wholes) == count
+        if same:
+            stale = np.zeros(count, dtype=np.bool_)
+            stale[domain[leaves != self.leaves]] = True
+            rows = np.flatnonzero(stale[domain] & (leaves != self.tables.none))
+        else:
+            stale = np.ones(count, dtype=np.bool_)
+            rows = np.flatnonzero(leaves != self.tables.none)
+        if stale.any():
+            # Nodes of one kind side by side: the same pairs come again and again.
+            rows = rows[np.lexsort((leaves[rows], domain[rows]))]
+            merge = self.tables.merged(domain[rows], leaves[rows], count)
+            wholes = np.where(stale, merge.numbers, self.wholes if same else 0)
+            self.leaves, self.domain, self.wholes = leaves, domain, wholes
+        return self.wholes
+
+
+@attrs.define(eq=False)
+class Memory:
+    """Tables by kind of gang; those that were not used for longest go first."""
+
+    _kinds: dict[Kind, Kept] = attrs.field(factory=dict)
+
+    def kept(self, kind: Kind, limbs: int) -> Kept:
+        """What is known of this kind; new where nothing is."""
+        found = self._kinds.pop(kind, None)
+        if found is None or found.tables.size > COSTS_MAX:
+            found = Kept(Tables(kind[0], limbs))
+        self._kinds[kind] = found
+        while len(self._kinds) > KINDS_MAX:
+            del self._kinds[next(iter(self._kinds))]
+        return found

@@ -1,0 +1,273 @@
+"""The best place for members that are all alike: exact, by tables that are merged up the tree.
+
+For each node a table says what k of them cost there, for each domain what k of them cost in it:
+the least sum over its children, and what entering the domain costs. The table of the whole is
+walked back to the nodes. Every term of ``verify.names`` that has space in the packed ints is in
+the costs, so the answer is the best in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.bounds import rooms
+from gpusched.placement.leaves import Leaves, leaves_of
+from gpusched.placement.memory import Kept, Memory
+from gpusched.placement.one_class import OneClass
+from gpusched.placement.packing import Packing, packing
+
+WORK_MAX: Final = 300_000_000
+"""Additions above which tables would take seconds."""
+_NOWHERE: Final = 2**61
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """An answer and what the tables say that it is worth.
+
+    Attributes:
+        row: members by node, int64, shape (nodes,).
+        packing: of the terms after ``hope``.
+        base: what is in the terms whatever is chosen: domains of members placed before.
+        claim: ``hope`` where the problem has it, then the packed terms without ``base``.
+    """
+
+    row: Ints
+    packing: Packing
+    base: tuple[int, ...]
+    claim: tuple[int, ...]
+
+    def holds(self, values: Sequence[int]) -> bool:
+        """Whether an objective that was counted again is what the tables say."""
+        hope = len(self.claim) - self.packing.limbs
+        base = (*self.base, *(0 for _ in values[hope + len(self.base) :]))
+        terms = [np.array(a - b) for a, b in zip(values[hope:], base, strict=True)]
+        return (*values[:hope], *self.packing.pack(terms).tolist()) == self.claim
+
+    @property
+    def proven(self) -> int:
+        """How many terms of the objective are least, from the first on."""
+        return len(self.claim) - self.packing.limbs + len(self.packing.places)
+
+
+def too_much(one: OneClass) -> bool:
+    """Whether the tables would take too long to make."""
+    return one.problem.members * int(one.fits.sum()) > WORK_MAX
+
+
+def best_place(one: OneClass, memory: Memory | None = None) -> Found | None:
+    """The best answer, None when there is none: this is a proof.
+
+    Args:
+        one: the problem.
+        memory: of earlier problems; the answer is the same without it.
+    """
+    problem = one.problem
+    leaves = leaves_of(one)
+    levels = [int(level.domain.max(initial=-1)) + 1 for level in problem.levels]
+    entered = [min(problem.members, count) for count in levels]
+    ranges = leaves.ranges(problem.members, problem.nodes)
+    spread = [max(entered)] if _has_parts(one) and entered else [0] * _has_parts(one)
+    packed = packing((*entered, *spread, *ranges))
+    kind = (problem.members, packed.places)
+    kept = (memory or Memory()).kept(kind, packed.limbs)
+    return _Tree(one, leaves, packed, kept, levels).solve()
+
+
+def _has_parts(one: OneClass) -> bool:
+    return any(part.preferred >= 0 for part in one.problem.parts)
+
+
+@attrs.frozen(eq=False)
+class _Stratum:
+    """Domains of one level (or nodes) below domains of the next: their tables and parents."""
+
+    level: int
+    numbers: Ints
+    parent: Ints
+    count: int
+
+
+@attrs.define(eq=False)
+class _Tree:
+    """One search.
+
+    Attributes:
+        sizes: domains of each level.
+    """
+
+    one: OneClass
+    leaves: Leaves
+    packing: Packing
+    kept: Kept
+    sizes: list[int]
+    strata: list[_Stratum] = attrs.field(factory=list)
+
+    def solve(self) -> Found | None:
+        """Climb, choose, walk back."""
+        one, tables = self.one, self.kept.tables
+        top = self._climb()
+        units = one.unit if one.unit_level >= 0 else 1
+        taken = one.problem.members // units
+        if one.pin < 0:
+            if int(tables.most(top[:1])[0]) < taken:
+                return None
+            return self._found(0, taken, (), tables.at(top[:1], taken)[:, 0])
+        able = one.candidates() & (tables.most(top) >= taken)
+        domains = np.flatnonzero(able)
+        if not len(domains):
+            return None
+        costs = tables.at(top[domains], taken) + self._above(domains)
+        hope = self._hope(domains)
+        chosen = int(np.lexsort((*costs[::-1], *hope))[0])
+        lost = tuple(int(each[chosen]) for each in hope)
+        return self._found(int(domains[chosen]), taken, lost, costs[:, chosen])
+
+    def _found(self, domain: int, taken: int, hope: tuple[int, ...], costs: Ints) -> Found:
+        problem, part = self.one.problem, self.one.part
+        base = [
+            len(np.unique(level.domain[problem.open_rows])) if problem.placed.size else 0
+            for level in problem.levels
+        ]
+        if _has_parts(self.one):
+            free = part is not None and part.preferred >= 0 and part.level < 0
+            base.append(len(set(part.homes)) if part is not None and free else 0)
+        claim = (*hope, *costs.tolist())
+        return Found(self._walk(domain, taken), self.packing, tuple(base), claim)
+
+    # -- up ----------------------------------------------------------------------------------
+    def _climb(self) -> Ints:
+        """Tables of the domains of the pinned level, or of the whole."""
+        one, tables, levels = self.one, self.kept.tables, self.one.problem.levels
+        leaves = self._leaf_tables()
+        below = len(levels) - 1
+        domain, count = self._domains(below)
+        self.strata.append(_Stratum(len(levels), leaves, domain, count))
+        numbers = self.kept.domains(leaves, domain, count)
+        for level in range(below, -1, -1):
+            numbers = self._entered(level, numbers)
+            if level == one.unit_level:
+                real = np.arange(len(numbers)) < levels[level].real
+                numbers = tables.strided(numbers, np.where(real, one.unit, 0))
+            if level == one.pin:
+                break
+            wider, count = self._domains(level - 1)
+            parent = np.zeros(len(numbers), dtype=np.int64)
+            parent[levels[level].domain] = wider
+            self.strata.append(_Stratum(level, numbers, parent, count))
+            used = np.flatnonzero(numbers != tables.none)
+            used = used[np.argsort(parent[used], kind="stable")]
+            numbers = tables.merged(parent[used], numbers[used], count).numbers
+        return numbers
+
+    def _domains(self, level: int) -> tuple[Ints, int]:
+        """Of each node the domain of a level, -1 for the whole, and how many there are."""
+        problem = self.one.problem
+        if level < 0:
+            return np.zeros(problem.nodes, dtype=np.int64), 1
+        return problem.levels[level].domain, self.sizes[level]
+
+    def _leaf_tables(self) -> Ints:
+        """Of each node the number of its table."""
+        leaves, tables = self.leaves, self.kept.tables
+        numbers = np.full(self.one.problem.nodes, tables.none, dtype=np.int64)
+        if len(leaves.rows):
+            nodes = np.broadcast_to(np.arange(leaves.span.shape[1]) > 0, leaves.span.shape)
+            nothing = np.zeros_like(leaves.span)
+            before = [nothing] * (len(self.sizes) + _has_parts(self.one))
+            terms = [leaves.span, nodes.astype(np.int64), leaves.fragmentation, leaves.price]
+            costs = self.packing.pack([*before, *terms])
+            made = [
+                tables.leaf(costs[:, kind, : most + 1])
+                for kind, most in enumerate(leaves.most.tolist())
+            ]
+            numbers[leaves.rows] = np.array(made, dtype=np.int64)[leaves.kind]
+        return numbers
+
+    def _entered(self, level: int, numbers: Ints) -> Ints:
+        """Tables of a level's domains with what it costs to enter them."""
+        closed, apart = self._shut(level)
+        charges = [
+            tuple(self._charge(level, domain, part).tolist())
+            for part in (0, 1)
+            for domain in (0, 1)
+        ]
+        return self.kept.tables.charged(numbers, closed + 2 * apart, charges)
+
+    def _shut(self, level: int) -> tuple[Ints, Ints]:
+        """Of each domain whether it counts when entered: for the gang, for the sub-group."""
+        problem, part = self.one.problem, self.one.part
+        closed = np.ones(self.sizes[level], dtype=np.int64)
+        closed[problem.levels[level].domain[problem.open_rows]] = 0
+        apart = np.zeros_like(closed)
+        if part is not None and part.preferred == level:
+            apart[:] = 1
+            if part.level < 0:
+                apart[[home for home in part.homes if home < len(apart)]] = 0
+        return closed, apart
+
+    def _charge(self, level: int, domains: Ints | int, parts: Ints | int) -> Ints:
+        """Packed: so many domains of a level, so many of the sub-group; shape (limbs, ...)."""
+        domains, parts = np.asarray(domains, dtype=np.int64), np.asarray(parts, dtype=np.int64)
+        terms = [np.zeros_like(domains)] * level + [domains]
+        terms += [np.zeros_like(domains)] * (len(self.sizes) - level - 1)
+        return self.packing.pack([*terms, parts] if _has_parts(self.one) else terms)
+
+    def _above(self, domains: Ints) -> Ints:
+        """What entering the wider domains of these costs, shape (limbs, domains)."""
+        problem = self.one.problem
+        pinned = problem.levels[self.one.pin].domain
+        some = np.zeros(self.sizes[self.one.pin], dtype=np.int64)
+        some[pinned] = np.arange(problem.nodes)
+        total = np.zeros((self.packing.limbs, len(domains)), dtype=np.int64)
+        for level in range(self.one.pin):
+            closed, apart = self._shut(level)
+            wider = problem.levels[level].domain[some[domains]]
+            total += self._charge(level, closed[wider], apart[wider])
+        return total
+
+    def _hope(self, domains: Ints) -> tuple[Ints, ...]:
+        """Of each pinned domain the term ``hope``, where the problem has it."""
+        problem = self.one.problem
+        if problem.required < 0:
+            return ()
+        level = problem.levels[problem.required]
+        required = np.zeros(self.sizes[self.one.pin], dtype=np.int64)
+        required[problem.levels[self.one.pin].domain] = level.domain
+        there = rooms(problem, range(len(problem.roles)), level)
+        wanted = max(problem.hope, problem.members)
+        return (np.maximum(0, wanted - there[required[domains]]),)
+
+    # -- down --------------------------------------------------------------------------------
+    def _walk(self, domain: int, taken: int) -> Ints:
+        """Members by node, when a domain of the top takes so many."""
+        tables, one = self.kept.tables, self.one
+        takes = {domain: taken}
+        for stratum in reversed(self.strata):
+            inside = np.zeros(stratum.count, dtype=np.bool_)
+            inside[list(takes)] = True
+            among = np.flatnonzero(inside[stratum.parent] & (stratum.numbers != tables.none))
+            order = self._order(stratum, among)
+            merge = tables.merged(stratum.parent[order], stratum.numbers[order], stratum.count)
+            found: dict[int, int] = {}
+            unit = one.unit if stratum.level == one.unit_level else 1
+            for parent, count in takes.items():
+                for place, part in tables.back(merge, parent, count):
+                    found[int(order[place])] = part * unit
+            takes = found
+        row = np.zeros(one.problem.nodes, dtype=np.int64)
+        row[list(takes)] = list(takes.values())
+        return row
+
+    def _order(self, stratum: _Stratum, among: Ints) -> Ints:
+        """These tables by parent; nodes that are alike side by side, else by number."""
+        parent = stratum.parent[among]
+        if stratum.level < len(self.sizes):
+            return among[np.argsort(parent, kind="stable")]
+        kind = self.leaves.kind[np.searchsorted(self.leaves.rows, among)]
+        return among[np.lexsort((kind, parent))]
