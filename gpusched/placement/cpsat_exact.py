@@ -1,0 +1,179 @@
+"""The pattern model with every term in turn: proves an answer best, or that there is none."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, Final
+
+import attrs
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.cpsat_frame import Frame, frame
+from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing, read
+from gpusched.placement.patterns import Field, Rooms
+from gpusched.placement.problem import Outcome
+from gpusched.placement.streams import Streams
+from gpusched.placement.verify import objective
+
+_INSIDE_S: Final = 0.3
+"""Deterministic seconds for what costs inside nodes: domains matter more."""
+_SLACK: Final = 1e-6
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Area:
+    """Cells of a field that a gang may use."""
+
+    field: Field
+    flows: Streams
+    rooms: Rooms
+    cells: tuple[int, ...]
+
+    def of(self, cells: tuple[int, ...]) -> Area:
+        """Fewer cells of the same field."""
+        return attrs.evolve(self, cells=cells)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Found:
+    """What a search in one area found.
+
+    Attributes:
+        outcome: OPTIMAL when every domain term that was asked about is proven; INFEASIBLE is
+            a proof for the area.
+        counts: members by role and node, None without an answer.
+        bounds: proven lower bounds by name of the term, for answers in the area that are as
+            good in the terms before.
+        method: which one.
+    """
+
+    outcome: Outcome
+    counts: Ints | None = None
+    bounds: dict[str, int] = attrs.field(factory=dict)
+    method: str = "patterns"
+
+
+def exact(
+    area: Area,
+    book: Book,
+    *,
+    caps: dict[str, int] | None = None,
+    quick: bool = False,
+) -> Found:
+    """Find the best answer in an area by patterns, term after term.
+
+    Args:
+        area: to be searched.
+        book: what it may cost.
+        caps: terms of domains that are known: they may not be above, and are not searched.
+        quick: whether any answer will do.
+    """
+    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
+
+    model = cp_model.CpModel()
+    made = frame(model, field=area.field, flows=area.flows, room=area.rooms.alone, cells=area.cells)
+    packed = packing(area.field, made)
+    search = _Stages(area=area, book=book, made=made, packed=packed)
+    if quick:
+        search.stage("any", 0, most=book.left)
+        return search.found(Outcome.FEASIBLE)
+    proven = True
+    for name, term in made.terms:
+        if caps is not None and name in caps:
+            model.add(term <= caps[name])
+            continue
+        if not search.stage(name, term, most=0.5 * book.left):
+            proven = False
+        if search.failed:
+            return search.found(Outcome.UNKNOWN)
+    inside = search.stage("inside", packed.cost, most=min(_INSIDE_S, book.left))
+    if inside and packed.exact and search.counts is not None:
+        values = objective(area.field.problem, search.counts)[-len(INSIDE) :]
+        search.bounds.update(zip(INSIDE, values, strict=True))
+    return search.found(Outcome.OPTIMAL if proven else Outcome.FEASIBLE)
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Stages:
+    """One model whose terms are made small one after the other."""
+
+    area: Area
+    book: Book
+    made: Frame
+    packed: Packing
+    counts: Ints | None = None
+    bounds: dict[str, int] = attrs.field(factory=dict)
+    last: Outcome = Outcome.UNKNOWN
+    solver: Any = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self.counts is None
+
+    def stage(self, name: str, term: Any, *, most: float) -> bool:
+        """Make a term small and keep it so; whether it is proven to be the least."""
+        model = self.made.model
+        if isinstance(term, int) and name not in ("any", "inside"):
+            self.bounds[name] = term
+            if not self.failed:
+                return True
+        if not isinstance(term, int):
+            model.minimize(term)
+        outcome, solver = self.book.solve(model, most=most)
+        if outcome is Outcome.INFEASIBLE and self.failed:
+            self.last = outcome if self.packed.lossless else Outcome.UNKNOWN
+            return False
+        if outcome not in (Outcome.OPTIMAL, Outcome.FEASIBLE):
+            if self.solver is not None and not isinstance(term, int):
+                model.add(term <= int(self.solver.value(term)))
+            return False
+        self.solver = solver
+        self.counts = read(
+            self.area.field, self.area.flows, made=self.made, packed=self.packed, solver=solver
+        )
+        self._hint(solver)
+        if isinstance(term, int):
+            return True
+        model.add(term <= round(solver.objective_value))
+        if name != "inside":
+            self.bounds[name] = ceil(solver.best_objective_bound - _SLACK)
+        return outcome is Outcome.OPTIMAL
+
+    def found(self, outcome: Outcome) -> Found:
+        """The result, as far as it went."""
+        if self.counts is None:
+            return Found(outcome=self.last)
+        return Found(outcome=outcome, counts=self.counts, bounds=self.bounds)
+
+    def _hint(self, solver: Any) -> None:
+        model = self.made.model
+        model.clear_hints()
+        for variables in (
+            self.made.flow, self.made.used, self.made.filled, self.made.given, self.made.active,
+            self.packed.takes, self.packed.single,
+        ):  # fmt: skip
+            for variable in variables.values():
+                model.add_hint(variable, solver.value(variable))
+
+
+def missing(area: Area, book: Book) -> int:
+    """How many members at least do not fit in an area, 0 when that is not known."""
+    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
+
+    model = cp_model.CpModel()
+    made = frame(
+        model,
+        field=area.field,
+        flows=area.flows,
+        room=area.rooms.alone,
+        cells=area.cells,
+        loose=True,
+    )
+    packed = packing(area.field, made)
+    model.minimize(made.terms[0][1])
+    outcome, solver = book.solve(model, most=book.left)
+    if outcome not in (Outcome.OPTIMAL, Outcome.FEASIBLE) or not packed.lossless:
+        return 0
+    least: int = ceil(solver.best_objective_bound - _SLACK)
+    return max(0, least)

@@ -1,0 +1,93 @@
+"""What a gang needs at least, in sums over its kinds of members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpusched.placement.patterns import Field, Rooms
+
+
+def least_of_kinds(field: Field) -> tuple[int, ...]:
+    """Members of each kind that every answer places, at least."""
+    problem = field.problem
+    most = [min(kind.most, problem.members) for kind in field.kinds]
+    found = []
+    for number, kind in enumerate(field.kinds):
+        roles = set(kind.roles)
+        single: dict[int, int] = {}
+        together = 0
+        for wanted, least in problem.minima:
+            if set(wanted) <= roles:
+                together = max(together, least)
+                if len(wanted) == 1:
+                    single[wanted[0]] = max(least, single.get(wanted[0], 0))
+        rest = problem.members - (sum(most) - most[number])
+        found.append(max(0, together, sum(single.values()), rest))
+    return tuple(found)
+
+
+def demanded(field: Field, direction: Sequence[int]) -> int:
+    """What ``direction . counts`` is at least, summed over all nodes, in every answer.
+
+    Args:
+        field: the problem's.
+        direction: a weight for each kind, none negative.
+    """
+    least = least_of_kinds(field)
+    total = sum(weight * count for weight, count in zip(direction, least, strict=True))
+    left = field.problem.members - sum(least)
+    for weight, kind, count in sorted(
+        (weight, number, least[number]) for number, weight in enumerate(direction)
+    ):
+        more = min(left, max(0, field.kinds[kind].most - count))
+        if more <= 0:
+            continue
+        total += weight * more
+        left -= more
+    return total
+
+
+def shortfall(
+    field: Field, rooms: Rooms, cells: tuple[int, ...]
+) -> tuple[tuple[int, ...], int, int] | None:
+    """A proof by counting that these cells do not hold the gang, None when there is none.
+
+    Returns:
+        Roles, how many members of them are needed, and how many fit at most.
+    """
+    problem = field.problem
+    most = rooms.most[:, list(cells)].sum(axis=1)
+    least = least_of_kinds(field)
+    for direction, room in zip(rooms.directions.tolist(), most.tolist(), strict=True):
+        over = demanded(field, direction) - room
+        if over <= 0:
+            continue
+        kinds = [number for number, weight in enumerate(direction) if weight]
+        roles = tuple(sorted(role for number in kinds for role in field.kinds[number].roles))
+        outside = [kind for number, kind in enumerate(field.kinds) if number not in kinds]
+        needed = max(
+            sum(least[number] for number in kinds),
+            problem.members - sum(kind.most for kind in outside),
+        )
+        # Each member that is left out lowers the sum by the largest weight at most.
+        return roles, needed, needed - -(-over // max(direction))
+    return None
+
+
+def fewest_domains(field: Field, rooms: Rooms, level: int, cells: tuple[int, ...]) -> int:
+    """How few domains of a level may do among these cells, placed members' ones counted."""
+    problem = field.problem
+    domains, which = np.unique(field.at[level, list(cells)], return_inverse=True)
+    opened = np.unique(problem.levels[level].domain[problem.open_rows])
+    free = ~np.isin(domains, opened)
+    fewest = 0
+    for at in rooms.plain:
+        room = np.zeros(len(domains), dtype=np.int64)
+        np.add.at(room, which, rooms.most[at, list(cells)])
+        left = demanded(field, rooms.directions[at].tolist()) - int(room[~free].sum())
+        if left > 0:
+            reached = np.cumsum(np.sort(room[free])[::-1])
+            fewest = max(fewest, int(np.searchsorted(reached, left)) + 1)
+    return fewest + len(opened)
