@@ -25,15 +25,16 @@ from gpusched.placement.problem import (
     Term,
     search_here,
 )
+from gpusched.placement.several import place_several
 from gpusched.placement.tree import best_place, too_much
 from gpusched.placement.verify import names, objective, trouble
 
 
 def place(
     problem: Problem,
-    effort: Effort,  # noqa: ARG001 - of the methods for several roles, which are not here yet
+    effort: Effort,
     *,
-    search: Search = search_here,  # noqa: ARG001 - as above
+    search: Search = search_here,
     memory: Memory | None = None,
 ) -> Solution:
     """Give places to the members, or prove that there are none.
@@ -59,6 +60,10 @@ def place(
             return answer
         faults = answer.faults
     answer = _quickly(problem)
+    if effort.solver and answer.outcome is not Outcome.OPTIMAL:
+        faults += answer.faults
+        start = answer.counts if answer.counts.size else None
+        answer = place_several(problem, effort, search, start=start)
     return attrs.evolve(answer, faults=faults + answer.faults)
 
 
