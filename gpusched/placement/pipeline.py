@@ -52,19 +52,28 @@ def place(
     certificate = proof(problem)
     if certificate is not None:
         return Solution(outcome=Outcome.INFEASIBLE, certificate=certificate, method="bounds")
+    if problem.members == 0:
+        return place_several(problem, effort, search)
     one = one_class(problem)
-    faults: tuple[str, ...] = ()
-    if one is not None and not too_much(one):
-        answer = _by_tree(one, memory)
-        if not answer.faults:
-            return answer
-        faults = answer.faults
-    answer = _quickly(problem)
-    if effort.solver and answer.outcome is not Outcome.OPTIMAL:
-        faults += answer.faults
-        start = answer.counts if answer.counts.size else None
-        answer = place_several(problem, effort, search, start=start)
-    return attrs.evolve(answer, faults=faults + answer.faults)
+    if one is None:
+        return _several(problem, effort, search)
+    if too_much(one):
+        return _quickly(problem)
+    answer = _by_tree(one, memory)
+    if not answer.faults:
+        return answer
+    second = _several(problem, effort, search)
+    return attrs.evolve(second, faults=answer.faults + second.faults)
+
+
+def _several(problem: Problem, effort: Effort, search: Search) -> Solution:
+    """What the solver makes of it, with the quick answer as its start and to fall back on."""
+    quick = _quickly(problem)
+    if quick.outcome is Outcome.OPTIMAL:
+        return quick
+    start = quick.counts if quick.counts.size else None
+    answer = place_several(problem, effort, search, start=start)
+    return attrs.evolve(answer, faults=quick.faults + answer.faults)
 
 
 def _by_tree(one: OneClass, memory: Memory | None) -> Solution:
