@@ -106,6 +106,7 @@ class Session:
         self.related_steps = RELATED_SESSION_STEPS_MAX
         """Places that searches for gangs with rules between pods may still try."""
         self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
+        self.view.ask_filters(self.seats.accepting)
         self._binds = 0
         self.promises: dict[GangKey, tuple[Place, ...]] = {}
         """Room held for gangs, by earlier sessions and by this one."""
