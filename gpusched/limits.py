@@ -259,8 +259,9 @@ SOLVER_HARD_S: Final = 0.9
 """Beyond the time budget: the process is given up. With what is done around it, a second."""
 SOLVER_START_MAX_S: Final = 10.0
 """Until a process has loaded the solver: half a second on an idle machine with a warm disk."""
-SOLVER_MEMORY_MAX: Final = 4 << 30
-"""Bytes that the solver's process may hold; 226 MB were seen."""
+SOLVER_MEMORY_MAX: Final = 2 << 30
+"""Bytes that the solver's process may hold, half of what the Deployment's container may; 226 MB
+were seen."""
 SOLVER_ANSWER_MAX: Final = 1 << 28
 """Bytes of one answer; counts of 10,000 pods on 10,000 nodes are a tenth of it."""
 SOLVER_LOSSES_MAX: Final = 3
