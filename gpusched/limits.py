@@ -51,6 +51,8 @@ STALENESS_MAX_S: Final = 30.0
 
 # -- sessions and commits -------------------------------------------------------------------
 SESSION_MAX_S: Final = 10.0
+FRAGMENTATION_PERIOD_S: Final = 10.0
+"""The metric of fragmentation is counted anew after so long: some 50 ms at 100,000 pods."""
 ECHO_S: Final = 0.2
 """While bindings wait to be sent, a session that only status needs is put off so long, again
 and again: a session takes the processor from the bindings."""

@@ -40,7 +40,7 @@ class NodeOrderArgs:
     strategy: Literal["binpack", "spread", "fragmentation"] = attrs.field(
         default="binpack", validator=v.in_(("binpack", "spread", "fragmentation"))
     )
-    look_ahead: int = attrs.field(default=8, validator=[v.ge(0), v.le(LOOK_AHEAD_MAX)])
+    look_ahead: int = attrs.field(default=12, validator=[v.ge(0), v.le(LOOK_AHEAD_MAX)])
 
 
 @attrs.frozen
