@@ -25,6 +25,10 @@ DOMAIN_DEPTH_MAX: Final = 8
 DOMAINS_PER_LEVEL_MAX: Final = 100_000
 SLOTS_PER_NODE_MAX: Final = 1024
 """GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
+LAYOUT_LEVELS_MAX: Final = 4
+"""Islands in islands: pairs in switches in sockets in a board."""
+LAYOUT_TEXT_MAX: Final = 16 * 1024
+"""Bytes of a layout in an annotation."""
 JSON_DEPTH_MAX: Final = 64
 """Nesting we follow in an object; deeper input only serves to exhaust the stack."""
 CLASS_BYTES_MAX: Final = 32 * 2**20
