@@ -25,7 +25,7 @@ from gpusched.objects.node import Node
 from gpusched.objects.quantity import QuantityError
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import Taint
-from gpusched.objects.slot import GPU_RESOURCES
+from gpusched.objects.units import DEVICE, GPU_RESOURCES
 
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _SOFT_EFFECT: Final = "PreferNoSchedule"
@@ -112,7 +112,7 @@ def _built_in(capacity: wire.Quantities | None) -> int:
     """GPUs of all kinds; 0 when that cannot be read, as nothing depends on it alone."""
     found = {name: text for name, text in (capacity or {}).items() if name in GPU_RESOURCES}
     try:
-        return sum(amount for _, amount in Resources.parse(found, field="").items)
+        return sum(amount // DEVICE for _, amount in Resources.parse(found, field="").items)
     except QuantityError:
         return 0
 
