@@ -55,7 +55,7 @@ class Workbench:
         """Rows on which now and later may differ."""
         self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}
-        self._parts: dict[str, GpuParts] = {}
+        self._gpu_parts: dict[str, GpuParts] = {}
 
     # -- looking ---------------------------------------------------------------------------
     def look(self, *, later: bool) -> None:
@@ -157,9 +157,9 @@ class Workbench:
 
     def gpu_parts(self, gpu: str) -> Ints:
         """Free thousandths of each GPU of one kind: shape (nodes, GPUs); see ``GpuParts``."""
-        parts = self._parts.get(gpu)
+        parts = self._gpu_parts.get(gpu)
         if parts is None:
-            parts = self._parts[gpu] = GpuParts(self, gpu)
+            parts = self._gpu_parts[gpu] = GpuParts(self, gpu)
         return parts.free()
 
     def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
