@@ -123,6 +123,16 @@ LOOP_BLOCKED_MAX_S: Final = 2.0
 LEASE_MAX_S: Final = 300.0
 """Longest leader lease: a successor never waits longer, whatever a broken record says."""
 
+# -- joint admission ------------------------------------------------------------------------
+JOINT_GANGS_MAX: Final = 20
+"""Gangs that may move so that one more starts: with more, models are not solved in time."""
+JOINT_TRIES_MAX: Final = 16
+"""Windows of one session, each some 10 to 100 ms at 1,000 nodes."""
+JOINT_WORK_S: Final = 1.0
+"""Deterministic seconds of the solver for all windows of one session."""
+JOINT_MODEL_S: Final = 0.2
+"""The same for one model: medians are a fifth of it."""
+
 # -- reservations ---------------------------------------------------------------------------
 RESERVATION_WINDOW_S: Final = 86_400
 """Starts later than in a day are not promised: too many walltimes lie between."""

@@ -280,6 +280,10 @@ class Session:
         if self.reservations is not None and not lifted:
             self.reservations.started(gang, places)
 
+    def move(self, gang: Gang, places: Sequence[Place]) -> None:
+        """Its places of this session are these instead; only ``session.moves`` does that."""
+        self._kept[gang.key] = list(places)
+
     def claim(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
     ) -> None:
