@@ -12,6 +12,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat_frame import Frame, frame
 from gpusched.placement.cpsat_hint import hint
 from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing, read
+from gpusched.placement.demand import fewest_for_parts
 from gpusched.placement.patterns import Field, Rooms, field, rooms
 from gpusched.placement.problem import Outcome
 from gpusched.placement.streams import Streams, streams
@@ -80,7 +81,14 @@ def exact(
     from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
     model = cp_model.CpModel()
-    made = frame(model, field=area.field, flows=area.flows, room=area.rooms.alone, cells=area.cells)
+    made = frame(
+        model,
+        field=area.field,
+        flows=area.flows,
+        room=area.rooms.alone,
+        cells=area.cells,
+        fewest=fewest_for_parts(area.field, area.rooms, area.cells),
+    )
     packed = packing(area.field, made)
     if area.start is not None:
         hint(made, area.field, flows=area.flows, counts=area.start, packed=packed)

@@ -14,7 +14,7 @@ from gpusched.placement.bounds import homes, lower_bounds
 from gpusched.placement.cpsat_exact import Area, Found, missing
 from gpusched.placement.cpsat_master import solve_area
 from gpusched.placement.cpsat_patterns import Book
-from gpusched.placement.demand import fewest_domains, shortfall
+from gpusched.placement.demand import fewest_domains, fewest_for_parts, shortfall, sure_parts
 from gpusched.placement.patterns import field, rooms
 from gpusched.placement.problem import Certificate, Effort, Outcome, Problem
 from gpusched.placement.streams import streams
@@ -108,6 +108,9 @@ def _lower(area: Area, bounds: tuple[int, ...]) -> dict[str, int]:
         name = f"domains:{each.name}"
         fewest = fewest_domains(area.field, area.rooms, level, area.cells)
         least[name] = max(least[name], fewest)
+    if "parts" in least:
+        fewest_of = fewest_for_parts(area.field, area.rooms, area.cells)
+        least["parts"] = sum(fewest_of.get(part, 0) for part in sure_parts(area.field))
     return least
 
 
