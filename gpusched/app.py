@@ -28,6 +28,7 @@ from gpusched.io.elector import Elector
 from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
+from gpusched.io.layout_news import LayoutNews
 from gpusched.io.leadership import Leadership
 from gpusched.io.loading import Loader
 from gpusched.io.logs import Log
@@ -116,6 +117,7 @@ class App:
         loader = Loader(options.clock, inline=options.inline)
         loaded = await loader.load(options.config)
         loader.close()
+        self.cache.rows.use(loaded.layouts)
         for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
         rules = Rules(options.config, loaded.policy, Guard(options.clock))
@@ -249,9 +251,12 @@ class App:
             config_file=options.config_file,
             clock=options.clock,
             telemetry=self.telemetry,
+            layouts=self.cache.rows.use,
             inline=options.inline,
             solver=solver,
         )
+        news = LayoutNews(status.events, self.telemetry.rejected)
+        self.cache.rows.on_doubt.append(news.tell)
         async with contextlib.AsyncExitStack() as stack:
             if options.listen:
                 endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)

@@ -25,6 +25,10 @@ DOMAIN_DEPTH_MAX: Final = 8
 DOMAINS_PER_LEVEL_MAX: Final = 100_000
 SLOTS_PER_NODE_MAX: Final = 1024
 """GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
+LAYOUT_LEVELS_MAX: Final = 4
+"""Islands in islands: pairs in switches in sockets in a board."""
+LAYOUT_TEXT_MAX: Final = 16 * 1024
+"""Bytes of a layout in an annotation."""
 JSON_DEPTH_MAX: Final = 64
 """Nesting we follow in an object; deeper input only serves to exhaust the stack."""
 CLASS_BYTES_MAX: Final = 32 * 2**20
@@ -51,6 +55,8 @@ STALENESS_MAX_S: Final = 30.0
 
 # -- sessions and commits -------------------------------------------------------------------
 SESSION_MAX_S: Final = 10.0
+FRAGMENTATION_PERIOD_S: Final = 10.0
+"""The metric of fragmentation is counted anew after so long: some 50 ms at 100,000 pods."""
 ECHO_S: Final = 0.2
 """While bindings wait to be sent, a session that only status needs is put off so long, again
 and again: a session takes the processor from the bindings."""
@@ -116,6 +122,16 @@ LOOP_BLOCKED_MAX_S: Final = 2.0
 """The event loop may stand still so long before its stack is logged: a lease retry period."""
 LEASE_MAX_S: Final = 300.0
 """Longest leader lease: a successor never waits longer, whatever a broken record says."""
+
+# -- joint admission ------------------------------------------------------------------------
+JOINT_GANGS_MAX: Final = 20
+"""Gangs that may move so that one more starts: with more, models are not solved in time."""
+JOINT_TRIES_MAX: Final = 16
+"""Windows of one session, each some 10 to 100 ms at 1,000 nodes."""
+JOINT_WORK_S: Final = 1.0
+"""Deterministic seconds of the solver for all windows of one session."""
+JOINT_MODEL_S: Final = 0.2
+"""The same for one model: medians are a fifth of it."""
 
 # -- reservations ---------------------------------------------------------------------------
 RESERVATION_WINDOW_S: Final = 86_400
@@ -259,8 +275,9 @@ SOLVER_HARD_S: Final = 0.9
 """Beyond the time budget: the process is given up. With what is done around it, a second."""
 SOLVER_START_MAX_S: Final = 10.0
 """Until a process has loaded the solver: half a second on an idle machine with a warm disk."""
-SOLVER_MEMORY_MAX: Final = 4 << 30
-"""Bytes that the solver's process may hold; 226 MB were seen."""
+SOLVER_MEMORY_MAX: Final = 2 << 30
+"""Bytes that the solver's process may hold, half of what the Deployment's container may; 226 MB
+were seen."""
 SOLVER_ANSWER_MAX: Final = 1 << 28
 """Bytes of one answer; counts of 10,000 pods on 10,000 nodes are a tenth of it."""
 SOLVER_LOSSES_MAX: Final = 3

@@ -14,6 +14,7 @@ from gpusched.objects.meta import GangKey
 from gpusched.session.alike import Refusals
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
+from gpusched.session.joint import JointStarts
 from gpusched.session.placing import Growth, Refusal, growth
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.repairs import hold_for_repair, repairs_first
@@ -51,17 +52,18 @@ class Allocate:
                 session.withdraw(gang)
 
     def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
-        refused = Refusals(session)
+        refused, joint = Refusals(session), JointStarts(session)
         first, later = repairs_first(session, ready)
         for gang in turns(session, first):
             if gang.pending < gang.need:
                 hold_for_repair(session, gang)
-            elif start(session, gang, refused):
+            elif start(session, gang, refused, joint=joint):
                 broken.append(gang)
         for gang in turns(session, later):
             if session.full:
                 return
-            if (gang.need or not gang.placed) and start(session, gang, refused):
+            waits = gang.need or not gang.placed
+            if waits and start(session, gang, refused, joint=joint):
                 broken.append(gang)
         _grow(session, [gang for gang in ready if _may_grow(session, gang)])
 
@@ -85,13 +87,23 @@ def _admitted(session: Session, gang: Gang) -> bool:
     return not verdict.refuses
 
 
-def start(session: Session, gang: Gang, refused: Refusals) -> bool:
-    """Place a gang's minimum, or say why not; whether a promise to it cannot be kept."""
+def start(
+    session: Session, gang: Gang, refused: Refusals, *, joint: JointStarts | None = None
+) -> bool:
+    """Place a gang's minimum, or say why not; whether a promise to it cannot be kept.
+
+    Args:
+        session: in which it is its turn.
+        gang: that is to start.
+        refused: what others like it were told.
+        joint: moves gangs that started before it where that makes room; None for nobody.
+    """
     known = refused.of(gang)
     if known is not None:
         _refuse(session, gang, known)
         refused.remember(gang, known)
         return False
+    promised = gang.key in session.promises
     refusal: Refusal | None = None
     for variant in variants(session, gang):
         statement = session.statement()
@@ -100,10 +112,13 @@ def start(session: Session, gang: Gang, refused: Refusals) -> bool:
         if refusal is None:
             session.variants[gang.key] = variant
             session.keep(gang, statement)
+            if joint is not None:
+                joint.started(gang, promised=promised)
             return False
         statement.discard()
     assert refusal is not None, "a gang has at least one variant"
-    promised = gang.key in session.promises
+    if joint is not None and joint.start(gang, refusal):
+        return False
     if promised and session.promise_holds(gang):
         told = room_is_being_freed(session, gang)
         session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)

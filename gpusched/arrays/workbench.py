@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from gpusched.arrays.columns import Demand, Ints, NodeColumns
+from gpusched.arrays.gpu_parts import GpuParts, whole_parts
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import mask_of, slot_ranges
 
@@ -54,6 +55,7 @@ class Workbench:
         """Rows on which now and later may differ."""
         self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}
+        self._gpu_parts: dict[str, GpuParts] = {}
 
     # -- looking ---------------------------------------------------------------------------
     def look(self, *, later: bool) -> None:
@@ -148,6 +150,17 @@ class Workbench:
     def slots_on(self, row: int) -> int:
         """Bitmask of all slots of a row, of whatever kind."""
         return _slots(self.nodes.nodes[row].allocatable)
+
+    def free_parts(self, row: int, slots: int) -> list[int]:
+        """Free thousandths of each of some slots of a row, by number."""
+        return whole_parts(slots, self.free_slots[row])
+
+    def gpu_parts(self, gpu: str) -> Ints:
+        """Free thousandths of each GPU of one kind: shape (nodes, GPUs); see ``GpuParts``."""
+        parts = self._gpu_parts.get(gpu)
+        if parts is None:
+            parts = self._gpu_parts[gpu] = GpuParts(self, gpu)
+        return parts.free()
 
     def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""

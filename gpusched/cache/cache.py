@@ -12,11 +12,11 @@ from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.echo import same_spec
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
+from gpusched.cache.insides import InsideRows
 from gpusched.cache.ledger import Hold, Holding, Ledger, gpus_of
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
-from gpusched.cache.rows import NodeRows
 from gpusched.cache.runs import JobShelf
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
@@ -39,7 +39,7 @@ class Cache:
     def __init__(self, scheduler_names: Collection[str]) -> None:
         self.schedulers = frozenset(scheduler_names)
         self.ledger = Ledger()
-        self.rows = NodeRows()
+        self.rows = InsideRows(self._changed)
         self.residents = ResidentRows()
         self.storage = StorageShelves(self._changed)
         self.pods: dict[ObjectKey, Pod] = {}

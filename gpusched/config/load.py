@@ -1,57 +1,84 @@
-"""Strict YAML: what the configuration says is what was meant, or it says nothing.
-
-A duplicate key, an alias, a tag, a second document or a word that YAML 1.1 silently turns into
-something else (``yes``, ``010``, ``1:30``) is an error with its line. This is the only module
-of the scheduler that imports yaml.
-"""
+"""The configuration from its files: what is believed, or every problem with its place."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
 
 import attrs
-import yaml
 
+from gpusched.config.layouts import beside, load_layouts
 from gpusched.config.model import Config
+from gpusched.config.parse import parse, read_file, too_large
 from gpusched.config.read import read_config
-from gpusched.config.tree import Entry, Node, Problems, Scalar, quoted
+from gpusched.config.tree import Problems
 from gpusched.errors import ConfigError
-from gpusched.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX
+from gpusched.limits import CONFIG_BYTES_MAX
 
-_INT = re.compile("-?(0|[1-9][0-9]{0,18})")
-_FLOAT = re.compile("-?(0|[1-9][0-9]{0,18})[.][0-9]{1,18}")
-_Resolve: TypeAlias = Callable[[type[yaml.Node], str, Any], str]
-_TAG: Final = "tag:yaml.org,2002:"
+
+@attrs.frozen
+class Files:
+    """What was read.
+
+    Attributes:
+        raw: the configuration.
+        layouts: the catalogue of GPU layouts beside it; None where there is none.
+    """
+
+    raw: bytes
+    layouts: bytes | None = None
+
+    @property
+    def digest(self) -> str:
+        """What tells two contents apart: SHA-256 in hexadecimal; of one file, or of both."""
+        if self.layouts is None:
+            return digest_of(self.raw)
+        return digest_of(self.raw + b"\0" + self.layouts)
 
 
 def load_file(path: str) -> Config:
-    """Read a configuration file.
+    """Read a configuration file, and the catalogue of GPU layouts beside it.
 
     Raises:
-        ConfigError: see ``read_file`` and ``load``.
+        ConfigError: see ``read_files`` and ``load_files``.
     """
-    return load_raw(read_file(path), source=path)
+    return load_files(read_files(path), source=path)
 
 
-def read_file(path: str) -> bytes:
-    """The content of a configuration file.
+def read_files(path: str) -> Files:
+    """The content of a configuration file and of the catalogue beside it.
 
     Raises:
-        ConfigError: it cannot be opened, or is too large for one.
+        ConfigError: one of them cannot be opened, or is too large.
     """
+    raw = read_file(path)
+    catalogue = beside(path)
+    return Files(raw, read_file(str(catalogue)) if catalogue.exists() else None)
+
+
+def load_files(files: Files, *, source: str) -> Config:
+    """Read a configuration with its catalogue.
+
+    Args:
+        files: as they were read.
+        source: the configuration's name for sentences.
+
+    Raises:
+        ConfigError: with one sentence a problem in either.
+    """
+    problems: list[str] = []
+    config = layouts = None
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(CONFIG_BYTES_MAX + 1)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise ConfigError(f"{path}: cannot be read: {why}") from error
-    if len(raw) > CONFIG_BYTES_MAX:
-        raise _too_large(path)
-    return raw
+        config = load_raw(files.raw, source=source)
+    except ConfigError as error:
+        problems += error.problems
+    if files.layouts is not None:
+        try:
+            layouts = load_layouts(files.layouts, source=str(beside(source)))
+        except ConfigError as error:
+            problems += error.problems
+    if config is None or problems:
+        raise ConfigError(*problems)
+    return attrs.evolve(config, layouts=layouts, digest=files.digest)
 
 
 def digest_of(raw: bytes) -> str:
@@ -89,135 +116,12 @@ def load(text: str, *, source: str) -> Config:
         line = text.count("\n", 0, error.start) + 1
         raise ConfigError(f"{source}:{line}: holds a character that YAML does not allow") from error
     if len(raw) > CONFIG_BYTES_MAX:
-        raise _too_large(source)
+        raise too_large(source)
     problems = Problems(source)
-    root = _parse(raw, problems)
+    root = parse(raw, problems)
     if root is None:
         raise problems.error()
     config = read_config(root, problems)
     if problems or config is None:
         raise problems.error()
     return attrs.evolve(config, digest=digest_of(raw))
-
-
-def _too_large(source: str) -> ConfigError:
-    return ConfigError(f"{source}: is larger than {CONFIG_BYTES_MAX // 2**20} MiB")
-
-
-def _parse(raw: bytes, problems: Problems) -> Node | None:
-    """The one document of the file, or None when its structure cannot be trusted at all."""
-    # Lazily, and only so deep: libyaml's time grows with the square of the nesting.
-    events = yaml.parse(raw, Loader=yaml.CSafeLoader)
-    try:
-        next(events)  # the stream begins
-        if isinstance(next(events), yaml.StreamEndEvent):
-            problems.add(1, "is empty: write {} to ask for the built-in configuration")
-            return None
-        root = _Builder(events, problems).node(depth=0)
-        next(events)  # the document ends
-        if not isinstance(after := next(events), yaml.StreamEndEvent):
-            problems.add(_line(after), "a second document begins: one file is one configuration")
-            return None
-    except _TooDeepError as error:
-        problems.add(error.line, f"nesting is deeper than {CONFIG_DEPTH_MAX} levels")
-        return None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        what = " ".join((error.problem or "cannot be parsed").split())
-        problems.add(mark.line + 1 if mark else 1, f"is not YAML: {what}")
-        return None
-    except yaml.reader.ReaderError as error:
-        line = raw[: error.position].count(b"\n") + 1
-        problems.add(line, "holds a character that YAML does not allow")
-        return None
-    return root
-
-
-def _line(event: yaml.Event) -> int:
-    """Counted from 1; a parser that reads text marks every event."""
-    assert event.start_mark is not None
-    return event.start_mark.line + 1
-
-
-class _TooDeepError(Exception):
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
-
-
-class _Builder:
-    """Turns parser events into nodes; takes exactly the events of what it builds."""
-
-    def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
-        self._events = events
-        self._problems = problems
-        self._resolve = cast("_Resolve", yaml.SafeLoader("").resolve)
-
-    def node(self, *, depth: int) -> Node:
-        """The next value, whole."""
-        return self._node(next(self._events), depth)
-
-    def _node(self, event: yaml.Event, depth: int) -> Node:
-        line = _line(event)
-        if depth > CONFIG_DEPTH_MAX:
-            raise _TooDeepError(line)
-        if isinstance(event, yaml.AliasEvent):
-            self._problems.add(line, f"alias *{event.anchor}: write the value out again instead")
-            return Node(line, None)
-        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
-        if event.anchor is not None:
-            self._problems.add(line, f"anchor &{event.anchor}: aliases are not understood here")
-        if event.tag is not None:
-            self._problems.add(line, f"tag {quoted(event.tag)}: tags are not understood here")
-        if isinstance(event, yaml.SequenceStartEvent):
-            return Node(line, self._items(depth))
-        if isinstance(event, yaml.MappingStartEvent):
-            return Node(line, self._entries(depth))
-        assert isinstance(event, yaml.ScalarEvent)
-        return Node(line, self._scalar(event, line))
-
-    def _items(self, depth: int) -> tuple[Node, ...]:
-        items = []
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._node(event, depth + 1))
-        return tuple(items)
-
-    def _entries(self, depth: int) -> dict[str, Entry]:
-        entries: dict[str, Entry] = {}
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key = self._node(event, depth + 1)
-            value = self.node(depth=depth + 1)
-            if not isinstance(key.value, str):
-                self._problems.add(key.line, "a key must be text")
-            elif key.value in entries:
-                first = entries[key.value].line
-                self._problems.add(
-                    key.line, f"duplicate key {quoted(key.value)}: it is already in line {first}"
-                )
-            else:
-                entries[key.value] = Entry(key.line, value)
-        return entries
-
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
-        text: str = event.value
-        tag = self._resolve(yaml.ScalarNode, text, event.implicit)
-        match tag.removeprefix(_TAG):
-            case "null":
-                return None
-            case "bool":
-                if text in {"true", "false"}:
-                    return text == "true"
-                self._problems.add(line, f"{quoted(text)}: write true or false, or quote it")
-                return None
-            case "int":
-                if _INT.fullmatch(text):
-                    return int(text)
-                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
-                return None
-            case "float":
-                if _FLOAT.fullmatch(text):
-                    return float(text)
-                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
-                return None
-            case _:
-                return text

@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from gpusched.objects.layout import Catalogue
+
 Argument: TypeAlias = (
     "str | int | float | bool | tuple[Argument, ...] | Mapping[str, Argument] | None"
 )
@@ -90,7 +92,9 @@ class Config:
         tiers: policies, the most important first.
         source: the file's name as the user gave it.
         action_lines: one line number an action; empty when no file names them.
-        digest: SHA-256 of the file's content in hexadecimal; empty when there is no file.
+        digest: SHA-256 of what the files hold in hexadecimal; empty when there is no file.
+        layouts: the catalogue of GPU layouts beside the file; None for the one that comes with
+            the program. What changes in it is looked at apart, see ``config.reload``.
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
@@ -124,6 +128,7 @@ class Config:
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)
     digest: str = attrs.field(default="", eq=False, repr=False)
+    layouts: Catalogue | None = attrs.field(default=None, eq=False, repr=False)
 
     def at(self, line: int) -> str:
         """``FILE:LINE`` for a sentence, or what stands for the file when no line is known."""

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from gpusched.config.layouts import NAME as LAYOUTS
 from gpusched.config.model import Config
 from gpusched.config.tree import listed
 from gpusched.errors import ConfigError
@@ -74,6 +75,8 @@ def decide(old: Config, new: Config | ConfigError) -> Decision:
     changed = tuple(
         key for name, key in _SECTIONS.items() if getattr(old, name) != getattr(new, name)
     )
+    if old.layouts != new.layouts:
+        changed = (*changed, LAYOUTS)
     if not changed:
         return Unchanged()
     blocked = [key for key in changed if key in _NEED_A_START]

@@ -26,7 +26,7 @@ from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.text import one_line
 from gpusched.io.watched import KindSpec
-from gpusched.objects.adapters import groups, kinds, owners, queues
+from gpusched.objects.adapters import devices, groups, kinds, owners, queues
 from gpusched.objects.adapters.kinds import ForeignKind, Served
 from gpusched.objects.meta import Rejected
 
@@ -231,6 +231,8 @@ class Adapters:
 
 def codec_of(kind: ForeignKind) -> Any:
     """Reads a foreign kind."""
+    if kind.kind in kinds.INSIDES:
+        return devices.CODECS[kind.kind]
     if not kind.source:
         return owners.CODECS[kind.kind]
     if kind.kind == "PodGroup":

@@ -1,4 +1,4 @@
-"""Reads the configuration again when its file has changed, or when asked to by a signal.
+"""Reads the configuration again when one of its files has changed, or when asked to by a signal.
 
     looking --content differs, twice the same--> judging --good--> applied between two sessions
        ^                                            |
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from gpusched import limits
 from gpusched.clock import Clock
-from gpusched.config.load import digest_of, load_raw, read_file
+from gpusched.config.load import Files, load_files, read_files
 from gpusched.config.model import Config
 from gpusched.config.reload import Adopted, Kept, decide
 from gpusched.config.tree import listed
@@ -24,7 +24,6 @@ from gpusched.io.loading import Loaded, Loader
 from gpusched.io.logs import Log
 from gpusched.io.own_news import CONFIG, OwnNews
 from gpusched.io.telemetry import Telemetry
-from gpusched.session.protocols import Policy
 
 _log = Log(__name__)
 
@@ -38,7 +37,7 @@ class ConfigWatch:
         clock: time.
         telemetry: counts reloads and shows what is in force.
         news: tells an operator.
-        adopt: takes a configuration with its policy, as a whole; called in the event loop.
+        adopt: takes a configuration and what it names, as a whole; called in the event loop.
         inline: files are read and plugins imported in the event loop (virtual time).
     """
 
@@ -50,7 +49,7 @@ class ConfigWatch:
         clock: Clock,
         telemetry: Telemetry,
         news: OwnNews,
-        adopt: Callable[[Config, Policy], None],
+        adopt: Callable[[Config, Loaded], None],
         inline: bool = False,
     ) -> None:
         self._path = path
@@ -87,25 +86,25 @@ class ConfigWatch:
 
     async def _look(self, *, asked: bool) -> None:
         try:
-            found: bytes | ConfigError = await self._loader.apart(
-                lambda: read_file(self._path), source=self._path
+            found: Files | ConfigError = await self._loader.apart(
+                lambda: read_files(self._path), source=self._path
             )
         except ConfigError as error:
             found = error
-        digest = digest_of(found) if isinstance(found, bytes) else str(found)
+        digest = found.digest if isinstance(found, Files) else str(found)
         same_twice, self._seen = digest == self._seen, digest
         if not asked and (digest == self._judged or not same_twice):
             return
         self._judged = digest
-        if isinstance(found, bytes):
-            await self._judge(found, digest)
+        if isinstance(found, Files):
+            await self._judge(found)
         else:
             self._refuse(Kept(found.problems))
 
-    async def _judge(self, raw: bytes, digest: str) -> None:
+    async def _judge(self, files: Files) -> None:
         try:
             new: Config | ConfigError = await self._loader.apart(
-                lambda: load_raw(raw, source=self._path), source=self._path
+                lambda: load_files(files, source=self._path), source=self._path
             )
         except ConfigError as error:
             new = error
@@ -115,7 +114,7 @@ class ConfigWatch:
         elif isinstance(decision, Kept):
             self._refuse(decision)
         else:
-            self._confirm(digest)
+            self._confirm(files.digest)
 
     async def _try(self, wanted: Adopted) -> None:
         try:
@@ -129,7 +128,7 @@ class ConfigWatch:
     def _apply(self, decision: Adopted, loaded: Loaded) -> None:
         config = decision.config
         self._in_force = config
-        self._adopt(config, loaded.policy)
+        self._adopt(config, loaded)
         self._telemetry.config_reload("applied")
         self._telemetry.set_config(config.digest, refused=False)
         changed = listed(decision.changed)

@@ -21,6 +21,7 @@ from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.io.aside import Aside
 from gpusched.io.carrier import Carrier
+from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.solver_process import SolverProcess
@@ -102,6 +103,7 @@ class SessionCycle:
         self.rules = rules
         self._clock = clock
         self._telemetry = telemetry
+        self._fragmentation = FragmentationGauge(clock, telemetry)
         self._changed = asyncio.Event()
         self._last_change = 0.0
         self._thread = None if inline else Aside("session")
@@ -234,7 +236,7 @@ class SessionCycle:
                 took.append((action, now - last))
                 last = now
 
-            return decide(
+            decision = decide(
                 snapshot,
                 rules.policy,
                 guard=rules.guard,
@@ -243,6 +245,8 @@ class SessionCycle:
                 search=solver if solver is not None else search_here,
                 ended=ended,
             )
+            self._fragmentation.look(snapshot, rules.masks)
+            return decision
 
         self._guard = rules.guard
         decision = run() if self._thread is None else await self._thread.run(run)

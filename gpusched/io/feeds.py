@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gpusched import API_VERSION
 from gpusched.cache.cache import Cache
+from gpusched.cache.insides import InsideShelf
 from gpusched.cache.layers import Layer
 from gpusched.cache.storage import StorageShelf
 from gpusched.clock import Clock
@@ -16,7 +17,7 @@ from gpusched.io.api import Api
 from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.watched import KindSpec
-from gpusched.objects.adapters.kinds import OWN, ForeignKind
+from gpusched.objects.adapters.kinds import INSIDES, OWN, ForeignKind
 from gpusched.objects.decode import CODECS
 from gpusched.objects.meta import ObjectKey, Rejected
 
@@ -85,7 +86,7 @@ def _key(item: Any) -> ObjectKey:
     return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
 
 
-def _layer(layer: Layer[Any] | StorageShelf[Any]) -> tuple[Any, Put, Drop]:
+def _layer(layer: Layer[Any] | StorageShelf[Any] | InsideShelf[Any]) -> tuple[Any, Put, Drop]:
     return layer, layer.put, layer.drop
 
 
@@ -104,6 +105,8 @@ def foreign_sink(
     if kind.source:
         layers = cache.foreign.groups if kind.kind == "PodGroup" else cache.foreign.queues
         shelf, put, drop = _layer(layers.layer(kind.source))
+    elif kind.kind in INSIDES:
+        shelf, put, drop = _layer(cache.rows.shelves[kind.kind])
     else:
         shelf = cache.families.workloads[kind.kind]
         put = partial(cache.foreign.put_workload, kind.kind)

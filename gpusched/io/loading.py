@@ -14,9 +14,11 @@ import attrs
 
 from gpusched import limits
 from gpusched.clock import Clock
+from gpusched.config.layouts import shipped
 from gpusched.config.model import Config
 from gpusched.errors import ConfigError
 from gpusched.io.aside import Aside
+from gpusched.objects.layout import Catalogue
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse
 from gpusched.session.protocols import Policy
@@ -30,10 +32,12 @@ class Loaded:
 
     Attributes:
         warnings: what makes no sense in the configuration, one sentence each.
+        layouts: of GPUs, those beside the configuration or those that come with the program.
     """
 
     policy: Policy
     warnings: tuple[str, ...]
+    layouts: Catalogue
 
 
 class Loader:
@@ -90,4 +94,5 @@ class Loader:
     def _load(self, config: Config) -> Loaded:
         importlib.invalidate_caches()  # a package may have been installed since
         policy = load_policy(config)
-        return Loaded(policy, rehearse(config, policy, clock=self._clock))
+        layouts = shipped() if config.layouts is None else config.layouts
+        return Loaded(policy, rehearse(config, policy, clock=self._clock), layouts)

@@ -9,6 +9,7 @@ from gpusched.clock import Clock
 from gpusched.config.model import Config
 from gpusched.io.config_watch import ConfigWatch
 from gpusched.io.cycle import Rules, SessionCycle
+from gpusched.io.loading import Loaded
 from gpusched.io.logs import Log
 from gpusched.io.own_news import STUCK, Events, OwnNews
 from gpusched.io.plugin_report import PluginReport
@@ -16,8 +17,8 @@ from gpusched.io.solver_process import SolverProcess
 from gpusched.io.solver_report import SolverReport
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import ObjectRef
+from gpusched.objects.layout import Catalogue
 from gpusched.pluginhost.guard import Guard, Running
-from gpusched.session.protocols import Policy
 
 _log = Log(__name__)
 
@@ -32,6 +33,7 @@ class SelfCare:
         config_file: to be watched; empty when the configuration is built in.
         clock: time.
         telemetry: counts.
+        layouts: takes the GPU layouts that count from now on.
         inline: nothing is done in threads (virtual time).
         solver: whose losses are reported; None when searches run in this process.
     """
@@ -45,11 +47,13 @@ class SelfCare:
         config_file: str,
         clock: Clock,
         telemetry: Telemetry,
+        layouts: Callable[[Catalogue], None],
         inline: bool,
         solver: SolverProcess | None = None,
     ) -> None:
         self._cycle = cycle
         self._clock = clock
+        self._layouts = layouts
         self._loop = asyncio.get_running_loop()
         self.news = OwnNews(events, regarding)
         self._report = PluginReport(telemetry, self.news)
@@ -96,6 +100,7 @@ class SelfCare:
             "and the daemon will be started again",
         )  # fmt: skip
 
-    def _adopt(self, config: Config, policy: Policy) -> None:
-        self._cycle.rules = Rules(config, policy, Guard(self._clock))
+    def _adopt(self, config: Config, loaded: Loaded) -> None:
+        self._cycle.rules = Rules(config, loaded.policy, Guard(self._clock))
+        self._layouts(loaded.layouts)
         self._cycle.wake()

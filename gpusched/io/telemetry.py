@@ -182,9 +182,11 @@ class Telemetry:
             for row in [row for row in self._pending if row[0] == queue]:
                 del self._pending[row]
 
-    def set_fragmentation(self, level: str, ratio: float) -> None:
-        """Share of the free GPUs of a level that no whole-domain gang can use, 0 to 1."""
-        self._fragmentation[(level,)] = ratio
+    def replace_fragmentation(self, ratios: Mapping[str, float]) -> None:
+        """All levels: share of the free GPUs that typical pods and gangs cannot use, 0 to 1."""
+        with self._lock:
+            self._fragmentation.clear()
+            self._fragmentation.update({(level,): ratio for level, ratio in ratios.items()})
 
     def set_config(self, digest: str, *, refused: bool) -> None:
         """The content that is in force, and whether the file has asked for another in vain."""
@@ -288,7 +290,7 @@ class Telemetry:
             lambda: self._solver_gap,
         )  # fmt: skip
         self._gauge(
-            "fragmentation_ratio", "Share of free GPUs that no whole domain offers", ("level",),
+            "fragmentation_ratio", "Share of free GPUs that typical requests cannot use", ("level",),
             lambda: self._fragmentation,
         )  # fmt: skip
         self._config_hash = ""

@@ -1,13 +1,60 @@
-"""Which GPUs of a node sit together, as a layout says it: lists of slot numbers, maybe nested."""
+"""Which GPUs of a node sit together, as a layout says it, and what makes one believable.
+
+``[[0, 1, 2, 3], [4, 5, 6, 7]]`` are two islands; ``[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]`` are
+two that are divided into pairs. Slots are numbered from 0 without gap, each in one island.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import attrs
+
+from gpusched.limits import LAYOUT_LEVELS_MAX, SLOTS_PER_NODE_MAX
 
 Island: TypeAlias = "tuple[int, ...] | tuple[Island, ...]"
 """Slots that are linked better with each other than with the rest: their numbers, or the
 islands in it."""
+
+
+@attrs.frozen(slots=True)
+class Layout:
+    """What is known of a node's GPUs.
+
+    Attributes:
+        islands: best links inside; empty when nothing is known.
+        numa: slot numbers by NUMA node, in the order of their ids; empty when not known.
+    """
+
+    islands: tuple[Island, ...] = ()
+    numa: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """How many slots it names."""
+        return sum(1 for _ in slots_in(self.islands))
+
+
+FLAT: Final = Layout()
+"""Nothing is known: one island."""
+
+
+@attrs.frozen(slots=True)
+class Catalogue:
+    """Layouts by product or by name, as ``conf/gpu-layouts.yaml`` has them."""
+
+    layouts: Mapping[str, Layout] = attrs.field(factory=lambda: MappingProxyType({}))
+
+    def get(self, name: str) -> Layout | None:
+        """The layout of that name."""
+        return self.layouts.get(name)
+
+
+class LayoutError(ValueError):
+    """A layout that cannot be believed; the message is a sentence without its subject."""
 
 
 def slots_in(islands: tuple[Island, ...]) -> Iterator[int]:
@@ -18,3 +65,69 @@ def slots_in(islands: tuple[Island, ...]) -> Iterator[int]:
                 yield each
             else:
                 yield from slots_in((each,))
+
+
+def believed_islands(value: object) -> tuple[Island, ...]:
+    """Islands as JSON or YAML has them.
+
+    Raises:
+        LayoutError: no lists of slot numbers, or slots that are named twice or not at all.
+    """
+    if not isinstance(value, list | tuple) or not value:
+        raise LayoutError("must be a list of islands such as [[0, 1], [2, 3]]")
+    islands = tuple(_island(each, 1) for each in value)
+    numbers = sorted(slots_in(islands))
+    _check_once(numbers, "islands")
+    if numbers != list(range(len(numbers))):
+        raise LayoutError(
+            f"must number its slots from 0 without gap, but names {len(numbers)} slots up to "
+            f"{numbers[-1]}"
+        )
+    return islands
+
+
+def believed_numa(value: object, islands: tuple[Island, ...]) -> tuple[tuple[int, ...], ...]:
+    """Slots by NUMA node, of a layout with these islands.
+
+    Raises:
+        LayoutError: no lists of slot numbers, or not each slot in one of them.
+    """
+    if not isinstance(value, list | tuple) or not value:
+        raise LayoutError("must be a list of slots by NUMA node such as [[0, 1], [2, 3]]")
+    cells = []
+    for each in value:
+        if not isinstance(each, list | tuple):
+            raise LayoutError("must be a list of slots by NUMA node such as [[0, 1], [2, 3]]")
+        cells.append(tuple(_slot(number) for number in each))
+    numbers = sorted(number for cell in cells for number in cell)
+    _check_once(numbers, "NUMA nodes")
+    if numbers != sorted(slots_in(islands)):
+        raise LayoutError("must name each slot of the islands")
+    return tuple(cells)
+
+
+def _island(value: object, level: int) -> Island:
+    if not isinstance(value, list | tuple) or not value:
+        raise LayoutError("must have islands that are lists of slots, none of them empty")
+    if level > LAYOUT_LEVELS_MAX:
+        raise LayoutError(f"must not be nested deeper than {LAYOUT_LEVELS_MAX} levels")
+    divided = [isinstance(each, list | tuple) for each in value]
+    if all(divided):
+        return tuple(_island(each, level + 1) for each in value)
+    if any(divided):
+        raise LayoutError("must not mix slots and islands in one list")
+    return tuple(_slot(each) for each in value)
+
+
+def _slot(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise LayoutError("must have slots that are whole numbers")
+    if not 0 <= value < SLOTS_PER_NODE_MAX:
+        raise LayoutError(f"must have slots from 0 to {SLOTS_PER_NODE_MAX - 1}")
+    return value
+
+
+def _check_once(numbers: Sequence[int], where: str) -> None:
+    for first, second in pairwise(numbers):
+        if first == second:
+            raise LayoutError(f"must not name slot {first} in two {where}")

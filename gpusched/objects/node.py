@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from gpusched.objects.layout import Island
 from gpusched.objects.meta import UID, ResourceVersion
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import Taint
@@ -20,7 +21,11 @@ class Node:
         taints: NoSchedule and NoExecute only.
         soft_taints: PreferNoSchedule, which only makes the node worse.
         not_ready: why the node takes no pods (its Ready condition), empty when it does.
-        layout: slot numbers by island, best links first; empty when nothing is known.
+        layout: slots by island; empty when nothing is known. As it comes from the API this is
+            what the annotation says; the cache puts there what counts, see ``topology.layouts``.
+        numa: slot numbers by NUMA node; empty when not known. The same holds.
+        layout_trouble: why the annotation cannot be believed; empty when it can, or is not there.
+        gpus_built_in: GPUs that the node has, healthy or not; 0 when it does not say.
     """
 
     name: str
@@ -32,5 +37,8 @@ class Node:
     taints: tuple[Taint, ...]
     unschedulable: bool
     not_ready: str
-    layout: tuple[tuple[int, ...], ...]
+    layout: tuple[Island, ...]
     soft_taints: tuple[Taint, ...] = ()
+    numa: tuple[tuple[int, ...], ...] = ()
+    layout_trouble: str = ""
+    gpus_built_in: int = 0

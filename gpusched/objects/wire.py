@@ -285,6 +285,7 @@ class NodeStatus(Struct, gc=False, frozen=True):
     """The part of a node's status that scheduling reads."""
 
     allocatable: Quantities | None = None
+    capacity: Quantities | None = None
     conditions: list[Condition] | None = None
 
 

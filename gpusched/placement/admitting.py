@@ -27,7 +27,14 @@ from gpusched.placement.admission_seats import seat
 from gpusched.placement.cpsat_admission import AdmissionJob, Pooled
 from gpusched.placement.greedy import greedy
 from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome, Problem, Search, search_here
+from gpusched.placement.problem import (
+    Effort,
+    Outcome,
+    Problem,
+    Search,
+    Solution,
+    search_here,
+)
 from gpusched.placement.verify import objective, trouble
 
 ROUNDS_MAX: Final = 12
@@ -41,13 +48,17 @@ Places = dict[int, Ints]
 """By contender, members by role and node."""
 
 
-def admit(window: Window, effort: Effort, *, search: Search = search_here) -> Admission:
+def admit(
+    window: Window, effort: Effort, *, search: Search = search_here, polish: bool = True
+) -> Admission:
     """Admit the contenders that are worth the most together, each with a place.
 
     Args:
         window: at least one contender.
         effort: for one search; several are done, see ``ROUNDS_MAX``.
         search: runs the solver, here or in another process.
+        polish: whether each gets the best place that is left for it; else any place will do,
+            as for who is placed again afterwards.
 
     Returns:
         An answer that was counted again. Without the solver: the best greedy order, never called
@@ -58,7 +69,7 @@ def admit(window: Window, effort: Effort, *, search: Search = search_here) -> Ad
     found = _answer(window, best, bound=everything, method="greedy")
     if found.outcome is Outcome.OPTIMAL or not effort.solver:
         return found
-    return _Search(window, effort, search, best).run()
+    return _Search(window, effort, search, best=best, polish=polish).run()
 
 
 def best_in_order(window: Window) -> Places | None:
@@ -115,11 +126,20 @@ def alone(problem: Problem, free: Ints) -> Problem:
 class _Search:
     """One window while it is being decided."""
 
-    def __init__(self, window: Window, effort: Effort, search: Search, best: Places | None) -> None:
+    def __init__(
+        self,
+        window: Window,
+        effort: Effort,
+        search: Search,
+        *,
+        best: Places | None,
+        polish: bool,
+    ) -> None:
         self._window = window
         self._effort = effort
         self._search = search
         self._best = best
+        self._polish = polish
         self._apart: list[tuple[int, ...]] = []
         self._bound = window.weight(range(len(window.contenders)))
         self._guessed = False
@@ -222,14 +242,19 @@ class _Search:
         places: Places = {}
         for number in sorted(admitted, key=lambda number: (-self._size(number), number)):
             problem = alone(window.contenders[number].problem, free)
-            solution = place(problem, self._effort, search=self._search)
-            self._seconds += solution.seconds
-            self._work += solution.work
+            solution = self._place(problem)
             if not solution.counts.size:
                 return None
             places[number] = solution.counts
             free -= used_by(problem, solution.counts)
         return places
+
+    def _place(self, problem: Problem) -> Solution:
+        effort = self._effort if self._polish else attrs.evolve(self._effort, solver=False)
+        solution = place(problem, effort, search=self._search)
+        self._seconds += solution.seconds
+        self._work += solution.work
+        return solution
 
     def _seated(
         self, pools: Pools, answer: Pooled, *, of: Sequence[int] | None = None
@@ -246,7 +271,7 @@ class _Search:
         places = dict(zip(admitted, seats, strict=True))
         if wrong_with(self._window, admitted, seats):
             return None
-        return self._settled(places)
+        return self._settled(places) if self._polish else places
 
     def _settled(self, places: Places) -> Places:
         window = self._window
@@ -257,9 +282,7 @@ class _Search:
             own = window.contenders[number].problem
             free += used_by(own, places[number])
             problem = alone(own, free)
-            solution = place(problem, self._effort, search=self._search)
-            self._seconds += solution.seconds
-            self._work += solution.work
+            solution = self._place(problem)
             if solution.counts.size and objective(problem, solution.counts) < objective(
                 problem, places[number]
             ):

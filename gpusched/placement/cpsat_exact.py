@@ -6,13 +6,16 @@ from math import ceil
 from typing import Any, Final
 
 import attrs
+import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat_frame import Frame, frame
+from gpusched.placement.cpsat_hint import hint
 from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing, read
-from gpusched.placement.patterns import Field, Rooms
+from gpusched.placement.demand import fewest_for_parts
+from gpusched.placement.patterns import Field, Rooms, field, rooms
 from gpusched.placement.problem import Outcome
-from gpusched.placement.streams import Streams
+from gpusched.placement.streams import Streams, streams
 from gpusched.placement.verify import objective
 
 _INSIDE_S: Final = 0.3
@@ -22,12 +25,19 @@ _SLACK: Final = 1e-6
 
 @attrs.frozen(eq=False, kw_only=True)
 class Area:
-    """Cells of a field that a gang may use."""
+    """Cells of a field that a gang may use.
+
+    Attributes:
+        field, flows, rooms: what is known of the whole field.
+        cells: numbers of the cells, ascending.
+        start: an answer that is known, members by role and node; maybe in other cells.
+    """
 
     field: Field
     flows: Streams
     rooms: Rooms
     cells: tuple[int, ...]
+    start: Ints | None = None
 
     def of(self, cells: tuple[int, ...]) -> Area:
         """Fewer cells of the same field."""
@@ -71,8 +81,17 @@ def exact(
     from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
     model = cp_model.CpModel()
-    made = frame(model, field=area.field, flows=area.flows, room=area.rooms.alone, cells=area.cells)
+    made = frame(
+        model,
+        field=area.field,
+        flows=area.flows,
+        room=area.rooms.alone,
+        cells=area.cells,
+        fewest=fewest_for_parts(area.field, area.rooms, area.cells),
+    )
     packed = packing(area.field, made)
+    if area.start is not None:
+        hint(made, area.field, flows=area.flows, counts=area.start, packed=packed)
     search = _Stages(area=area, book=book, made=made, packed=packed)
     if quick:
         search.stage("any", 0, most=book.left)
@@ -155,6 +174,30 @@ class _Stages:
         ):  # fmt: skip
             for variable in variables.values():
                 model.add_hint(variable, solver.value(variable))
+
+
+def pooled(area: Area, book: Book) -> Found:
+    """Any answer in an area, of all its nodes as one pool: equal nodes of all cells are counted.
+
+    Much smaller than the model that knows cells. Where sub-groups must be in one domain each it
+    can only prove that there is no answer.
+    """
+    problem = area.field.problem
+    inside = np.isin(area.field.cell, np.array(area.cells, dtype=np.int64))
+    flat = attrs.evolve(
+        problem,
+        roles=tuple(attrs.evolve(role, fits=role.fits * inside) for role in problem.roles),
+        parts=tuple(attrs.evolve(part, level=-1, preferred=-1, homes=()) for part in problem.parts),
+        levels=(),
+        required=-1,
+        placed=np.zeros(0, dtype=np.int64),
+    )
+    nodes = field(flat)
+    pool = Area(field=nodes, flows=streams(nodes), rooms=rooms(nodes), cells=(0,))
+    found = exact(pool, book, quick=True)
+    if any(part.level >= 0 for part in problem.parts) and found.counts is not None:
+        return Found(outcome=Outcome.UNKNOWN)
+    return attrs.evolve(found, bounds={})
 
 
 def missing(area: Area, book: Book) -> int:

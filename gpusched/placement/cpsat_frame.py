@@ -5,7 +5,7 @@ Nothing here imports the solver: the module that does hands a model in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -51,6 +51,7 @@ def frame(
     flows: Streams,
     room: Ints,
     cells: tuple[int, ...],
+    fewest: Mapping[int, int] | None = None,
     loose: bool = False,
 ) -> Frame:
     """Variables and rows of everything but what fits into nodes.
@@ -61,6 +62,7 @@ def frame(
         flows: its streams.
         room: how many of each kind alone each cell hosts, shape (kinds, cells).
         cells: that may be used, ascending.
+        fewest: domains of its preferred level that a sub-group needs at least, where known.
         loose: whether fewer members than needed will do; the only term is how many are missing.
     """
     made = Frame(
@@ -76,7 +78,7 @@ def frame(
     )
     _domains(made, field)
     _flows(made, field, flows=flows, room=room)
-    spread = _apart(made, field, flows)
+    spread = _apart(made, field, flows=flows, fewest=fewest or {})
     total = _totals(made, field, flows)
     if loose:
         _loosely(made, problem=field.problem, total=total)
@@ -158,7 +160,7 @@ def _by_domain(field: Field, level: int, cells: Iterable[int]) -> dict[int, list
     return dict(sorted(found.items()))
 
 
-def _apart(made: Frame, field: Field, flows: Streams) -> list[Any]:
+def _apart(made: Frame, field: Field, *, flows: Streams, fewest: Mapping[int, int]) -> list[Any]:
     """Sub-groups that are tied to places; returns what they add to the term ``parts``."""
     problem, model = field.problem, made.model
     spread: list[Any] = []
@@ -178,7 +180,10 @@ def _apart(made: Frame, field: Field, flows: Streams) -> list[Any]:
     for number in range(len(problem.parts)):
         mine = [s for s, stream in enumerate(flows.streams) if stream.part == number]
         if mine:
-            spread += _one_apart(made, field, number=number, mine=mine)
+            adds = _one_apart(made, field, number=number, mine=mine)
+            if adds:
+                model.add(sum(adds) >= fewest.get(number, 0) * made.active[number])
+            spread += adds
     return spread
 
 

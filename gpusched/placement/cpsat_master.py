@@ -16,11 +16,13 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.cpsat_exact import Area, Found, exact
+from gpusched.placement.cpsat_exact import Area, Found, exact, pooled
 from gpusched.placement.cpsat_frame import Frame, frame
+from gpusched.placement.cpsat_hint import hint
 from gpusched.placement.cpsat_patterns import Book, size
-from gpusched.placement.demand import demanded
+from gpusched.placement.demand import demanded, fewest_domains
 from gpusched.placement.problem import Outcome
+from gpusched.placement.streams import streams
 from gpusched.placement.verify import names, objective
 
 WHOLE_MAX: Final = 1_200
@@ -30,6 +32,9 @@ _ROUNDS: Final = 12
 _WORST: Final = 4
 _SLACK: Final = 1e-6
 _STAGE_SHARE: Final = 0.5
+_ANY_SHARE: Final = 0.4
+_COARSE_SHARE: Final = 0.6
+_CHOICE_SHARE: Final = 0.7
 _WIDER: Final = (2, 4, 8)
 
 
@@ -65,16 +70,70 @@ class _Choice:
     cells: tuple[int, ...] = ()
 
 
-def solve_area(area: Area, book: Book) -> Found:
-    """The best answer in an area: whole if it is small, else racks first."""
+def solve_area(area: Area, book: Book, *, known: bool) -> Found:
+    """The best answer in an area: whole if it is small, else racks first.
+
+    Args:
+        area: to be searched.
+        book: what it may cost.
+        known: whether there is an answer already; otherwise any is found first.
+    """
     if not area.cells:
         return Found(outcome=Outcome.INFEASIBLE)
-    if len(area.cells) == 1 or size(area.field, area.cells) <= WHOLE_MAX:
+    any_one = Found(outcome=Outcome.UNKNOWN)
+    if not known:
+        share = book.part(_ANY_SHARE)
+        any_one = pooled(area, share)
+        book.take(share)
+        if any_one.outcome is Outcome.INFEASIBLE:
+            return any_one
+        area = attrs.evolve(area, start=any_one.counts)
+    found = _best(area, book)
+    if found.outcome is Outcome.UNKNOWN and any_one.counts is not None:
+        return attrs.evolve(any_one, bounds=found.bounds)
+    return found
+
+
+def _best(area: Area, book: Book) -> Found:
+    flows = len(area.flows.streams) * len(area.cells)
+    if len(area.cells) == 1 or size(area.field, area.cells) + flows <= WHOLE_MAX:
         found = exact(area, book)
         if found.counts is not None or found.outcome is Outcome.INFEASIBLE:
             return found
         return exact(area, book, quick=True)
+    if any(
+        stream.part >= 0 and area.field.problem.parts[stream.part].preferred >= 0
+        for stream in area.flows.streams
+    ):
+        return _finer(area, book)
     return master(area, book)
+
+
+def _finer(area: Area, book: Book) -> Found:
+    """The gang's own domains first, then, in the cells that were chosen, those of sub-groups.
+
+    What sub-groups prefer comes after all levels of the gang and forbids nothing: without it
+    equal sub-groups are counted instead of named, and the levels are proven all the same.
+    """
+    problem = area.field.problem
+    parts = tuple(
+        attrs.evolve(part, preferred=-1, homes=part.homes if part.level >= 0 else ())
+        for part in problem.parts
+    )
+    coarse = attrs.evolve(area.field, problem=attrs.evolve(problem, parts=parts))
+    share = book.part(_COARSE_SHARE)
+    found = _best(attrs.evolve(area, field=coarse, flows=streams(coarse)), share)
+    book.take(share)
+    if found.counts is None:
+        return found
+    levels = [f"domains:{level.name}" for level in problem.levels]
+    values = dict(zip(names(problem), objective(problem, found.counts), strict=True))
+    used = area.field.cell[found.counts.any(axis=0)]
+    inside = attrs.evolve(area.of(tuple(np.unique(used).tolist())), start=found.counts)
+    fine = exact(inside, book, caps={name: values[name] for name in levels})
+    counts = found.counts if fine.counts is None else fine.counts
+    bounds = {name: found.bounds[name] for name in levels if name in found.bounds}
+    return attrs.evolve(found, counts=counts, bounds=bounds)
 
 
 def master(area: Area, book: Book) -> Found:
@@ -82,7 +141,9 @@ def master(area: Area, book: Book) -> Found:
     cuts = Cuts()
     choice = _Choice()
     for _ in range(_TRIES):
-        choice = _choose(area, book, cuts)
+        share = book.part(_CHOICE_SHARE)
+        choice = _choose(area, share, cuts)
+        book.take(share)
         if choice.again:
             continue
         if choice.outcome is Outcome.INFEASIBLE:
@@ -100,7 +161,10 @@ def master(area: Area, book: Book) -> Found:
             return _judged(area, wider, choice)
         break
     found = exact(area, book, quick=True)
-    return found if found.counts is None else _judged(area, found, choice)
+    if found.counts is None:
+        first = dict(list(choice.bounds.items())[:1])  # later ones hold for its value only
+        return attrs.evolve(found, bounds=first)
+    return _judged(area, found, choice)
 
 
 def _judged(area: Area, found: Found, choice: _Choice) -> Found:
@@ -156,20 +220,38 @@ def _choose(area: Area, book: Book, cuts: Cuts) -> _Choice:
     _amounts(made, area)
     for at in (*area.rooms.plain, *cuts.broken):
         _direction(made, area, at, area.cells)
-    for at in area.rooms.plain:
-        _cover(made, area, at)
+    _covers(made, area)
     for together in cuts.sets:
         _not_only(made, area, together)
+    if area.start is not None:
+        hint(made, area.field, flows=area.flows, counts=area.start)
     choice = _Choice(outcome=Outcome.OPTIMAL)
-    done = 0
+    met = _met(area, made)
     for done, (name, term) in enumerate(made.terms):
-        if isinstance(term, int) and done < len(made.terms) - 1:
-            choice.bounds[name] = choice.values[name] = term
+        last = done == len(made.terms) - 1
+        if not last and (isinstance(term, int) or name in met):
+            choice.bounds[name] = choice.values[name] = met.get(name, term)
+            model.add(term <= choice.values[name])
             continue
         narrow = done >= len(area.field.problem.levels) - 1
         if not _stage(choice, made, area, book=book, cuts=cuts, stage=(name, term, narrow)):
             break
     return choice
+
+
+def _met(area: Area, made: Frame) -> dict[str, int]:
+    """Terms from the first on of which counting shows that the known answer has the least."""
+    problem = area.field.problem
+    if area.start is None:
+        return {}
+    values = dict(zip(names(problem), objective(problem, area.start), strict=True))
+    met: dict[str, int] = {}
+    for level in range(len(problem.levels)):
+        name = made.terms[level][0]
+        if fewest_domains(area.field, area.rooms, level, area.cells) != values[name]:
+            break
+        met[name] = values[name]
+    return met
 
 
 def _stage(
@@ -281,20 +363,30 @@ def _amounts(made: Frame, area: Area) -> None:
                 made.model.add(total <= int(room[cell, column]) * _cell_used(made, area, cell))
 
 
-def _cover(made: Frame, area: Area, at: int) -> None:
-    """At each level the used domains together host what is demanded in this direction."""
-    needed = demanded(area.field, area.rooms.directions[at].tolist())
+def _covers(made: Frame, area: Area) -> None:
+    """At each level the used domains together host what is demanded."""
+    for at in area.rooms.plain:
+        weights = area.rooms.directions[at].tolist()
+        _cover(made, area, needed=demanded(area.field, weights), most=area.rooms.most[at])
+    asks, room = area.field.sums()
+    for column in range(asks.shape[1]):
+        if np.count_nonzero(asks[:, column]) > 1:
+            needed = demanded(area.field, asks[:, column].tolist())
+            _cover(made, area, needed=needed, most=room[:, column])
+
+
+def _cover(made: Frame, area: Area, *, needed: int, most: Ints) -> None:
     if needed <= 0:
         return
     cells = np.array(area.cells, dtype=np.int64)
     for level in range(len(area.field.problem.levels)):
         domains, which = np.unique(area.field.at[level, cells], return_inverse=True)
         room = np.zeros(len(domains), dtype=np.int64)
-        np.add.at(room, which, area.rooms.most[at, cells])
+        np.add.at(room, which, most[cells])
         total = sum(
-            min(needed, most) * _used(made, level, domain)
-            for domain, most in zip(domains.tolist(), room.tolist(), strict=True)
-            if most
+            min(needed, there) * _used(made, level, domain)
+            for domain, there in zip(domains.tolist(), room.tolist(), strict=True)
+            if there
         )
         made.model.add(total >= needed)
 

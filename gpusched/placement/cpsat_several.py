@@ -14,7 +14,7 @@ from gpusched.placement.bounds import homes, lower_bounds
 from gpusched.placement.cpsat_exact import Area, Found, missing
 from gpusched.placement.cpsat_master import solve_area
 from gpusched.placement.cpsat_patterns import Book
-from gpusched.placement.demand import fewest_domains, shortfall
+from gpusched.placement.demand import fewest_domains, fewest_for_parts, shortfall, sure_parts
 from gpusched.placement.patterns import field, rooms
 from gpusched.placement.problem import Certificate, Effort, Outcome, Problem
 from gpusched.placement.streams import streams
@@ -55,10 +55,12 @@ class SeveralJob:
     Attributes:
         problem: with members to place.
         effort: how hard to try.
+        start: members by role and node, an answer that is known already.
     """
 
     problem: Problem
     effort: Effort
+    start: Ints | None = None
 
     def run(self) -> Answer:
         """The answer, by one worker the same each time."""
@@ -74,28 +76,42 @@ class SeveralJob:
             flows=streams(found),
             rooms=rooms(found),
             cells=tuple(range(len(found.rows))),
+            start=self.start,
         )
         answer = _whole(area, book) if problem.required < 0 else _by_domain(area, book)
         return attrs.evolve(answer, seconds=book.seconds, work=book.work)
 
 
 def _whole(area: Area, book: Book) -> Answer:
-    problem = area.field.problem
     short = shortfall(area.field, area.rooms, area.cells)
     if short is not None:
         roles, needed, room = short
         proof = Certificate("role", -1, -1, roles, needed, room)
         return Answer(outcome=Outcome.INFEASIBLE, certificate=proof)
-    found = solve_area(area, book)
+    found = solve_area(area, book, known=area.start is not None)
     if found.outcome is Outcome.INFEASIBLE:
         return Answer(
             outcome=Outcome.INFEASIBLE, certificate=_searched(area, book), method=found.method
         )
     bounds = tuple(
         max(least, found.bounds.get(name, least))
-        for name, least in zip(names(problem), lower_bounds(problem), strict=True)
+        for name, least in _lower(area, lower_bounds(area.field.problem)).items()
     )
     return Answer(outcome=found.outcome, counts=found.counts, bounds=bounds, method=found.method)
+
+
+def _lower(area: Area, bounds: tuple[int, ...]) -> dict[str, int]:
+    """Of each term a value that no answer in the area is below, in order; bounds hold anywhere."""
+    problem = area.field.problem
+    least = dict(zip(names(problem), bounds, strict=True))
+    for level, each in enumerate(problem.levels):
+        name = f"domains:{each.name}"
+        fewest = fewest_domains(area.field, area.rooms, level, area.cells)
+        least[name] = max(least[name], fewest)
+    if "parts" in least:
+        fewest_of = fewest_for_parts(area.field, area.rooms, area.cells)
+        least["parts"] = sum(fewest_of.get(part, 0) for part in sure_parts(area.field))
+    return least
 
 
 def _searched(
@@ -151,6 +167,7 @@ class _Race:
 def _by_domain(area: Area, book: Book) -> Answer:
     problem = area.field.problem
     race = _Race()
+    known = area.start is not None
     candidates = _candidates(area, race)
     race.lower = {each.domain: each.lower for each in candidates}
     prefix = sum(1 for name in names(problem) if name == "hope" or name.startswith("domains:"))
@@ -164,7 +181,7 @@ def _by_domain(area: Area, book: Book) -> Answer:
         if book.left <= 0:
             break
         part = book.part(1.0 if len(candidates) == 1 else _SHARE)
-        found = solve_area(each.area, part)
+        found = solve_area(each.area, part, known=known or race.best is not None)
         book.take(part)
         if found.outcome is Outcome.INFEASIBLE:
             impossible.append(each)
@@ -235,8 +252,7 @@ def _candidates(area: Area, race: _Race) -> list[_Candidate]:
     """Domains that counting does not rule out, the most promising first."""
     problem, each = area.field.problem, area.field
     at = problem.required
-    lower = dict(zip(names(problem), lower_bounds(problem), strict=True))
-    room = _rooms(problem)
+    bounds, room = lower_bounds(problem), _rooms(problem)
     wanted = max(problem.hope, problem.members)
     found = []
     for domain in homes(problem):
@@ -245,11 +261,8 @@ def _candidates(area: Area, race: _Race) -> list[_Candidate]:
         if short is not None:
             race.breaches.append((domain, *short))
             continue
-        least = dict(lower)
+        least = _lower(area.of(cells), bounds)
         least["hope"] = max(0, wanted - int(room[domain]))
-        for level in range(len(problem.levels)):
-            name = f"domains:{problem.levels[level].name}"
-            least[name] = 1 if level <= at else fewest_domains(area.field, area.rooms, level, cells)
         found.append(
             _Candidate(
                 domain=domain,

@@ -91,3 +91,50 @@ def fewest_domains(field: Field, rooms: Rooms, level: int, cells: tuple[int, ...
             reached = np.cumsum(np.sort(room[free])[::-1])
             fewest = max(fewest, int(np.searchsorted(reached, left)) + 1)
     return fewest + len(opened)
+
+
+def fewest_for_parts(field: Field, rooms: Rooms, cells: tuple[int, ...]) -> dict[int, int]:
+    """How few domains of its preferred level each sub-group may do with, if it gets members."""
+    problem = field.problem
+    kind_of = {role: at for at, kind in enumerate(field.kinds) for role in kind.roles}
+    found = {}
+    for number, part in enumerate(problem.parts):
+        roles = [role for role, each in enumerate(problem.roles) if each.part == number]
+        if part.preferred < 0 or not roles:
+            continue
+        most = [0] * len(field.kinds)
+        for role in roles:
+            most[kind_of[role]] += problem.roles[role].most
+        domains, which = np.unique(field.at[part.preferred, list(cells)], return_inverse=True)
+        fewest = max(1, len(set(part.homes)) if part.level < 0 else 1)
+        for at in rooms.plain if not part.homes else ():
+            needed = _cheapest(rooms.directions[at].tolist(), most, part.least)
+            room = np.zeros(len(domains), dtype=np.int64)
+            np.add.at(room, which, rooms.most[at, list(cells)])
+            reached = np.cumsum(np.sort(room)[::-1])
+            fewest = max(fewest, int(np.searchsorted(reached, needed)) + 1)
+        found[number] = fewest
+    return found
+
+
+def _cheapest(direction: Sequence[int], most: Sequence[int], count: int) -> int:
+    """The least ``direction . counts`` of so many members."""
+    total = 0
+    for weight, there in sorted(zip(direction, most, strict=True)):
+        total += weight * min(there, count)
+        count -= min(there, count)
+    return total
+
+
+def sure_parts(field: Field) -> tuple[int, ...]:
+    """Sub-groups that get members in every answer."""
+    problem = field.problem
+    lacking = [number for number, part in enumerate(problem.parts) if part.least]
+    if lacking and problem.parts_least == len(lacking):
+        return tuple(lacking)
+    own = []
+    for number in range(len(problem.parts)):
+        roles = {role for role, each in enumerate(problem.roles) if each.part == number}
+        if any(least > 0 and set(wanted) <= roles for wanted, least in problem.minima):
+            own.append(number)
+    return tuple(own)

@@ -22,6 +22,26 @@ Kind = tuple[int, tuple[tuple[int, int], ...]]
 """Members, and where the bits of each term are."""
 
 
+def side_by_side(rows: Ints, domain: Ints, kinds: Ints, members: int) -> Ints:
+    """Nodes by domain and kind, without those that are one too many of a kind to get members.
+
+    Args:
+        rows: nodes, ascending.
+        domain: of all nodes.
+        kinds: of the rows.
+        members: no more nodes than this get any.
+    """
+    order = np.lexsort((kinds, domain[rows]))
+    rows, kinds = rows[order], kinds[order]
+    within = domain[rows]
+    if len(rows) <= members:
+        return rows
+    far = (within[members:] == within[:-members]) & (kinds[members:] == kinds[:-members])
+    keep = np.ones(len(rows), dtype=np.bool_)
+    keep[members:] = ~far
+    return rows[keep]
+
+
 @attrs.define(eq=False)
 class Kept:
     """Tables of one kind of gangs, and those of the narrowest domains as they were last.
@@ -56,7 +76,7 @@ class Kept:
             rows = np.flatnonzero(leaves != self.tables.none)
         if stale.any():
             # Nodes of one kind side by side: the same pairs come again and again.
-            rows = rows[np.lexsort((leaves[rows], domain[rows]))]
+            rows = side_by_side(rows, domain, leaves[rows], self.tables.members)
             merge = self.tables.merged(domain[rows], leaves[rows], count)
             wholes = np.where(stale, merge.numbers, self.wholes if same else 0)
             self.leaves, self.domain, self.wholes = leaves, domain, wholes

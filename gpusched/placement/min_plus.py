@@ -22,6 +22,10 @@ BITS: Final = 60
 _NEVER: Final = 2**61
 """Above every cost; two of them still fit 64 bits."""
 _FIRST: Final = 4096
+_FEW: Final = 64
+"""Pairs that are looked up sooner than sorted."""
+_LITTLE: Final = 100_000
+"""Additions that take less time than looking at what could be saved of them."""
 
 
 @attrs.frozen(eq=False)
@@ -173,23 +177,22 @@ class Tables:
             count: parents there are.
         """
         steps: list[Step] = []
-        while len(parents) and bool((parents[1:] == parents[:-1]).any()):
-            first = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]])
-            sizes = np.diff(np.r_[first, len(parents)])
-            within = np.arange(len(parents)) - np.repeat(first, sizes)
-            left = np.flatnonzero(within % 2 == 0)
-            paired = (left + 1 < len(parents)) & (
-                parents[np.minimum(left + 1, len(parents) - 1)] == parents[left]
-            )
+        sizes = np.bincount(parents, minlength=count)
+        whole = np.full(count, self.none, dtype=np.int64)
+        held = np.flatnonzero(sizes)
+        sizes = sizes[held]
+        while len(held) < len(numbers):
+            within = np.arange(len(numbers)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            left = np.flatnonzero(within & 1 == 0)
+            paired = within[left] + 1 < np.repeat(sizes, (sizes + 1) // 2)
             right = np.where(paired, left + 1, -1)
             steps.append(Step(numbers, left, right))
             after = numbers[left]
-            after[paired] = self._pairs(numbers[left[paired]], numbers[right[paired]])
-            parents, numbers = parents[left], after
-        whole = np.full(count, self.none, dtype=np.int64)
-        whole[parents] = numbers
+            after[paired] = self._pairs(after[paired], numbers[left[paired] + 1])
+            numbers, sizes = after, (sizes + 1) // 2
+        whole[held] = numbers
         position = np.full(count, -1, dtype=np.int64)
-        position[parents] = np.arange(len(parents))
+        position[held] = np.arange(len(held))
         return Merge(whole, tuple(steps), position)
 
     def _each(self, numbers: Ints, kinds: Ints, make: Callable[[int, int], int]) -> Ints:
@@ -230,15 +233,18 @@ class Tables:
 
     def _pairs(self, left: Ints, right: Ints) -> Ints:
         """Numbers of the tables that these make two by two."""
-        keys, which = np.unique(left * self._count + right, return_inverse=True)
-        pairs = [divmod(key, self._count) for key in keys.tolist()]
-        found = [self._made.get(pair, -1) for pair in pairs]
-        new = [index for index, number in enumerate(found) if number < 0]
+        if len(left) > _FEW:
+            keys, which = np.unique(left * self._count + right, return_inverse=True)
+            left, right = np.divmod(keys, self._count)
+            return self._pairs_one_by_one(left, right)[which]
+        return self._pairs_one_by_one(left, right)
+
+    def _pairs_one_by_one(self, left: Ints, right: Ints) -> Ints:
+        pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._made]
         if new:
-            made = self._make([pairs[index] for index in new])
-            for index, number in zip(new, made, strict=True):
-                found[index] = self._made[pairs[index]] = number
-        return np.array(found, dtype=np.int64)[which]
+            self._made.update(zip(new, self._make(new), strict=True))
+        return np.array([self._made[pair] for pair in pairs], dtype=np.int64)
 
     def _make(self, pairs: Sequence[tuple[int, int]]) -> list[int]:
         """Work out tables of pairs, those of about the same lengths at once."""
@@ -246,7 +252,11 @@ class Tables:
         most = self._most[ends]
         swap = most[:, 0] < most[:, 1]
         ends[swap], most[swap] = ends[swap][:, ::-1], most[swap][:, ::-1]
-        kinds = _bit_length(most[:, 0]) * 64 + _bit_length(most[:, 1])
+        # One batch is as long as its longest: worth it where there is little to do at all.
+        wide = len(pairs) * (int(most[:, 0].max()) + 1) * (int(most[:, 1].max()) + 1)
+        kinds = np.zeros(len(pairs), dtype=np.int64)
+        if wide > _LITTLE:
+            kinds = _bit_length(most[:, 0]) * 64 + _bit_length(most[:, 1])
         made = np.zeros(len(pairs), dtype=np.int64)
         for kind in np.unique(kinds).tolist():
             rows = np.flatnonzero(kinds == kind)

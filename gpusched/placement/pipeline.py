@@ -25,15 +25,16 @@ from gpusched.placement.problem import (
     Term,
     search_here,
 )
+from gpusched.placement.several import place_several
 from gpusched.placement.tree import best_place, too_much
 from gpusched.placement.verify import names, objective, trouble
 
 
 def place(
     problem: Problem,
-    effort: Effort,  # noqa: ARG001 - of the methods for several roles, which are not here yet
+    effort: Effort,
     *,
-    search: Search = search_here,  # noqa: ARG001 - as above
+    search: Search = search_here,
     memory: Memory | None = None,
 ) -> Solution:
     """Give places to the members, or prove that there are none.
@@ -51,15 +52,28 @@ def place(
     certificate = proof(problem)
     if certificate is not None:
         return Solution(outcome=Outcome.INFEASIBLE, certificate=certificate, method="bounds")
+    if problem.members == 0:
+        return place_several(problem, effort, search)
     one = one_class(problem)
-    faults: tuple[str, ...] = ()
-    if one is not None and not too_much(one):
-        answer = _by_tree(one, memory)
-        if not answer.faults:
-            return answer
-        faults = answer.faults
-    answer = _quickly(problem)
-    return attrs.evolve(answer, faults=faults + answer.faults)
+    if one is None:
+        return _several(problem, effort, search)
+    if too_much(one):
+        return _quickly(problem)
+    answer = _by_tree(one, memory)
+    if not answer.faults:
+        return answer
+    second = _several(problem, effort, search)
+    return attrs.evolve(second, faults=answer.faults + second.faults)
+
+
+def _several(problem: Problem, effort: Effort, search: Search) -> Solution:
+    """What the solver makes of it, with the quick answer as its start and to fall back on."""
+    quick = _quickly(problem)
+    if quick.outcome is Outcome.OPTIMAL:
+        return quick
+    start = quick.counts if quick.counts.size else None
+    answer = place_several(problem, effort, search, start=start)
+    return attrs.evolve(answer, faults=quick.faults + answer.faults)
 
 
 def _by_tree(one: OneClass, memory: Memory | None) -> Solution:

@@ -43,7 +43,7 @@ def place_several(
     if not effort.solver:
         return _only(problem, start, ())
     try:
-        answer = search(SeveralJob(problem=problem, effort=effort))
+        answer = search(SeveralJob(problem=problem, effort=effort, start=start))
     except SolverFault as fault:
         return _only(problem, start, (f"{METHOD}: {fault}",))
     if not isinstance(answer, Answer):

@@ -17,7 +17,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import rooms
 from gpusched.placement.leaves import Leaves, leaves_of
-from gpusched.placement.memory import Kept, Memory
+from gpusched.placement.memory import Kept, Memory, side_by_side
 from gpusched.placement.one_class import OneClass
 from gpusched.placement.packing import Packing, packing
 
@@ -270,4 +270,4 @@ class _Tree:
         if stratum.level < len(self.sizes):
             return among[np.argsort(parent, kind="stable")]
         kind = self.leaves.kind[np.searchsorted(self.leaves.rows, among)]
-        return among[np.lexsort((kind, parent))]
+        return side_by_side(among, stratum.parent, kind, self.one.problem.members)

@@ -114,12 +114,20 @@ class Reservations:
         if self._profile is None or not places:
             return
         self._drop(gang.key)
+        self._charge(gang, places, sign=1)
+
+    def taken_back(self, gang: Gang, places: Sequence[Place]) -> None:
+        """Places given to a gang that never waited are given up: the reverse of ``started``."""
+        if self._profile is not None:
+            self._charge(gang, places, sign=-1)
+
+    def _charge(self, gang: Gang, places: Sequence[Place], *, sign: int) -> None:
         end = self.lengths.end_of_new(gang)
         room = self._books.placed(gang, places, end)
-        self._profile.start(room)
+        (self.profile.start if sign > 0 else self.profile.forget)(room)
         for holder in self.holders:
             if holder.hold.start < end:
-                holder.change(room.rows, room.amounts, sign=-1)
+                holder.change(room.rows, room.amounts, sign=-sign)
 
     def settle(self) -> bool:
         """Work out all holds again when evictions have changed what they rest on.

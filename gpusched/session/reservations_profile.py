@@ -124,6 +124,13 @@ class Profile:
             self.releases.sort(key=lambda each: (each.time, each.gang))
             self._flat = None
 
+    def forget(self, release: Release) -> None:
+        """The reverse, for what is held by a gang that was started once."""
+        np.subtract.at(self.staying, release.rows, release.amounts)
+        if release.time < FOREVER:
+            self.releases = [each for each in self.releases if each.gang != release.gang]
+            self._flat = None
+
     def ending_earlier(self, releases: Iterable[Release]) -> Profile:
         """The same, with these gangs gone at other times than known."""
         moved = list(releases)

@@ -137,16 +137,22 @@ class Seats:
             seat = self._by_stance[stance] = self._make(pod.pod_class, gate)
         return seat
 
+    def accepting(self, pod_class: PodClass) -> Bools:
+        """Where filters let pods of a class go, shape (nodes,)."""
+        return _allowed(pod_class, self._refused(pod_class), len(self.nodes))
+
+    def _refused(self, pod_class: PodClass) -> list[Bools]:
+        faults = self._hooks.filter_faults
+        refused = self._masks.refusals(pod_class, self.nodes, self._hooks.filters)
+        if self._hooks.filter_faults > faults:
+            self._masks.forget(pod_class)
+        return refused
+
     def _make(self, pod_class: PodClass, gate: RuleGate | None = None) -> ClassSeat:
         nodes = self.nodes
         ask = demand(pod_class.requests, nodes.columns)
-        faults = self._hooks.filter_faults
-        refused = self._masks.refusals(pod_class, nodes, self._hooks.filters)
-        if self._hooks.filter_faults > faults:
-            self._masks.forget(pod_class)
-        allowed = np.full(len(nodes), not pod_class.unsupported, dtype=np.bool_)
-        for mask in refused:
-            allowed &= ~mask
+        refused = self._refused(pod_class)
+        allowed = _allowed(pod_class, refused, len(nodes))
         scores = self._hooks.scores
         bench = self._bench
 
@@ -161,6 +167,13 @@ class Seats:
 
         board = Board(bench, ask, allowed=allowed, score=score, gate=gate)
         return ClassSeat(ask, refused, board, gate)
+
+
+def _allowed(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:
+    allowed = np.full(nodes, not pod_class.unsupported, dtype=np.bool_)
+    for mask in refused:
+        allowed &= ~mask
+    return allowed
 
 
 def _no_opinion(_pod: PodClass, _nodes: Sequence[object]) -> None:

@@ -106,6 +106,7 @@ class Session:
         self.related_steps = RELATED_SESSION_STEPS_MAX
         """Places that searches for gangs with rules between pods may still try."""
         self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
+        self.view.ask_filters(self.seats.accepting)
         self._binds = 0
         self.promises: dict[GangKey, tuple[Place, ...]] = {}
         """Room held for gangs, by earlier sessions and by this one."""
@@ -278,6 +279,10 @@ class Session:
         self._fix(gang, places)
         if self.reservations is not None and not lifted:
             self.reservations.started(gang, places)
+
+    def move(self, gang: Gang, places: Sequence[Place]) -> None:
+        """Its places of this session are these instead; only ``session.moves`` does that."""
+        self._kept[gang.key] = list(places)
 
     def claim(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str

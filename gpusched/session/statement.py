@@ -60,6 +60,13 @@ class Lift:
     lasting: bool
 
 
+@attrs.frozen(slots=True, eq=False)
+class Clear:
+    """A place given earlier in this session is free again, while another is tried."""
+
+    place: Place
+
+
 class Statement:
     """Moves tried on a workbench.
 
@@ -76,7 +83,7 @@ class Statement:
         self._bench = bench
         self._neighbours = neighbours
         self._accounts = accounts
-        self._moves: list[Place | Evict | Lift] = []
+        self._moves: list[Place | Evict | Lift | Clear] = []
         self._open = True
 
     @property
@@ -164,13 +171,19 @@ class Statement:
             self._accounts.fix(path, place.pod.pod_class.requests, times=-1)
         self._moves.append(Lift(place, tuple(path), lasting))
 
+    def clear(self, place: Place) -> None:
+        """Free a place that an earlier statement of this session gave; see ``session.moves``."""
+        self._must_be_open()
+        self._undo(place)
+        self._moves.append(Clear(place))
+
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything behind the checkpoint."""
         self._must_be_open()
         while len(self._moves) > checkpoint:
             self._undo(self._moves.pop())
 
-    def _undo(self, move: Place | Evict | Lift) -> None:
+    def _undo(self, move: Place | Evict | Lift | Clear) -> None:
         bench = self._bench
         if isinstance(move, Evict):
             bench.release(move.row, move.ask, times=-1)
@@ -182,6 +195,10 @@ class Statement:
             self._accounts.promise(move.path, move.place.pod.pod_class.requests)
             if move.lasting:
                 self._accounts.fix(move.path, move.place.pod.pod_class.requests)
+        elif isinstance(move, Clear):
+            place = move.place
+            bench.add(place.row, place.ask, slots=place.slots)
+            self._neighbours.place(place.pod, place.row)
         elif move.promised:
             bench.reserve(move.row, move.ask, times=-1)
             self._neighbours.promise(move.pod, move.row, times=-1)

@@ -62,6 +62,18 @@ class NodeRows:
                 total += self.allocatable(name)
         return total // DEVICE
 
+    def parts(self, gpu: str) -> Ints:
+        """Free thousandths of each GPU of one kind: shape (rows, GPUs), 0 where there is none."""
+        parts: Ints = self._bench.gpu_parts(gpu)[self._rows]
+        parts.setflags(write=False)  # it may be the workbench itself
+        return parts
+
+    def numbers(self) -> Ints:
+        """Which rows these are, shape (rows,)."""
+        if isinstance(self._rows, slice):
+            return np.arange(self._length, dtype=np.int64)
+        return np.array(self._rows, dtype=np.int64)
+
     def nodes(self) -> Sequence[Node]:
         """The nodes themselves, in row order."""
         nodes = self._bench.nodes.nodes
@@ -129,6 +141,7 @@ class View:
         fair_shares: Sequence[Callable[[str], Resources]] = (),
         usages: Sequence[Callable[[str], Usage]] = (),
     ) -> None:
+        self._accepting: Callable[[PodClass], Bools] | None = None
         self._minima: dict[int, tuple[Gang, Resources]] = {}
         self._snapshot = snapshot
         self._accounts = accounts
@@ -208,6 +221,36 @@ class View:
     def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
         """Some rows of the node columns as they stand now; None for all."""
         return NodeRows(self._neighbours.bench, rows)
+
+    def ask_filters(self, accepting: Callable[[PodClass], Bools]) -> None:
+        """Told by the session how to answer ``accepting``; until then every node accepts."""
+        self._accepting = accepting
+
+    def accepting(self, pod_class: PodClass) -> Bools:
+        """Nodes to which filters let pods of a class go, however full: shape (nodes,)."""
+        if self._accepting is None:
+            return np.ones(len(self._snapshot.nodes), dtype=np.bool_)
+        return self._accepting(pod_class)
+
+    @cached_property
+    def popularity(self) -> Sequence[tuple[PodClass, int]]:
+        """Classes of our pods that run or wait with their numbers, most frequent first.
+
+        As the session found them; equally frequent ones by digest.
+        """
+        counts: dict[str, int] = {}
+        classes: dict[str, PodClass] = {}
+        for gang in self._snapshot.gangs:
+            for task in gang.tasks:
+                digest = task.pod_class.digest
+                classes[digest] = task.pod_class
+                counts[digest] = counts.get(digest, 0) + len(task.pods)
+            for member in gang.placed:
+                pod_class = member.pod.pod_class
+                classes[pod_class.digest] = pod_class
+                counts[pod_class.digest] = counts.get(pod_class.digest, 0) + 1
+        ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        return [(classes[digest], count) for digest, count in ordered]
 
     def count(self, query: PodQuery) -> Ints:
         """Pods for which the query says yes, by row, int64, shape (nodes,); not to be changed.

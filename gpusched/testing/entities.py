@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
+from gpusched.objects.layout import believed_islands
 from gpusched.objects.meta import UID, Owner, ResourceVersion
 from gpusched.objects.node import Node
 from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
@@ -88,7 +89,8 @@ def node(
     taints: Sequence[Taint] = (),
     unschedulable: bool = False,
     not_ready: str = "",
-    layout: Sequence[Sequence[int]] = (),
+    layout: Sequence[Sequence[object]] = (),
+    numa: Sequence[Sequence[int]] = (),
     soft_taints: Sequence[Taint] = (),
     version: str = "1",
     own_uid: str = "",
@@ -104,7 +106,8 @@ def node(
         taints=tuple(taints),
         unschedulable=unschedulable,
         not_ready=not_ready,
-        layout=tuple(tuple(island) for island in layout),
+        layout=believed_islands(layout) if layout else (),
+        numa=tuple(tuple(cell) for cell in numa),
         soft_taints=tuple(soft_taints),
     )
 

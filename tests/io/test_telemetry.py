@@ -41,7 +41,7 @@ def feed(telemetry: Telemetry) -> None:
     telemetry.set_pending("a", "Gated", 2)
     telemetry.set_queue("a", allocated={"cpu": 5}, fair_share={"cpu": 7})
     telemetry.eviction("preempt", "Preempted", 120.0)
-    telemetry.set_fragmentation("rack", 0.25)
+    telemetry.replace_fragmentation({"rack": 0.25})
     telemetry.relisted("pods")
     telemetry.rejected("pods", "spec.containers")
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gpusched.assets import path
+from gpusched.config.layouts import shipped
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 
@@ -262,11 +263,17 @@ def test_every_key_of_the_configuration_is_explained():
             assert before.strip().startswith("#"), line
 
 
-def test_gpu_layouts_are_lists_of_disjoint_islands():
-    """Each layout numbers its slots from 0 without gap, each slot in one island."""
-    layouts = yaml.safe_load((CONF / "gpu-layouts.yaml").read_text())
-    assert len(layouts) > 10
-    for name, islands in layouts.items():
-        slots = [slot for island in islands for slot in island]
-        assert sorted(slots) == list(range(len(slots))), name
-        assert len({len(island) for island in islands}) == 1, name
+def test_gpu_layouts_are_believed_and_of_common_machines():
+    """The shipped catalogue is read as the daemon reads it, and knows the common machines."""
+    catalogue = shipped()
+    assert len(catalogue.layouts) > 40
+    eight = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200")
+    for name in (*eight, "AMD_Instinct_MI300X_OAM", "HL-225", "HL-325L"):
+        assert catalogue.layouts[name].islands == (tuple(range(8)),), name
+    for name in ("NVIDIA-GB200", "NVIDIA-GB300"):
+        assert catalogue.layouts[name].islands == (tuple(range(4)),), name
+    assert catalogue.layouts["nvlink-pairs"].islands == ((0, 1), (2, 3), (4, 5), (6, 7))
+    halves = ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert catalogue.layouts["Tesla-V100-SXM2-32GB"].islands == halves
+    nested = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
+    assert catalogue.layouts["NVIDIA-H100-NVL"].islands == nested

@@ -46,8 +46,9 @@ def solved(problem: Problem) -> Solution:
 
 
 def domain_terms(problem: Problem) -> int:
-    """How many of the first terms are about domains."""
-    return names(problem).index("span")
+    """How many of the first terms are about domains of the gang."""
+    found = names(problem)
+    return found.index("parts" if "parts" in found else "span")
 
 
 def agrees(problem: Problem, *, terms: int | None = None) -> str:
@@ -62,16 +63,23 @@ def agrees(problem: Problem, *, terms: int | None = None) -> str:
         if found.outcome is not Outcome.INFEASIBLE or proof is None or proof.room >= proof.needed:
             return f"no proof that there is none: {found.outcome}, {proof}"
         return ""
-    if found.outcome is not Outcome.OPTIMAL or found.faults or trouble(problem, found.counts):
+    if found.faults or not found.counts.size or trouble(problem, found.counts):
         return f"missed: {found.outcome}, {found.faults}"
+    if len(found.proven) < (domain_terms(problem) if terms else names(problem).index("span")):
+        return f"only {found.proven} are proven"
     value = objective(problem, found.counts)
     if value[:terms] != best[:terms]:
         return f"{value} is not the best, which is {best}"
+    return too_high(found, best)
+
+
+def too_high(found: Solution, best: tuple[int, ...]) -> str:
+    """Which bound an answer is below, up to the first term in which the answers differ."""
     for term, least_value in zip(found.terms, best, strict=True):
         if term.bound > least_value:
             return f"{term} has a bound that an answer is below: {best}"
         if term.value != least_value:
-            return ""
+            break
     return ""
 
 

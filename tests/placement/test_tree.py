@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import random
 
+import attrs
+import pytest
+
 from gpusched.placement.certificates import doubt
 from gpusched.placement.memory import Memory
+from gpusched.placement.one_class import OneClass
 from gpusched.placement.pipeline import place
 from gpusched.placement.problem import Effort, Outcome
+from gpusched.placement.tree import Found, best_place
+from gpusched.placement.verify import trouble
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -43,3 +49,74 @@ def test_a_memory_of_other_problems_changes_no_answer() -> None:
         again = place(problem, QUICK, memory=memory)
         assert again.counts.tolist() == alone.counts.tolist()
         assert (again.outcome, again.terms) == (alone.outcome, alone.terms)
+
+
+@pytest.mark.parametrize("scale", [10**9, 10**14, 10**19 // 40])
+def test_terms_too_wide_for_one_int_are_exact_or_left_unproven(scale: int) -> None:
+    """Prices of any size: the best of all answers, or a price that is not called proven."""
+    rng = random.Random(13)
+    proven = []
+    for _ in range(150):
+        problem = tiny(rng)
+        (role,) = problem.roles
+        if role.price is None:
+            continue
+        problem = attrs.evolve(problem, roles=(attrs.evolve(role, price=role.price * scale),))
+        best = least(problem)
+        answer = place(problem, QUICK)
+        assert not answer.faults
+        assert (best is None) == (answer.outcome is Outcome.INFEASIBLE)
+        if best is not None:
+            known = len(answer.proven)
+            assert tuple(term.value for term in answer.terms)[:known] == best[:known]
+            assert known >= len(best) - 1
+            proven.append(known == len(best))
+    assert any(proven)
+    assert scale > 10**15 or all(proven)
+
+
+def test_where_tables_would_take_too_long_the_quick_answer_has_true_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without tables a gang of one class that fits still gets a place, and no false proof."""
+    monkeypatch.setattr("gpusched.placement.tree.WORK_MAX", -1)
+    rng = random.Random(14)
+    methods = []
+    for _ in range(300):
+        problem = tiny(rng)
+        best = least(problem)
+        answer = place(problem, QUICK)
+        methods.append(answer.method)
+        assert (best is None) == (answer.outcome is Outcome.INFEASIBLE)
+        for term, value in zip(answer.terms, best or (), strict=True):
+            assert term.bound <= value
+            if term.value != value:
+                break
+    assert methods.count("greedy") > 100
+
+
+def test_tables_that_lie_cost_their_answer_and_not_the_gang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wrong row and a wrong claim are found when they are counted again, and told."""
+    problem = next(
+        each for each in map(tiny, map(random.Random, range(100))) if least(each) is not None
+    )
+    true = place(problem, QUICK)
+
+    def wrong_row(one: OneClass, memory: Memory | None) -> Found | None:
+        found = best_place(one, memory)
+        return None if found is None else attrs.evolve(found, row=found.row * 0)
+
+    def wrong_claim(one: OneClass, memory: Memory | None) -> Found | None:
+        found = best_place(one, memory)
+        return None if found is None else attrs.evolve(found, claim=(0,) * len(found.claim))
+
+    for lie in (wrong_row, wrong_claim):
+        monkeypatch.setattr("gpusched.placement.pipeline.best_place", lie)
+        answer = place(problem, QUICK)
+        assert answer.faults
+        assert answer.faults[0].startswith("tree: ")
+        assert answer.method == "greedy"
+        assert not trouble(problem, answer.counts)
+        assert answer.counts.sum() == true.counts.sum()

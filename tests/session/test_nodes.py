@@ -119,6 +119,45 @@ def test_spread_takes_the_emptiest():
     assert sorted(c.then.nodes().values()) == ["node-0", "node-1", "node-2"]
 
 
+def ordered(strategy):
+    """A cluster whose nodes are ordered by a strategy."""
+    choice = PluginChoice("nodeorder", {"strategy": strategy})
+    tiers = (DEFAULT.tiers[0], Tier((PluginChoice("predicates"), choice)))
+    return Given(config=attrs.evolve(DEFAULT, tiers=tiers))
+
+
+@pytest.mark.parametrize(("strategy", "placed"), [("binpack", 2), ("fragmentation", 3)])
+def test_fragmentation_leaves_what_others_typically_ask_for(strategy, placed):
+    """A pod of one GPU does not break up four where most pods ask for four."""
+    c = ordered(strategy).nodes(2, gpus=8)
+    c.pod("a", gpus=4, node="node-0", slots=0xF).pod("b", gpus=3, node="node-1", slots=0b111)
+    c.pod("first", gpus=1, created=NOW - 60)
+    c.pod("x", gpus=4, created=NOW - 50).pod("y", gpus=4, created=NOW - 40)
+    c.when.bound()
+    assert len(set(c.then.nodes()) & {"first", "x", "y"}) == placed
+
+
+def test_fragmentation_keeps_cpu_beside_free_gpus():
+    """A pod without GPUs goes where the CPU that is left serves no free GPU any more."""
+    c = ordered("fragmentation").nodes(1, gpus=8, cpu=16_000).nodes(1, gpus=8, cpu=16_000)
+    c.pod("full", gpus=8, cpu=8000, node="node-1", slots=0xFF)
+    c.pod("plain", cpu=8000, created=NOW - 60)
+    for number in range(4):
+        c.pod(f"g{number}", gpus=2, cpu=4000, created=NOW - 50 + number)
+    c.when.bound()
+    assert c.then.nodes()["plain"] == "node-1"
+    assert len([name for name in c.then.nodes() if name.startswith("g")]) == 4
+
+
+def test_preference_counts_beside_fragmentation():
+    """The node that a pod likes wins where both are equal otherwise."""
+    like = [(100, NodeTerm((Requirement("disk", "In", ("ssd",)),)))]
+    c = ordered("fragmentation").nodes(1, gpus=8).nodes(1, gpus=8, labels={"disk": "ssd"})
+    c.pod("p", gpus=1, preferred=like)
+    c.when.bound()
+    assert c.then.nodes() == {"p": "node-1"}
+
+
 def test_pods_without_gpus_avoid_nodes_with_gpus(given):
     """Unless there is no other place."""
     c = given.nodes(1, gpus=8).nodes(1, prefix="cpu", cpu=4000).gang("g", pods=6, cpu=1000)

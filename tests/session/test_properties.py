@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 from gpusched.arrays.columns import demand
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.cache import Cache
-from gpusched.objects.group import Queue
+from gpusched.clock import SystemClock
+from gpusched.io.solver_process import SolverProcess
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.group import NO_WISH, Queue, SubGroup, TopologyWish
 from gpusched.objects.meta import Charge, ObjectKey, Owner, Rejected, ResourceVersion
 from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, PodPhase
@@ -39,8 +42,19 @@ QUICK = settings(
 )
 
 
+WISHES = (
+    NO_WISH,
+    NO_WISH,
+    TopologyWish(required="rack"),
+    TopologyWish(preferred="rack"),
+    TopologyWish(required="block", preferred="rack"),
+)
+
+
 def cluster(seed: int, order: int = 0) -> Given:
-    """Any cluster: nodes of several sizes, some used, and gangs of one or two classes.
+    """Any cluster: nodes of several sizes, some used or outside of racks, gangs of several classes.
+
+    Gangs have wishes for levels, roles and sub-groups now and then.
 
     Args:
         seed: gives the content.
@@ -61,7 +75,10 @@ def cluster(seed: int, order: int = 0) -> Given:
             gpus=rng.choice([0, 4, 8]),
             cpu=rng.choice([4000, 16000]),
             pods=rng.choice([3, 110]),
-            labels={"gpusched.io/rack": f"r{rng.randint(0, 1)}"},
+            labels={
+                "gpusched.io/block": f"b{number % 2}",
+                **rng.choice([{}, *[{"gpusched.io/rack": f"r{rack}"} for rack in range(3)]]),
+            },
             layout=rng.choice([(), ((0, 1), (2, 3))]),
         )
     free = dict.fromkeys(range(nodes), 0)
@@ -81,12 +98,18 @@ def cluster(seed: int, order: int = 0) -> Given:
     for number in range(rng.randint(1, 6)):
         count = rng.randint(1, 6)
         name = f"g{number}"
+        parts = rng.choice([0, 0, 0, 2])
         later(
             c.group,
             name,
             min_member=rng.randint(1, count),
             queue=rng.choice(["a", "b", "default"]),
             created=entities.NOW - rng.randint(1, 3) * 60,
+            topology=rng.choice(WISHES),
+            roles=rng.choice([{}, {}, {"odd": 1}]),
+            sub_groups=[
+                SubGroup(f"p{part}", rng.randint(1, 2), rng.choice(WISHES)) for part in range(parts)
+            ],
         )
         for pod in range(count):
             later(
@@ -97,6 +120,8 @@ def cluster(seed: int, order: int = 0) -> Given:
                 priority=rng.choice([0, 0, 5]),
                 gpus=rng.choice([0, 1, 2, 4]) if pod % 2 else 2,
                 cpu=rng.choice([500, 3000]),
+                role="odd" if pod % 2 else "even",
+                sub_group=f"p{pod % parts}" if parts else "",
             )
     random.Random(order).shuffle(steps)
     for step in steps:
@@ -146,6 +171,20 @@ def test_the_hash_seed_does_not_matter():
             check=True,
         )
         assert done.stdout.strip() == _plan_ids()
+
+
+def test_the_solvers_process_decides_the_same():
+    """I12: searches in another process, with other hashes, give the same plans."""
+    solver = SolverProcess(SystemClock(), Telemetry())
+    solver.budget_s = 30.0
+    try:
+        for seed in range(40):
+            there = cluster(seed, 5)
+            there.search = solver
+            assert there.when.one_session().plan_id == cluster(seed).when.one_session().plan_id
+            assert not there.then.faults()
+    finally:
+        solver.close()
 
 
 @QUICK

@@ -138,10 +138,26 @@ WORKLOADS: Final[Mapping[str, ForeignKind]] = {
     )
 }
 """By kind."""
+INSIDES: Final[Mapping[str, ForeignKind]] = {
+    "ResourceSlice": ForeignKind(
+        group="resource.k8s.io",
+        versions=("v1", "v1beta2", "v1beta1"),
+        plural="resourceslices",
+        kind="ResourceSlice",
+    ),
+    "NodeResourceTopology": ForeignKind(
+        group="topology.node.k8s.io",
+        versions=("v1alpha2",),
+        plural="noderesourcetopologies",
+        kind="NodeResourceTopology",
+    ),
+}
+"""Of the inside of nodes, by kind."""
 ALL: Final[tuple[ForeignKind, ...]] = (
     *POD_GROUPS.values(),
     *QUEUES.values(),
     *WORKLOADS.values(),
+    *INSIDES.values(),
 )
 
 

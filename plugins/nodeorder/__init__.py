@@ -1,14 +1,20 @@
-"""Which of the possible nodes is best: the fullest (binpack) or the emptiest (spread)."""
+"""Which of the possible nodes is best: the fullest, the emptiest, or the one that breaks up least.
+
+The third leaves free what requests that are usual here can use, see ``measure``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import attrs
 import numpy as np
 from attrs import validators as v
+from gpusched_plugins.nodeorder.measure import Ints
+from gpusched_plugins.nodeorder.mix import Mix
 
-from gpusched.plugin import Hooks, NodeRows, PodClass, View
+from gpusched.plugin import DEVICE, GPU_RESOURCES, Hooks, NodeRows, PodClass, View
 
 FULL = 1000
 """Points of a node that is full (binpack) or empty (spread) in one resource."""
@@ -17,15 +23,24 @@ AFFINITY_POINTS = 10
 PREFERRED = ("cpu", "memory")
 GPU_WEIGHT = 8
 """GPUs count as much more than cpu and memory as they cost more."""
+STEP = 10_000
+"""Points for one class of the fall of fragmentation; fewer only decide between equals."""
+LOOK_AHEAD_MAX = 64
 
 
 @attrs.frozen(kw_only=True)
 class NodeOrderArgs:
-    """``strategy: binpack`` keeps whole nodes free for large gangs; ``spread`` avoids hot nodes."""
+    """``strategy: binpack`` keeps whole nodes free for large gangs; ``spread`` avoids hot nodes.
 
-    strategy: Literal["binpack", "spread"] = attrs.field(
-        default="binpack", validator=v.in_(("binpack", "spread"))
+    ``fragmentation`` is for many single pods that share GPUs: it leaves free what those that run
+    and wait typically ask for. ``lookAhead`` says through how many of them the room that is left is
+    followed; 0 is the published measure.
+    """
+
+    strategy: Literal["binpack", "spread", "fragmentation"] = attrs.field(
+        default="binpack", validator=v.in_(("binpack", "spread", "fragmentation"))
     )
+    look_ahead: int = attrs.field(default=12, validator=[v.ge(0), v.le(LOOK_AHEAD_MAX)])
 
 
 @attrs.frozen
@@ -38,7 +53,9 @@ class NodeOrder:
 
     def open(self, hooks: Hooks, view: View) -> None:
         """See the class."""
-        sign = 1 if self.args.strategy == "binpack" else -1
+        sign = -1 if self.args.strategy == "spread" else 1
+        # Preferences weigh as much beside each strategy.
+        unit = STEP if self.args.strategy == "fragmentation" else AFFINITY_POINTS
 
         def fullness(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             points = np.zeros(len(rows), dtype=np.int64)
@@ -62,12 +79,29 @@ class NodeOrder:
             for weight, term in pod.preferred:
                 for index, node in enumerate(rows.nodes()):
                     if term.matches(node.labels, name=node.name):
-                        points[index] += weight * AFFINITY_POINTS
+                        points[index] += weight * unit
             return points
 
-        del view
-        hooks.node_score(fullness)
+        if self.args.strategy == "fragmentation":
+            hooks.node_score(_whole_room(view, self.args.look_ahead))
+        else:
+            hooks.node_score(fullness)
         hooks.node_score(preference)
+
+
+def _whole_room(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], Ints]:
+    mixes: list[Mix] = []
+
+    def useful_rest(pod: PodClass, rows: NodeRows) -> Ints:
+        if not mixes:  # when first asked: most sessions place nothing
+            mixes.append(Mix(view, look_ahead))
+        free = rows.gpus() * DEVICE
+        for gpu in GPU_RESOURCES:
+            free -= np.minimum(rows.used(gpu), rows.allocatable(gpu))
+        fullest = np.maximum(STEP - 1 - free // 4, 0)
+        return mixes[0].classes(pod, rows) * STEP + fullest
+
+    return useful_rest
 
 
 def _weights(pod: PodClass) -> list[tuple[str, int]]:

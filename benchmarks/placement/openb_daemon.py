@@ -1,0 +1,186 @@
+"""The openb experiment through the daemon's own code: cache, sessions, plugins, statements.
+
+Every pod of a fill is a manifest that was decoded and waits in the cache, created one second after
+the one before it. ``gpusched.session.decide`` with the shipped plugins takes them in that order, one
+by one, as gangs of one: seats, boards, filters, scores, statement, slots. What a session decides is
+assumed in the cache, as before a binding is sent; sessions follow each other until one decides
+nothing. Not run: HTTP, watches and bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from benchmarks.placement.openb_fill import Field, Fill, Measured, Tally
+from benchmarks.placement.openb_traces import WHOLE, Host, Request
+from gpusched.cache.cache import Cache
+from gpusched.clock import SystemClock
+from gpusched.config.model import DEFAULT, Config, PluginChoice
+from gpusched.objects.decode import CODECS
+from gpusched.objects.slot import numbers_of
+from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.decide import decide
+from gpusched.session.masks import MaskCache
+
+NAMESPACE: Final = "openb"
+MODEL: Final = "openb/model"
+_FIRST: Final = 1_767_225_600
+_GPU: Final = "nvidia.com/gpu"
+
+
+def config(arguments: Mapping[str, Any]) -> Config:
+    """The shipped configuration without actions that evict, nodes ordered as told."""
+    tiers = tuple(
+        attrs.evolve(
+            tier,
+            plugins=tuple(
+                PluginChoice("nodeorder", arguments) if each.name == "nodeorder" else each
+                for each in tier.plugins
+            ),
+        )
+        for tier in DEFAULT.tiers
+    )
+    return attrs.evolve(DEFAULT, actions=("enqueue", "allocate"), tiers=tiers)
+
+
+def fill(
+    hosts: Sequence[Host],
+    arriving: Sequence[Request],
+    arguments: Mapping[str, Any],
+    measure: Measured,
+) -> Fill:
+    """As ``openb_fill.fill``, decided by the daemon's sessions.
+
+    Args:
+        hosts: the nodes.
+        arriving: the pods in order.
+        arguments: of the plugin ``nodeorder``.
+        measure: says how fragmented the hosts are.
+
+    Raises:
+        RuntimeError: a host was given more than it holds.
+    """
+    cache = _filled(hosts, arriving)
+    placed = _decided(cache, config(arguments))
+    row_of = {host.name: row for row, host in enumerate(hosts)}
+    field = Field(hosts)
+    tally = Tally(field, measure)
+    rows = []
+    for index, request in enumerate(arriving):
+        place = placed.get(_name(index))
+        row = -1
+        if place is not None:
+            row = row_of[place[0]]
+            _check(field, request, row, slots=place[1])
+            field.place(request, row, place[1][0] if place[1] else -1)
+        rows.append(row)
+        tally.arrive(request, row)
+    return Fill(allocated=tally.allocated, wasted=tally.wasted, rows=tuple(rows))
+
+
+def _check(field: Field, request: Request, row: int, *, slots: tuple[int, ...]) -> None:
+    """The slots that were named are so many, and each was free for as much as is asked."""
+    free = field.parts[row, list(slots)]
+    if len(slots) != request.gpus or (free < request.part).any():
+        raise RuntimeError(f"{request} got slots {slots} with {free.tolist()} free")
+
+
+def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Node and slots of every pod that got a place, by its name."""
+    policy, guard, masks = load_policy(chosen), Guard(SystemClock()), MaskCache()
+    now = float(_FIRST + 10**6)
+    placed: dict[str, tuple[str, tuple[int, ...]]] = {}
+    while True:
+        decision = decide(cache.snapshot(now), policy, guard=guard, masks=masks)
+        if decision.faults:
+            raise RuntimeError(decision.faults[0])
+        binds = [bind for gang in decision.plan.binds for bind in gang.binds]
+        if not binds:
+            return placed
+        for bind in binds:
+            pod = cache.pod(bind.uid)
+            if pod is None:
+                raise RuntimeError(f"{bind.key} was placed and does not exist")
+            cache.assume(pod, bind.node, bind.slots)
+            placed[bind.key.name] = (bind.node, numbers_of(bind.slots))
+
+
+# -- objects ---------------------------------------------------------------------------------
+def _filled(hosts: Sequence[Host], arriving: Sequence[Request]) -> Cache:
+    cache = Cache(DEFAULT.scheduler_names)
+    for index, host in enumerate(hosts):
+        cache.put_node(_decoded("nodes", _node(host), index))
+    for index, request in enumerate(arriving):
+        cache.put_pod(_decoded("pods", _pod(index, request), index))
+    return cache
+
+
+def _decoded(kind: str, obj: dict[str, Any], index: int) -> Any:
+    created = datetime.fromtimestamp(_FIRST + index, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    obj["metadata"] |= {
+        "uid": f"{kind[0]}{index:07d}-0000-4000-8000-000000000000",
+        "resourceVersion": str(index + 1),
+        "creationTimestamp": created,
+    }
+    line = msgspec.json.encode({"type": "ADDED", "object": obj})
+    return CODECS[kind].decode_event(line).item
+
+
+def _node(host: Host) -> dict[str, Any]:
+    capacity = {
+        "cpu": f"{host.cpu}m", "memory": f"{host.memory}Mi", "pods": "10000", _GPU: str(host.gpus)
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": host.name,
+            "labels": {"kubernetes.io/hostname": host.name, MODEL: host.model},
+        },
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _name(index: int) -> str:
+    return f"pod-{index:06d}"
+
+
+def _pod(index: int, request: Request) -> dict[str, Any]:
+    amounts = {"cpu": f"{request.cpu}m", "memory": f"{request.memory}Mi"}
+    annotations = {}
+    limits = {}
+    if request.gpus and request.part == WHOLE:
+        limits = {_GPU: str(request.gpus)}
+    elif request.gpus:
+        annotations["gpusched.io/gpu-fraction"] = f"0.{request.part:03d}"
+    container = {
+        "name": "main",
+        "image": "registry.example/openb:1",
+        "resources": {"requests": amounts | limits, "limits": limits},
+    }
+    spec: dict[str, Any] = {"schedulerName": "gpusched", "containers": [container]}
+    if request.models:
+        term = {
+            "matchExpressions": [{"key": MODEL, "operator": "In", "values": list(request.models)}]
+        }
+        spec["affinity"] = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+            }
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _name(index), "namespace": NAMESPACE, "annotations": annotations},
+        "spec": spec,
+    }

@@ -1,0 +1,149 @@
+"""Rows of nodes with what is known of their inside: the layout that counts, NUMA zones.
+
+A node as the API has it is kept beside the node that placement sees, because what others publish
+about it, or the catalogue, may change without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+
+from gpusched.cache.rows import NodeRows
+from gpusched.cache.shelf import Shelf
+from gpusched.objects.adapters.devices import DeviceSlice, NodeZones
+from gpusched.objects.layout import Catalogue, Layout
+from gpusched.objects.meta import ObjectKey, Rejected
+from gpusched.objects.node import Node
+from gpusched.topology.layouts import Doubt, layout_of
+from gpusched.topology.published import published
+
+E = TypeVar("E")
+_NO_CATALOGUE: Final = Catalogue()
+_LAYOUTS_SHARED: Final = 4096
+"""Distinct layouts that are remembered to be shared; nobody has so many."""
+
+
+class InsideShelf(Shelf[E], Generic[E]):
+    """Objects about the inside of nodes.
+
+    Args:
+        node_of: the name of the node that an object is about, empty for none.
+        changed: told the name of a node of which something changed.
+    """
+
+    def __init__(self, node_of: Callable[[Any], str], changed: Callable[[str], None]) -> None:
+        super().__init__()
+        self._node_of = node_of
+        self._changed = changed
+        self._of_node: dict[str, set[ObjectKey]] = {}
+
+    def put(self, key: ObjectKey, item: E | Rejected) -> None:
+        """It is there, in this form; one that cannot be believed says nothing."""
+        known = self.items.get(key)
+        if known == item:
+            return
+        before = self._leave(key)
+        super().put(key, item)
+        after = "" if isinstance(item, Rejected) else self._node_of(item)
+        if after:
+            self._of_node.setdefault(after, set()).add(key)
+        for name in sorted({before, after} - {""}):
+            self._changed(name)
+
+    def drop(self, key: ObjectKey) -> None:
+        """It is gone."""
+        before = self._leave(key)
+        super().drop(key)
+        if before:
+            self._changed(before)
+
+    def about(self, node: str) -> list[E]:
+        """All about one node, sorted by key."""
+        return [self.items[key] for key in sorted(self._of_node.get(node, ()))]
+
+    def _leave(self, key: ObjectKey) -> str:
+        known = self.items.get(key)
+        name = "" if known is None else self._node_of(known)
+        if name:
+            self._of_node[name].discard(key)
+            if not self._of_node[name]:
+                del self._of_node[name]
+        return name
+
+
+class InsideRows(NodeRows):
+    """See the module.
+
+    Args:
+        changed: called when a node may have changed without its object.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._listener = changed
+        self._catalogue = _NO_CATALOGUE
+        self._plain: dict[str, Node] = {}
+        self._doubts: dict[str, tuple[Doubt, ...]] = {}
+        self._layouts: dict[Layout, Layout] = {}
+        self.slices: InsideShelf[DeviceSlice] = InsideShelf(lambda each: each.node, self._again)
+        self.zones: InsideShelf[NodeZones] = InsideShelf(lambda each: each.name, self._again)
+        self.shelves: dict[str, InsideShelf[Any]] = {
+            "ResourceSlice": self.slices,
+            "NodeResourceTopology": self.zones,
+        }
+        """By kind."""
+        self.on_doubt: list[Callable[[Node, tuple[Doubt, ...], bool], None]] = []
+        """Told of each node as it is shown of which something cannot be believed, and whether
+        that is new."""
+
+    def use(self, catalogue: Catalogue) -> None:
+        """Layouts by product and by name come from here now."""
+        if catalogue == self._catalogue:
+            return
+        self._catalogue = catalogue
+        for node in list(self._plain.values()):
+            self.put(node)
+        self._listener()
+
+    def put(self, node: Node) -> None:
+        """A node appeared or changed."""
+        self._plain[node.name] = node
+        super().put(self._seen(node))
+
+    def drop(self, name: str) -> None:
+        """A node is gone."""
+        self._plain.pop(name, None)
+        self._doubts.pop(name, None)
+        super().drop(name)
+
+    def _again(self, name: str) -> None:
+        """Something about a node changed."""
+        node = self._plain.get(name)
+        if node is None:
+            return
+        known, seen = self.get(name), self._seen(node)
+        if seen != known:
+            super().put(seen)
+            self._listener()
+
+    def _seen(self, node: Node) -> Node:
+        """The node with what counts."""
+        slices = self.slices.about(node.name)
+        layout, doubts = layout_of(node, self._catalogue, published(slices) if slices else None)
+        self._tell(node, doubts)
+        if len(self._layouts) > _LAYOUTS_SHARED:
+            self._layouts.clear()
+        layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share it
+        return attrs.evolve(node, layout=layout.islands, numa=layout.numa)
+
+    def _tell(self, node: Node, doubts: tuple[Doubt, ...]) -> None:
+        new = self._doubts.get(node.name, ()) != doubts
+        if doubts:
+            self._doubts[node.name] = doubts
+            for listener in self.on_doubt:
+                listener(node, doubts, new)
+        else:
+            self._doubts.pop(node.name, None)

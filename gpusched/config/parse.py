@@ -1,0 +1,173 @@
+"""Strict YAML: what a file says is what was meant, or it says nothing.
+
+A duplicate key, an alias, a tag, a second document or a word that YAML 1.1 silently turns into
+something else (``yes``, ``010``, ``1:30``) is an error with its line. This is the only module
+of the scheduler that imports yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import yaml
+
+from gpusched.config.tree import Entry, Node, Problems, Scalar, quoted
+from gpusched.errors import ConfigError
+from gpusched.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX
+
+_INT = re.compile("-?(0|[1-9][0-9]{0,18})")
+_FLOAT = re.compile("-?(0|[1-9][0-9]{0,18})[.][0-9]{1,18}")
+_Resolve: TypeAlias = Callable[[type[yaml.Node], str, Any], str]
+_TAG: Final = "tag:yaml.org,2002:"
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file of the configuration.
+
+    Raises:
+        ConfigError: it cannot be opened, or is too large for one.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(CONFIG_BYTES_MAX + 1)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ConfigError(f"{path}: cannot be read: {why}") from error
+    if len(raw) > CONFIG_BYTES_MAX:
+        raise too_large(path)
+    return raw
+
+
+def too_large(source: str) -> ConfigError:
+    """That a file is larger than one of the configuration may be."""
+    return ConfigError(f"{source}: is larger than {CONFIG_BYTES_MAX // 2**20} MiB")
+
+
+def parse(
+    raw: bytes, problems: Problems, *, empty: str = "to ask for the built-in configuration"
+) -> Node | None:
+    """The one document of the file, or None when its structure cannot be trusted at all.
+
+    Args:
+        raw: of the file.
+        problems: takes what is wrong.
+        empty: what ``{}`` would mean in an empty file.
+    """
+    # Lazily, and only so deep: libyaml's time grows with the square of the nesting.
+    events = yaml.parse(raw, Loader=yaml.CSafeLoader)
+    try:
+        next(events)  # the stream begins
+        if isinstance(next(events), yaml.StreamEndEvent):
+            problems.add(1, f"is empty: write {{}} {empty}")
+            return None
+        root = _Builder(events, problems).node(depth=0)
+        next(events)  # the document ends
+        if not isinstance(after := next(events), yaml.StreamEndEvent):
+            problems.add(_line(after), "a second document begins: one file is one configuration")
+            return None
+    except _TooDeepError as error:
+        problems.add(error.line, f"nesting is deeper than {CONFIG_DEPTH_MAX} levels")
+        return None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join((error.problem or "cannot be parsed").split())
+        problems.add(mark.line + 1 if mark else 1, f"is not YAML: {what}")
+        return None
+    except yaml.reader.ReaderError as error:
+        line = raw[: error.position].count(b"\n") + 1
+        problems.add(line, "holds a character that YAML does not allow")
+        return None
+    return root
+
+
+def _line(event: yaml.Event) -> int:
+    """Counted from 1; a parser that reads text marks every event."""
+    assert event.start_mark is not None
+    return event.start_mark.line + 1
+
+
+class _TooDeepError(Exception):
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+class _Builder:
+    """Turns parser events into nodes; takes exactly the events of what it builds."""
+
+    def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
+        self._events = events
+        self._problems = problems
+        self._resolve = cast("_Resolve", yaml.SafeLoader("").resolve)
+
+    def node(self, *, depth: int) -> Node:
+        """The next value, whole."""
+        return self._node(next(self._events), depth)
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        line = _line(event)
+        if depth > CONFIG_DEPTH_MAX:
+            raise _TooDeepError(line)
+        if isinstance(event, yaml.AliasEvent):
+            self._problems.add(line, f"alias *{event.anchor}: write the value out again instead")
+            return Node(line, None)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        if event.anchor is not None:
+            self._problems.add(line, f"anchor &{event.anchor}: aliases are not understood here")
+        if event.tag is not None:
+            self._problems.add(line, f"tag {quoted(event.tag)}: tags are not understood here")
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Node(line, self._items(depth))
+        if isinstance(event, yaml.MappingStartEvent):
+            return Node(line, self._entries(depth))
+        assert isinstance(event, yaml.ScalarEvent)
+        return Node(line, self._scalar(event, line))
+
+    def _items(self, depth: int) -> tuple[Node, ...]:
+        items = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(event, depth + 1))
+        return tuple(items)
+
+    def _entries(self, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._node(event, depth + 1)
+            value = self.node(depth=depth + 1)
+            if not isinstance(key.value, str):
+                self._problems.add(key.line, "a key must be text")
+            elif key.value in entries:
+                first = entries[key.value].line
+                self._problems.add(
+                    key.line, f"duplicate key {quoted(key.value)}: it is already in line {first}"
+                )
+            else:
+                entries[key.value] = Entry(key.line, value)
+        return entries
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
+        text: str = event.value
+        tag = self._resolve(yaml.ScalarNode, text, event.implicit)
+        match tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool":
+                if text in {"true", "false"}:
+                    return text == "true"
+                self._problems.add(line, f"{quoted(text)}: write true or false, or quote it")
+                return None
+            case "int":
+                if _INT.fullmatch(text):
+                    return int(text)
+                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
+                return None
+            case "float":
+                if _FLOAT.fullmatch(text):
+                    return float(text)
+                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
+                return None
+            case _:
+                return text

@@ -1,0 +1,191 @@
+"""Gangs of a session as contenders of one window: everybody of the window counts as not placed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.cache.gangs import Gang, Task
+from gpusched.objects.group import NO_WISH, SubGroup, TopologyWish
+from gpusched.objects.meta import UID
+from gpusched.placement.admission import Contender
+from gpusched.placement.problem import Level, Part, Problem, Role
+from gpusched.session.pod_order import in_pod_order
+from gpusched.session.session import Session
+from gpusched.session.statement import Place
+from gpusched.session.sub_groups import members_of
+from gpusched.session.wanting import wanted
+from gpusched.topology.domain import HOST
+
+
+def mover(session: Session, gang: Gang) -> Gang | None:
+    """A gang that got places in this session, with exactly these members and firmer wishes.
+
+    What it got of its wishes it keeps: where it lies in one domain of a preferred level, it does
+    so wherever it moves. None where a preference is met in part: it could only get worse.
+    """
+    places = session.kept(gang)
+    whole = _firm(session, gang.topology, places)
+    if whole is None:
+        return None
+    parts: list[SubGroup] = []
+    for part in gang.sub_groups:
+        own = [place for place in places if place.pod.sub_group == part.name]
+        wish = _firm(session, part.topology, own)
+        if wish is None:
+            return None
+        parts.append(attrs.evolve(part, topology=wish))
+    taken = {place.pod.uid for place in places}
+    return attrs.evolve(
+        gang, tasks=_only(gang.tasks, taken), topology=whole, sub_groups=tuple(parts)
+    )
+
+
+def newcomer(session: Session, gang: Gang) -> Gang | None:
+    """A gang with exactly the members it would start with; None where that is not clear.
+
+    Where any members would do, the smallest start: they find room where others do.
+    """
+    if gang.sub_groups:
+        chosen = _of_parts(gang)
+    else:
+        chosen, _ = wanted(gang, largest_first=False)
+    if not chosen:
+        return None
+    orders = session.hooks.pod_orders
+    taken = {pod.uid for task, count in chosen for pod in in_pod_order(task.pods, orders)[:count]}
+    holds_out = session.snapshot.now - gang.created < gang.topology.max_wait_ns / 1e9
+    wish = gang.topology
+    if wish.preferred and holds_out:
+        wish = attrs.evolve(wish, required=wish.preferred)
+    return attrs.evolve(gang, tasks=_only(gang.tasks, taken), topology=wish)
+
+
+def _of_parts(gang: Gang) -> list[tuple[Task, int]]:
+    """The minima of all sub-groups, where these are what it starts with and no choice is left."""
+    lacking = [part for part in gang.sub_groups if gang.lacks(part)]
+    if gang.min_sub_groups < len(gang.sub_groups) or gang.missing_roles:
+        return []
+    chosen = [members_of(gang, part) for part in lacking]
+    if not all(chosen) or sum(n for each in chosen for _, n in each) != gang.at_once:
+        return []
+    return [pair for each in chosen for pair in each]
+
+
+def _only(tasks: Sequence[Task], taken: set[UID]) -> tuple[Task, ...]:
+    """Tasks with these members, those without any left out."""
+    kept = [
+        attrs.evolve(task, pods=tuple(pod for pod in task.pods if pod.uid in taken))
+        for task in tasks
+    ]
+    return tuple(task for task in kept if task.pods)
+
+
+def _firm(session: Session, wish: TopologyWish, places: Sequence[Place]) -> TopologyWish | None:
+    if not wish.preferred or not places:
+        return TopologyWish(required=wish.required) if wish.required else NO_WISH
+    level = next((each for each in session.levels if each.name == wish.preferred), None)
+    found = set() if level is None else {int(level.domain[place.row]) for place in places}
+    in_one = len(found) == 1 and -1 not in found
+    return TopologyWish(required=wish.preferred) if in_one else None
+
+
+# -- as numbers ------------------------------------------------------------------------------
+@attrs.frozen(eq=False)
+class Ground:
+    """What the problems of one window share.
+
+    Attributes:
+        columns: of the nodes' resources, those that somebody asks for.
+        free: of these, with nobody of the window placed, int64, shape (nodes, columns).
+        levels: as problems have them.
+        names: of the levels, in order.
+    """
+
+    columns: Ints
+    free: Ints
+    levels: tuple[Level, ...]
+    names: tuple[str, ...]
+
+
+def ground_of(session: Session, gangs: Sequence[Gang], places: Sequence[Place]) -> Ground:
+    """The ground of a window.
+
+    Args:
+        session: as it looks at its nodes.
+        gangs: of the window.
+        places: that those of them have who are placed; they count as free.
+    """
+    bench = session.bench
+    seats = [session.seat(task.pod_class) for gang in gangs for task in gang.tasks]
+    columns = np.unique(np.concatenate([seat.ask.columns for seat in seats]))
+    free = bench.nodes.allocatable - bench.used
+    for place in places:
+        free[place.row, place.ask.columns] += place.ask.amounts
+    wishes = [gang.topology for gang in gangs]
+    wishes += [part.topology for gang in gangs for part in gang.sub_groups]
+    pinned = {wish.required for wish in wishes}
+    levels = [each for each in session.levels if each.label != HOST or each.name in pinned]
+    return Ground(
+        columns=columns,
+        free=np.maximum(free[:, columns], 0),
+        levels=tuple(_numbered(each.name, each.domain, len(each.names)) for each in levels),
+        names=tuple(each.name for each in levels),
+    )
+
+
+def _numbered(name: str, domain: Ints, real: int) -> Level:
+    """Nodes without a label get a domain of their own."""
+    rows = np.arange(len(domain), dtype=np.int64)
+    return Level(name=name, domain=np.where(domain < 0, real + rows, domain), real=real)
+
+
+def contender(session: Session, gang: Gang, ground: Ground) -> Contender:
+    """All members of ``gang.tasks``, who all must start."""
+    names = [part.name for part in gang.sub_groups]
+    roles = tuple(_role(session, task, ground, names) for task in gang.tasks)
+    return Contender(
+        problem=Problem(
+            free=ground.free,
+            roles=roles,
+            members=sum(role.most for role in roles),
+            parts=tuple(
+                Part(least=0, level=_number(ground, part.topology.required))
+                for part in gang.sub_groups
+            ),
+            levels=ground.levels,
+            required=_number(ground, gang.topology.required),
+        ),
+        must=True,
+    )
+
+
+def _role(session: Session, task: Task, ground: Ground, parts: Sequence[str]) -> Role:
+    seat = session.seat(task.pod_class)
+    amounts = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+    amounts[seat.ask.columns] = seat.ask.amounts
+    ask: Ints = amounts[ground.columns]
+    wants = np.flatnonzero(ask)
+    fits = np.where(open_to(session, task), how_many_fit(ground.free[:, wants], ask[wants]), 0)
+    return Role(
+        ask=ask,
+        most=len(task.pods),
+        fits=np.minimum(fits, len(task.pods)),
+        gpus=task.pod_class.gpus,
+        part=parts.index(task.sub_group) if task.sub_group in parts else -1,
+    )
+
+
+def open_to(session: Session, task: Task) -> Bools:
+    """Nodes that a task's members may use if there is room, shape (nodes,)."""
+    seat = session.seat(task.pod_class)
+    if seat.ask.missing:
+        return np.zeros(len(session.bench.nodes), dtype=np.bool_)
+    return seat.board.fixed
+
+
+def _number(ground: Ground, level: str) -> int:
+    return ground.names.index(level) if level else -1

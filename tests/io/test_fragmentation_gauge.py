@@ -1,0 +1,39 @@
+"""The metric of fragmentation is set now and then."""
+
+from __future__ import annotations
+
+from gpusched import limits
+from gpusched.io.fragmentation import FragmentationGauge
+from gpusched.io.telemetry import Telemetry
+from gpusched.session.masks import MaskCache
+from gpusched.testing.entities import NOW
+from gpusched.testing.given import Given
+
+
+class _Clock:
+    """Stands still until it is moved."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_it_is_measured_again_only_after_a_while_and_lost_levels_go():
+    """A rack level shows, then its nodes lose the label: the row goes with the next look."""
+    given = Given().nodes(3, gpus=8, rack="a").gang("g", pods=2, gpus=8)
+    clock, telemetry, masks = _Clock(), Telemetry(), MaskCache()
+    gauge = FragmentationGauge(clock, telemetry)
+    gauge.look(given.cache.snapshot(NOW), masks)
+    rack = b'gpusched_fragmentation_ratio{level="rack"} 0.3333'
+    assert rack in telemetry.render()
+    for number in range(3):
+        given.node(f"node-{number}", gpus=8)
+    gauge.look(given.cache.snapshot(NOW), masks)
+    assert rack in telemetry.render()
+    clock.seconds = limits.FRAGMENTATION_PERIOD_S
+    gauge.look(given.cache.snapshot(NOW), masks)
+    text = telemetry.render()
+    assert b'level="rack"' not in text
+    assert b'gpusched_fragmentation_ratio{level="host"} 0.0' in text
+    telemetry.shutdown()

@@ -1,0 +1,79 @@
+"""Bounds are true, and proofs hold when they are counted again."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import numpy as np
+
+from gpusched.placement.bounds import lower_bounds
+from gpusched.placement.certificates import doubt, proof
+from gpusched.placement.greedy import greedy
+from gpusched.placement.verify import trouble
+from tests.placement.brute import answers, least, vectors
+from tests.placement.tiny import tiny
+
+
+def test_no_answer_is_below_a_bound() -> None:
+    """Each term of each answer of tiny problems with several roles and sub-groups."""
+    rng = random.Random(41)
+    seen = 0
+    for _ in range(500):
+        problem = tiny(rng, roles=rng.randint(1, 3), parts=True)
+        counts = answers(problem)
+        if len(counts):
+            below = vectors(problem, counts) < np.array(lower_bounds(problem))
+            assert not below.any()
+            seen += 1
+    assert seen > 150
+
+
+def test_a_proof_is_made_only_where_nothing_fits_and_can_be_counted_again() -> None:
+    """Where counting says no there is no answer; the second count agrees."""
+    rng = random.Random(42)
+    kinds = []
+    for _ in range(600):
+        problem = tiny(rng, roles=rng.randint(1, 3))
+        certificate = proof(problem)
+        if certificate is not None:
+            assert least(problem) is None
+            assert not doubt(problem, certificate)
+            kinds.append(certificate.kind)
+    assert kinds.count("role") > 100
+    assert kinds.count("domain") > 10
+
+
+def test_a_proof_that_was_tampered_with_is_doubted() -> None:
+    """Room understated, a domain left out, more members than asked: each is noticed."""
+    rng = random.Random(43)
+    doubted = 0
+    for _ in range(600):
+        problem = tiny(rng)
+        made = proof(problem)
+        if made is None:
+            continue
+        if made.kind == "role":
+            lies = [attrs.evolve(made, room=made.room - 1), attrs.evolve(made, needed=99)]
+        else:
+            low = tuple((d, roles, n, fit - 1) for d, roles, n, fit in made.breaches)
+            lies = [attrs.evolve(made, breaches=low)] if low else []
+            lies += [attrs.evolve(made, breaches=made.breaches[1:])] if low else []
+            lies += [attrs.evolve(made, level=made.level + 1)]
+        assert all(doubt(problem, lie) for lie in lies)
+        doubted += len(lies)
+    assert doubted > 200
+
+
+def test_greedy_finds_a_place_for_one_role_wherever_there_is_one() -> None:
+    """For members that are all alike it never misses, and what it finds is right."""
+    rng = random.Random(44)
+    found = 0
+    for _ in range(500):
+        problem = tiny(rng)
+        counts = greedy(problem)
+        assert (counts is None) == (least(problem) is None)
+        if counts is not None:
+            assert not trouble(problem, counts)
+            found += 1
+    assert found > 200

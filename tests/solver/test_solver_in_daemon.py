@@ -1,0 +1,154 @@
+"""A daemon in real time whose solver is lost: it decides, leads and tells, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+
+import pytest
+
+from gpusched import limits
+from gpusched.app import App, AppOptions
+from gpusched.clock import SystemClock
+from gpusched.config.load import load
+from gpusched.devcluster import app as devcluster
+from tests.solver.conftest import COLD
+
+ACTION = """
+import os
+import threading
+
+import attrs
+
+from acme_jobs.it import Exits, Hangs, Sum
+from gpusched.errors import SolverFault
+
+asked, begun = [], []
+job = [Exits()]
+
+
+@attrs.frozen
+class Asks:
+    name = "asks"
+
+    def run(self, session):
+        if session.snapshot.gangs:
+            begun.append(True)
+            try:
+                asked.append(session.search(job[0]))
+            except SolverFault as fault:
+                asked.append(str(fault))
+"""
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"schedulerName": "gpusched", "containers": [{"name": "c", "image": "i"}]},
+}
+
+
+@pytest.fixture
+def asks(jobs, packages, monkeypatch):
+    """An action that asks the solver in every session in which there is a gang."""
+    monkeypatch.setattr("gpusched.io.solver_pipe._START", COLD)
+    packages.install("acme_asks", actions="asks = acme_asks.it:Asks", it=ACTION)
+    import acme_asks.it as module  # noqa: PLC0415 - it was made just now
+
+    return module
+
+
+def _until_ended(pid):
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+
+
+async def until(true, app):
+    """Wait; a daemon that broke fails the test."""
+    while not true():
+        assert not app.done(), app.exception()
+        await asyncio.sleep(0.02)
+
+
+def run_daemon(tmp_path, scenario):
+    config = load(
+        "actions: [enqueue, allocate, asks]\ncycle: {maxPeriod: 100ms}\n"
+        "placement: {timeBudget: 100ms}\nleaderElection: {retryPeriod: 200ms}\n",
+        source="f.yaml",
+    )
+
+    async def main():
+        cluster = await devcluster.start(devcluster.ClusterOptions(clock=SystemClock(), token="t"))
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(cluster.kubeconfig_text)
+        app = App(
+            AppOptions(
+                config=config,
+                clock=SystemClock(),
+                rng=random.Random(1),
+                kubeconfig=str(kubeconfig),
+            )
+        )
+        running = asyncio.create_task(app.run())
+        cluster.client.create("pods", POD)
+        try:
+            await scenario(app, running, cluster.client)
+        finally:
+            app.stop()
+            await running
+            await cluster.close()
+
+    asyncio.run(main())
+
+
+def test_crash_after_crash_is_told_once_and_ends_well(asks, tmp_path, monkeypatch, caplog):
+    """Readiness says what is wrong until the solver answers again; there is one event for each."""
+    monkeypatch.setattr(limits, "SOLVER_LOSSES_OF_JOB_MAX", 100)
+    monkeypatch.setattr(limits, "SOLVER_ASIDE_MIN_S", 0.2)
+    monkeypatch.setattr(limits, "SOLVER_ASIDE_MAX_S", 0.2)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def scenario(app, running, client):
+        def events(reason):
+            return [each for each in client.list("events") if each["reason"] == reason]
+
+        await until(lambda: "set aside" in str(asks.asked), running)
+        await until(lambda: events("SolverDegraded"), running)
+        assert "3 times in a row" in events("SolverDegraded")[0]["message"]
+        assert "degraded: the solver ended with status 3" in app.readiness()[1]
+        asks.job[0] = asks.Sum((20, 22))
+        await until(lambda: 42 in asks.asked, running)
+        await until(lambda: events("SolverRecovered"), running)
+        assert "degraded" not in app.readiness()[1]
+        assert len(events("SolverDegraded")) == 1
+
+    with caplog.at_level(logging.ERROR, logger="gpusched"):
+        run_daemon(tmp_path, scenario)
+    assert len([r for r in caplog.records if r.message == "the solver does not work"]) == 1
+
+
+def test_the_event_loop_goes_on_while_the_solver_hangs(asks, tmp_path, monkeypatch):
+    """The lease is renewed in the middle of a search, and an end that is asked for comes at once."""
+    monkeypatch.setattr(limits, "SOLVER_HARD_S", 600.0)
+    asks.job[0] = asks.Hangs()
+    pids = []
+
+    async def scenario(app, running, client):
+        def renewed():
+            found = client.get("leases.coordination.k8s.io", "gpusched-system", "gpusched")
+            return found and found["spec"]["renewTime"]
+
+        await until(lambda: asks.begun, running)
+        await until(lambda: app.cycle._solver.pid, running)
+        pids.append(app.cycle._solver.pid)
+        before = renewed()
+        assert before
+        await until(lambda: renewed() != before, running)
+        assert asks.asked == []
+
+    run_daemon(tmp_path, scenario)
+    assert asks.asked in ([], ["the solver was ended with the daemon"])
+    _until_ended(pids[0])
