@@ -22,7 +22,7 @@ from benchmarks import (
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
-from benchmarks.placement import b2, b3
+from benchmarks.placement import b2, b3, b4
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "decide": decide.measure,
@@ -38,6 +38,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devcluster-hour": virtual_hour.measure,
     "placement-b2": b2.measure,
     "placement-b3": b3.measure,
+    "placement-b4": b4.measure,
 }
 
 

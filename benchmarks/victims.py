@@ -19,9 +19,9 @@ import attrs
 from benchmarks.figures import Figure
 from benchmarks.placement.aged import BLOCK, GPUS, RACK, ZONE, Cluster, aged
 from gpusched.limits import VICTIM_MODEL_S
-from gpusched.placement.cpsat_victims import cheaper
-from gpusched.placement.problem import Outcome
+from gpusched.placement.problem import Effort, Outcome
 from gpusched.placement.victim_field import Field
+from gpusched.placement.victim_search import cheaper
 from gpusched.placement.victims import Bundle, Choice, Member
 
 RATIO_MAX: Final = 1.15
@@ -98,7 +98,7 @@ def _better(
     for field, _ in found:
         if all_s <= 0:
             return best, False
-        answer = cheaper(field, need, best, budget_s=min(each_s, all_s), workers=1, seed=1)
+        answer = cheaper(field, need, best, Effort(budget_s=min(each_s, all_s)))
         all_s -= answer.spent
         best = answer.choice or best
         proven = proven and (answer.proven or answer.outcome is Outcome.INFEASIBLE)

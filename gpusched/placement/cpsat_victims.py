@@ -1,8 +1,7 @@
 """Cheaper victims than the best known, or the proof that there are none: one model for each domain.
 
-One boolean for each bundle, one count of claimants for each row on which a bundle frees anything;
-rows on which nobody leaves enter as one number. As in ``placement.cpsat``: one worker, a fixed
-seed, a deterministic limit, and nothing that the solver says is believed before it is counted.
+One boolean for each bundle, one count for each row and role of the newcomers. As in
+``placement.cpsat``: one worker, a fixed seed, a deterministic limit.
 """
 
 from __future__ import annotations
@@ -14,124 +13,145 @@ import attrs
 from gpusched.errors import SolverFault
 from gpusched.placement.cpsat import tune
 from gpusched.placement.problem import Outcome
-from gpusched.placement.victim_field import Field
-from gpusched.placement.victims import Choice
 
 _COEFFICIENT_MAX: Final = 2**40
-BUNDLES_MAX: Final = 4_000
-"""Larger models take longer to build than their answer is worth."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class Better:
+@attrs.frozen(slots=True)
+class Row:
+    """A row on which newcomers fit when everybody left.
+
+    Attributes:
+        free: amounts by column.
+        freed: numbers of bundles and what they free here.
+        most: how many of each role fit when everybody left.
+    """
+
+    free: tuple[int, ...]
+    freed: tuple[tuple[int, tuple[int, ...]], ...]
+    most: tuple[int, ...]
+
+
+@attrs.frozen(slots=True)
+class Answer:
     """How a search ended.
 
     Attributes:
-        outcome: INFEASIBLE proves that nothing is cheaper; FEASIBLE comes with ``choice``.
-        proven: whether ``choice`` is the cheapest.
+        picked: numbers of bundles, for FEASIBLE and OPTIMAL.
+        counts: newcomers by row and role, for these.
         seconds: in the solver, for metrics only.
         spent: deterministic seconds.
     """
 
     outcome: Outcome
-    choice: Choice | None = None
-    proven: bool = False
+    picked: tuple[int, ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
     seconds: float = 0.0
     spent: float = 0.0
 
 
-def cheaper(
-    field: Field, need: int, incumbent: Choice, *, budget_s: float, workers: int, seed: int
-) -> Better:
-    """Search for a choice that costs less, with no bundle of a larger lane.
+@attrs.frozen(kw_only=True)
+class VictimModel:
+    """A job for the solver: the cheapest bundles whose leaving lets the newcomers in.
 
-    Args:
-        field: as it stands, without any choice applied.
-        need: claimants that must fit.
-        incumbent: the best choice known.
+    Attributes:
+        asks: of one newcomer of each role, amounts by column.
+        most: how many of each role there are.
+        members: newcomers that must fit in all.
+        minima: pairs of role numbers and how many of these together must fit.
+        rows: where they may fit.
+        costs: of each bundle.
+        limits: pairs of what bundles draw, as pairs of bundle and count, and what there is.
+        exclusive: pairs of bundles of which one at most may be picked.
+        cost_max: no answer may cost more.
         budget_s: deterministic seconds.
-        workers: threads.
-        seed: of the search.
-
-    Raises:
-        SolverFault: the model was refused, or the answer does not hold.
     """
-    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
-    numbers = field.alive(incumbent.lane)
-    if len(numbers) > BUNDLES_MAX:
-        return Better(Outcome.UNKNOWN)
-    model = cp_model.CpModel()
-    leaves = {number: model.new_bool_var(f"b{number}") for number in numbers}
-    _rooms(model, field, leaves, need)
-    _limits(model, field, leaves)
-    costs = {number: field.cost_of(number) for number in numbers}
-    total = sum(costs[number] * leaves[number] for number in numbers)
-    model.add(total <= incumbent.cost - 1)
-    model.minimize(total)
-    solver = cp_model.CpSolver()
-    tune(solver, budget_s=budget_s, workers=workers, seed=seed)
-    status = solver.solve(model)
-    spent = solver.response_proto.deterministic_time
-    if status == cp_model.MODEL_INVALID:
-        raise SolverFault(f"the solver refused its model: {model.validate()[:200]}")
-    if status == cp_model.INFEASIBLE:
-        return Better(Outcome.INFEASIBLE, seconds=solver.wall_time, spent=spent)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Better(Outcome.UNKNOWN, seconds=solver.wall_time, spent=spent)
-    picked = [number for number in numbers if solver.boolean_value(leaves[number])]
-    choice = field.weigh(picked, need)
-    if choice is None or choice.cost >= incumbent.cost:
-        raise SolverFault("the solver's victims do not hold when they are counted again")
-    proven = status == cp_model.OPTIMAL
-    return Better(Outcome.FEASIBLE, choice, proven=proven, seconds=solver.wall_time, spent=spent)
+    asks: tuple[tuple[int, ...], ...]
+    most: tuple[int, ...]
+    members: int
+    minima: tuple[tuple[tuple[int, ...], int], ...]
+    rows: tuple[Row, ...]
+    costs: tuple[int, ...]
+    limits: tuple[tuple[tuple[tuple[int, int], ...], int], ...]
+    exclusive: tuple[tuple[int, int], ...]
+    cost_max: int
+    budget_s: float
+    workers: int = 1
+    seed: int = 1
 
+    def run(self) -> Answer:
+        """Search until the cheapest is found, proven not to exist, or the budget is spent.
 
-def _rooms(model: Any, field: Field, leaves: dict[int, Any], need: int) -> None:
-    """So many claimants fit: each row takes as many as what is free and freed on it allows."""
-    freed: dict[int, list[tuple[int, list[int]]]] = {}
-    for number in leaves:
-        for row in field.rows_of(number):
-            freed.setdefault(row, []).append((number, field.frees(number, row)))
-    counts = []
-    for row, parts in sorted(freed.items()):
-        free = field.free[row]
-        everything = [
-            amount + sum(part[column] for _, part in parts) for column, amount in enumerate(free)
+        Raises:
+            SolverFault: the model was refused.
+        """
+        from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
+
+        model = cp_model.CpModel()
+        leaves = [model.new_bool_var(f"b{number}") for number in range(len(self.costs))]
+        counts = [self._row(model, leaves, row, number) for number, row in enumerate(self.rows)]
+        self._totals(model, counts)
+        for terms, left in self.limits:
+            model.add(sum(count * leaves[number] for number, count in terms) <= left)
+        for one, other in self.exclusive:
+            model.add_at_most_one([leaves[one], leaves[other]])
+        total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
+        model.add(total <= self.cost_max)
+        model.minimize(total)
+        solver = cp_model.CpSolver()
+        tune(solver, budget_s=self.budget_s, workers=self.workers, seed=self.seed)
+        status = solver.solve(model)
+        spent = solver.response_proto.deterministic_time
+        if status == cp_model.MODEL_INVALID:
+            raise SolverFault(f"the solver refused its model: {model.validate()[:200]}")
+        if status == cp_model.INFEASIBLE:
+            return Answer(Outcome.INFEASIBLE, seconds=solver.wall_time, spent=spent)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer(Outcome.UNKNOWN, seconds=solver.wall_time, spent=spent)
+        return Answer(
+            Outcome.OPTIMAL if status == cp_model.OPTIMAL else Outcome.FEASIBLE,
+            tuple(n for n, variable in enumerate(leaves) if solver.boolean_value(variable)),
+            tuple(tuple(0 if x is None else int(solver.value(x)) for x in each) for each in counts),
+            seconds=solver.wall_time,
+            spent=spent,
+        )
+
+    def _row(self, model: Any, leaves: list[Any], row: Row, number: int) -> list[Any]:
+        """One count for each role that fits the row; together they get what is free and freed."""
+        counts = [
+            model.new_int_var(0, min(fits, self.most[role]), f"x{number}_{role}") if fits else None
+            for role, fits in enumerate(row.most)
         ]
-        most = field.count(everything)
-        if not most:
-            continue
-        count = model.new_int_var(0, min(most, need), f"x{row}")
-        counts.append(count)
-        for column, ask in enumerate(field.ask):
-            if free[column] >= ask * most:
+        for column, free in enumerate(row.free):
+            asks = [
+                (ask[column], x) for ask, x in zip(self.asks, counts, strict=True) if x is not None
+            ]
+            asks = [(ask, x) for ask, x in asks if ask]
+            reach = sum(
+                ask[column] * min(fits, most)
+                for ask, fits, most in zip(self.asks, row.most, self.most, strict=True)
+            )
+            if not asks or free >= reach:
                 continue
-            largest = max(abs(free[column]), ask * most, *(part[column] for _, part in parts))
+            largest = max(abs(free), reach, *(freed[column] for _, freed in row.freed))
             scale = max(1, -(-largest // _COEFFICIENT_MAX))
             # Requests round up, room rounds down: a scaled answer always fits.
             model.add(
-                -(-ask // scale) * count
-                <= free[column] // scale
-                + sum(part[column] // scale * leaves[number] for number, part in parts)
+                sum(-(-ask // scale) * x for ask, x in asks)
+                <= free // scale
+                + sum(freed[column] // scale * leaves[bundle] for bundle, freed in row.freed)
             )
-    still = sum(fits for row, fits in sorted(field.fits.items()) if row not in freed)
-    model.add(sum(counts) >= need - still)
+        return counts
 
-
-def _limits(model: Any, field: Field, leaves: dict[int, Any]) -> None:
-    drawn: dict[int, list[tuple[int, Any]]] = {}
-    groups: dict[int, list[int]] = {}
-    for number, variable in leaves.items():
-        groups.setdefault(field.bundles[number].group, []).append(number)
-        for limit, count in field.draws(number).items():
-            drawn.setdefault(limit, []).append((count, variable))
-    for limit, terms in sorted(drawn.items()):
-        model.add(sum(count * variable for count, variable in terms) <= field.left[limit])
-    for _, numbers in sorted(groups.items()):
-        for number in numbers:
-            members = set(field.bundles[number].members)
-            if len(members) > 1:
-                for other in numbers:
-                    if other != number and members.intersection(field.bundles[other].members):
-                        model.add_at_most_one([leaves[number], leaves[other]])
+    def _totals(self, model: Any, counts: list[list[Any]]) -> None:
+        by_role = [
+            [each[role] for each in counts if each[role] is not None]
+            for role in range(len(self.asks))
+        ]
+        for members, most in zip(by_role, self.most, strict=True):
+            if len(self.most) > 1:
+                model.add(sum(members) <= most)
+        model.add(sum(x for members in by_role for x in members) >= self.members)
+        for roles, least in self.minima:
+            model.add(sum(x for role in roles for x in by_role[role]) >= least)

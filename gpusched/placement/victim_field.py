@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from gpusched.placement.victim_ground import Ground
-from gpusched.placement.victims import Bundle, Choice, Entry, Lane, Member, Move, Pick, Slot
+from gpusched.placement.victims import Bundle, Choice, Entry, Lane, Member, Move, Slot
 
 _MIXED = -1
 _MOVES_HELD_MAX = 64
@@ -45,18 +45,16 @@ class Field(Ground):
         self._source_key = source_key
         self._sources = sorted({each.source for each in bundles})
         self._keys: dict[int, Any] = {}
-        self.dead: set[int] = set()  # bundles that are out of the question
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
-        self._picks: dict[int, Pick] = {}
         self._of_row: dict[int, list[int]] = {}
-        self._of_group: dict[int, list[int]] = {}
         self._of_member: dict[int, list[int]] = {}
         self._stamps: dict[Slot, int] = {}
         self._again: set[Slot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[Entry]] = {}
+        self._offered = False
         self._look()
-        self._build()
+        self._index()
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
         """What is free on a row now, whoever leaves by a choice not counted."""
@@ -98,6 +96,7 @@ class Field(Ground):
             taken: told the members of each step, before sources are asked for their keys again.
         """
         self._look()
+        self._offer_all()
         touched: set[int] = set()
         while self.room < need and (move := self._best(need - self.room)) is not None:
             for number in move.bundles:
@@ -120,15 +119,26 @@ class Field(Ground):
         self._again.clear()
         return chosen
 
-    def weigh(self, picked: Iterable[int], need: int) -> Choice | None:
-        """The choice of exactly these bundles; None when it breaks a limit or does not suffice."""
-        holds = True
+    def weigh(
+        self, picked: Iterable[int], need: int, holds: Callable[[], bool] | None = None
+    ) -> Choice | None:
+        """The choice of these bundles, less who is not needed; None where it is none.
+
+        Args:
+            picked: bundles.
+            need: claimants that must fit.
+            holds: asked instead, with the amounts as they would be; then nobody is spared.
+        """
+        possible = True
         for number in picked:
-            holds = holds and self._possible(number, {})
-            if not holds:
+            possible = possible and self._possible(number, {})
+            if not possible:
                 break
             self._take(number)
-        chosen = self._spare(need) if holds and self.room >= need else None
+        if holds is not None:
+            chosen = self._choice() if possible and holds() else None
+        else:
+            chosen = self._spare(need) if possible and self.room >= need else None
         for number in sorted(self._picks):
             self._put_back(number)
         return chosen
@@ -148,21 +158,29 @@ class Field(Ground):
             self._ascending.pop()
         return 0
 
+    def lanes(self) -> list[Lane]:
+        """Where bundles stand that may be chosen, smallest first."""
+        return sorted({self.lane_of(number) for number in self.possible()})
+
     def alive(self, lane: Lane) -> list[int]:
         """Bundles that may be chosen, of this lane and smaller ones."""
-        numbers = range(len(self.bundles))
-        return [n for n in numbers if n not in self.dead and self.lane_of(n) <= lane]
+        return [n for n in self.possible() if self.lane_of(n) <= lane]
 
-    def _build(self) -> None:
+    def _index(self) -> None:
         for number, bundle in enumerate(self.bundles):
-            self._of_group.setdefault(bundle.group, []).append(number)
             for m in bundle.members:
                 self._of_member.setdefault(m, []).append(number)
             for row in self._rows_of[number]:
                 self._of_row.setdefault(row, []).append(number)
+        self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
+
+    def _offer_all(self) -> None:
+        """Enter every move; left until somebody asks for a choice, as many fields never are."""
+        if self._offered:
+            return
+        self._offered = True
         for numbers in self._of_row.values():
             numbers.sort(key=self._by_cost)
-        self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
         for row in sorted(self._of_row):
             self._offer_row(row)
         for number, bundle in enumerate(self.bundles):
@@ -190,6 +208,8 @@ class Field(Ground):
 
     def _offer(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
+        if not self._offered:
+            return
         self._offer_row(row)
         for number in self._of_row.get(row, ()):
             if len(self.bundles[number].members) > 1:
@@ -319,59 +339,6 @@ class Field(Ground):
                 taken.remove(number)
         return taken
 
-    def _gain(self, numbers: Iterable[int]) -> int:
-        freed: dict[int, list[int]] = {}
-        for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
-            member = self.members[m]
-            if m in self._gone or member.row not in self.free:
-                continue
-            known = freed.get(member.row) or self.free[member.row]
-            freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
-        return sum(self.count(free) - self.fits[row] for row, free in freed.items())
-
-    def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
-        if number in self.dead or number in self._picks:
-            return False
-        if all(m in self._gone for m in self.bundles[number].members):
-            return False
-        back = self._given_back(number)
-        return all(
-            self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
-            for limit, count in self.draws(number).items()
-        )
-
-    def _absorbs(self, number: int) -> list[int]:
-        """Picks that a bundle would take over: they stand and fall with it then."""
-        if len(self.bundles[number].members) == 1:
-            return []
-        group = self._of_group[self.bundles[number].group]
-        picks = [other for other in group if other != number and other in self._picks]
-        return [other for other in picks if self._covers(number, other)]
-
-    def _given_back(self, number: int) -> dict[int, int]:
-        """What these drew for themselves."""
-        if not self.bundles[number].draws:
-            return {}
-        return self._draws((), (n for o in self._absorbs(number) for n in self.bundles[o].draws))
-
-    def _take(self, number: int) -> None:
-        bundle = self.bundles[number]
-        for limit, count in self.draws(number).items():
-            self.left[limit] -= count
-        leaving = [m for m in bundle.members if m not in self._gone]
-        self._shift(leaving, number)
-        for other in self._absorbs(number):
-            leaving += self._picks.pop(other).members
-            for limit in self.bundles[other].draws:
-                self.left[limit] += 1
-        self._picks[number] = Pick(number, tuple(sorted(leaving)))
-
-    def _put_back(self, number: int) -> None:
-        pick = self._picks.pop(number)
-        self._unshift(pick.members)
-        for limit, count in self._draws_of(pick).items():
-            self.left[limit] += count
-
     def _spare(self, need: int) -> Choice:
         """Give back, dearest first, whoever is not needed."""
 
@@ -388,6 +355,9 @@ class Field(Ground):
                 self._picks[number] = pick
                 for limit, count in self._draws_of(pick).items():
                     self.left[limit] -= count
+        return self._choice()
+
+    def _choice(self) -> Choice:
         picks = tuple(pick for _, pick in sorted(self._picks.items()))
         cost = sum(self._lost(pick.bundle) for pick in picks)
         lane = max((self.lane_of(pick.bundle) for pick in picks), default=())

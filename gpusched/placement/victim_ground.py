@@ -36,14 +36,26 @@ class Ground:
         self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
         self.room = sum(self.fits.values())
         """How many claimants fit now."""
+        self.dead: set[int] = set()  # bundles that are out of the question
         self._gone: dict[int, int] = {}
+        self._picks: dict[int, Pick] = {}
+        self._of_group: dict[int, list[int]] = {}
+        for number, bundle in enumerate(bundles):
+            self._of_group.setdefault(bundle.group, []).append(number)
         self._rows_of = [
             sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
         ]
 
     def count(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""
-        return max(0, min(a // b for a, b in zip(free, self.ask, strict=True)))
+        least = -1
+        for amount, ask in zip(free, self.ask, strict=True):
+            fit = amount // ask
+            if fit <= 0:
+                return 0
+            if fit < least or least < 0:
+                least = fit
+        return max(0, least)
 
     def _recount(self, row: int) -> None:
         fits = self.count(self.free[row])
@@ -110,6 +122,67 @@ class Ground:
         each = self.bundles[bundle]
         lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
         return lost + each.extra
+
+    def stays(self, member: int) -> bool:
+        """Whether the member has not left yet."""
+        return member not in self._gone
+
+    def _gain(self, numbers: Iterable[int]) -> int:
+        freed: dict[int, list[int]] = {}
+        for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
+            member = self.members[m]
+            if m in self._gone or member.row not in self.free:
+                continue
+            known = freed.get(member.row) or self.free[member.row]
+            freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
+        return sum(self.count(free) - self.fits[row] for row, free in freed.items())
+
+    def possible(self) -> list[int]:
+        """Bundles that may be chosen, limits not counted."""
+        return [n for n in range(len(self.bundles)) if n not in self.dead]
+
+    def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
+        if number in self.dead or number in self._picks:
+            return False
+        if all(m in self._gone for m in self.bundles[number].members):
+            return False
+        back = self._given_back(number)
+        return all(
+            self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
+            for limit, count in self.draws(number).items()
+        )
+
+    def _absorbs(self, number: int) -> list[int]:
+        """Picks that a bundle would take over: they stand and fall with it then."""
+        if len(self.bundles[number].members) == 1:
+            return []
+        group = self._of_group[self.bundles[number].group]
+        picks = [other for other in group if other != number and other in self._picks]
+        return [other for other in picks if self._covers(number, other)]
+
+    def _given_back(self, number: int) -> dict[int, int]:
+        """What these drew for themselves."""
+        if not self.bundles[number].draws:
+            return {}
+        return self._draws((), (n for o in self._absorbs(number) for n in self.bundles[o].draws))
+
+    def _take(self, number: int) -> None:
+        bundle = self.bundles[number]
+        for limit, count in self.draws(number).items():
+            self.left[limit] -= count
+        leaving = [m for m in bundle.members if m not in self._gone]
+        self._shift(leaving, number)
+        for other in self._absorbs(number):
+            leaving += self._picks.pop(other).members
+            for limit in self.bundles[other].draws:
+                self.left[limit] += 1
+        self._picks[number] = Pick(number, tuple(sorted(leaving)))
+
+    def _put_back(self, number: int) -> None:
+        pick = self._picks.pop(number)
+        self._unshift(pick.members)
+        for limit, count in self._draws_of(pick).items():
+            self.left[limit] += count
 
     def _overlap(self, one: int, other: int) -> bool:
         """Whether two bundles have a member in common."""

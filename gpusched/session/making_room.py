@@ -19,11 +19,12 @@ from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import PODS
 from gpusched.session.chunks import chunks_of
 from gpusched.session.hooks import first_refusal
-from gpusched.session.placing import areas_of
+from gpusched.session.placing import Area, areas_of
 from gpusched.session.plan import Ask
 from gpusched.session.proof import Prover
 from gpusched.session.proposal import RECLAIM, Proposal
 from gpusched.session.reasons import Reason, cut, members, nodes
+from gpusched.session.related import is_related
 from gpusched.session.reservations_kept import place_clear
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
@@ -31,6 +32,7 @@ from gpusched.session.turns import turns
 from gpusched.session.verdict import Verdict
 from gpusched.session.victim_choice import Chooser, Kind, Rules
 from gpusched.session.victim_pool import Leaving
+from gpusched.session.victim_roles import RoleSearch
 from gpusched.session.victims import Victims
 
 _TRIES = 8
@@ -66,6 +68,9 @@ class MakingRoom:
         self._sentence = sentence
         self._victims = victims_of(session)
         self._chooser = Chooser(session, self._victims, rules)
+        self._roles = RoleSearch(
+            session, self._victims, action=rules.action, budget_s=session.effort.budget_s
+        )
         self._hopeless: dict[Kind, tuple[int, int]] = {}
         """By class: what was needed when nothing helped, and how many would have fitted."""
         self._evicted = 0
@@ -130,6 +135,10 @@ class MakingRoom:
         for _ in range(_TRIES):
             if by_trial:
                 chosen = self._by_trial(claimant, kind)
+                if chosen is not None and several and not claimant.sub_groups:
+                    better = self._cheaper(claimant, kind, wheres, chosen)
+                    if better and self._claim(gang, claimant, kind, better) is _Result.CLAIMED:
+                        return None
             else:
                 chosen = self._chooser.choose(claimant, kind, need, wheres)
                 if chosen is None and refused:
@@ -159,6 +168,15 @@ class MakingRoom:
         found = prover.fewest()
         self._chooser.work += prover.work
         return found
+
+    def _cheaper(
+        self, claimant: Gang, kind: Kind, wheres: Sequence[Area], known: list[Leaving]
+    ) -> list[Leaving] | None:
+        """Who leaves for less than by trials; what rules between pods come to is not modelled."""
+        gangs = self._chooser.allowed(claimant, kind)
+        if is_related(self._session, [(task, len(task.pods)) for task in claimant.tasks]):
+            return None
+        return self._roles.better(claimant, gangs, wheres, known)
 
     # -- claiming ----------------------------------------------------------------------------
     def _claim(self, gang: Gang, claimant: Gang, kind: Kind, chosen: Sequence[Leaving]) -> _Result:

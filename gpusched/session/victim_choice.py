@@ -15,8 +15,9 @@ from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.errors import SolverFault
 from gpusched.objects.meta import GangKey
-from gpusched.placement.cpsat_victims import cheaper
 from gpusched.placement.problem import Outcome
+from gpusched.placement.victim_floor import Floor
+from gpusched.placement.victim_search import Better, cheaper
 from gpusched.placement.victims import Choice
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.placing import Area
@@ -84,21 +85,41 @@ class Chooser:
     def choose(
         self, claimant: Gang, kind: Kind, need: int, areas: Sequence[Area]
     ) -> list[Leaving] | None:
-        """The cheapest victims over all areas; None when no area can be made to hold the gang."""
-        found: list[tuple[Choice, Pool]] = []
+        """The cheapest victims over all areas; None when no area can be made to hold the gang.
+
+        Areas whose bound by counting is not below the best known are not searched; of equals
+        the first wins, as areas come in the order in which the gang wishes for them.
+        """
+        bounds: list[tuple[Floor, int]] = []
         for number, area in enumerate(areas):
-            pool, choice = self._in_area(claimant, kind, need, number=number, area=area)
+            bound = self._bound(claimant, kind, need, number=number, area=area)
+            if bound is not None:
+                bounds.append((bound, number))
+        bounds.sort(key=lambda each: (each[0].lane, each[0].cost, each[1]))
+        best: tuple[Choice, int] | None = None
+        found: list[tuple[Choice, int]] = []
+        for bound, number in bounds:
+            if best is not None and not self._promising(kind, bound, number, best):
+                continue
+            choice = self._in_area(claimant, kind, need, number=number, area=areas[number])
             if choice is not None:
-                found.append((choice, pool))
-        if not found:
-            return None
-        found.sort(key=lambda each: (each[0].lane, each[0].cost))
-        best, where = found[0]
-        for _, pool in found:
-            better = self._improve(pool, need, best)
+                found.append((choice, number))
+                best = min(found, key=_by_cost)
+            pool = self._stages[kind, number].pool
+            better = self._improve(pool, need, None if best is None else best[0])
             if better is not None:
-                best, where = better, pool
-        return where.leaving(best)
+                found.append((better, number))
+                best = min(found, key=_by_cost)
+        if best is None:
+            return None
+        return self._stages[kind, best[1]].pool.leaving(best[0])
+
+    def _promising(self, kind: Kind, bound: Floor, number: int, best: tuple[Choice, int]) -> bool:
+        """Whether an area may hold something better than the best known, or as good and wished for."""
+        if self._stages[kind, number].pool.field.sources > 1:
+            return True  # whose turn it is changes with every step: bounds do not know it
+        choice, where = best
+        return (bound.lane, bound.cost, number) < (choice.lane, choice.cost, where)
 
     def reach(self, kind: Kind) -> int:
         """How many claimants would have fitted at most when nothing was found; -1: no victims."""
@@ -143,31 +164,49 @@ class Chooser:
         return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
 
     # -- pools -------------------------------------------------------------------------------
+    def _bound(
+        self, claimant: Gang, kind: Kind, need: int, *, number: int, area: Area
+    ) -> Floor | None:
+        """What victims in an area cost at least, of as many queues as it takes."""
+        stage = self._stages.get((kind, number))
+        if stage is None:
+            stage = self._widen(claimant, kind, number=number, area=area)
+        while True:
+            stage.pool.refresh()
+            bound = stage.pool.floor(need)
+            if bound is not None or stage.every:
+                return bound
+            stage = self._widen(claimant, kind, number=number, area=area)
+
     def _in_area(
         self, claimant: Gang, kind: Kind, need: int, *, number: int, area: Area
-    ) -> tuple[Pool, Choice | None]:
-        stage = self._stages.get((kind, number))
-        count = stage.queues if stage is not None else _QUEUES_FIRST
+    ) -> Choice | None:
+        stage = self._stages[kind, number]
         while True:
-            if stage is None:
-                stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
-            stage.pool.refresh()
             choice = stage.pool.choose(need)
             if choice is not None or stage.every:
-                return stage.pool, choice
-            count, stage = count * 4, None
+                return choice
+            stage = self._widen(claimant, kind, number=number, area=area)
+            stage.pool.refresh()
+
+    def _widen(self, claimant: Gang, kind: Kind, *, number: int, area: Area) -> _Stage:
+        """Victims of the first queues, or of more than before."""
+        known = self._stages.get((kind, number))
+        count = _QUEUES_FIRST if known is None else known.queues * 4
+        stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
+        return stage
 
     def _stage(self, claimant: Gang, kind: Kind, area: Area, count: int) -> _Stage:
         session = self._session
-        pod_class = claimant.tasks[0].pod_class
-        allowed = session.seat(pod_class).board.allowed
+        seat = session.seat(claimant.tasks[0].pod_class)
+        allowed = seat.board.allowed
         rows = allowed if area.rows is None else allowed & area.rows
         ordered = self._ordered(claimant)
         pool = Pool(
             session,
             self._victims,
             claimant,
-            pod_class,
+            seat.ask,
             action=self._rules.action,
             rows=rows,
             gangs=[
@@ -205,32 +244,46 @@ class Chooser:
         return found
 
     # -- the solver --------------------------------------------------------------------------
-    def _improve(self, pool: Pool, need: int, best: Choice) -> Choice | None:
+    def _improve(self, pool: Pool, need: int, best: Choice | None) -> Choice | None:
         """A cheaper choice in this area, where one may exist and there is time to look."""
         settings = self._session.placement
-        if settings.solver != "cpsat" or self._budget <= 0 or not best.picks:
+        if settings.solver != "cpsat" or self._budget <= 0:
             return None
         if pool.field.sources > 1:
             return None  # whose turn it is to lose comes before what is lost
-        if len(best.picks) == 1 and best.cost <= pool.field.cheapest():
+        if best is not None and (
+            not best.picks or (len(best.picks) == 1 and best.cost <= pool.field.cheapest())
+        ):
             return None
         try:
             answer = cheaper(
                 pool.field,
                 need,
                 best,
-                budget_s=min(self._budget, limits.VICTIM_MODEL_S),
-                workers=settings.workers,
-                seed=settings.seed,
+                attrs.evolve(
+                    self._session.effort, budget_s=min(self._budget, limits.VICTIM_MODEL_S)
+                ),
+                search=self._session.search,
             )
         except SolverFault as fault:
             self._session.hooks.faults.append(str(fault))
             self._session.searches.append(Record(outcome=Outcome.INVALID, method="victims"))
             return None
         self._budget -= answer.spent
-        self._session.searches.append(
+        note(self._session, answer)
+        return answer.choice
+
+
+def _by_cost(each: tuple[Choice, int]) -> tuple[Any, ...]:
+    choice, number = each
+    return choice.lane, choice.cost, number
+
+
+def note(session: Session, answer: Better) -> None:
+    """Enter what a solver was asked for among the session's searches."""
+    if answer.seconds:
+        session.searches.append(
             Record(
                 outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="victims"
             )
         )
-        return answer.choice

@@ -12,12 +12,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from gpusched.arrays.columns import Bools
+from gpusched.arrays.columns import Bools, Demand
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import PodClass
 from gpusched.placement.victim_field import Field
-from gpusched.placement.victims import Bundle, Choice, Member
+from gpusched.placement.victim_floor import Floor, floor, reach
+from gpusched.placement.victims import Bundle, Choice, Lane, Member
 from gpusched.session.hooks import comparable, first_refusal
 from gpusched.session.session import Session
 from gpusched.session.victim_spares import complete_parts
@@ -41,7 +42,7 @@ class Pool:
         session: looked at as it will be.
         victims: of this session.
         claimant: one of the class; policies are asked about it.
-        pod_class: of the claimants' pods.
+        ask: of one claimant; of claimants of several classes, whatever they ask for together.
         action: ``preempt`` or ``reclaim``.
         rows: where they may run, shape (nodes,).
         gangs: who may be a victim; policies agreed already.
@@ -52,7 +53,7 @@ class Pool:
         session: Session,
         victims: Victims,
         claimant: Gang,
-        pod_class: PodClass,
+        ask: Demand,
         *,
         action: str,
         rows: Bools,
@@ -62,7 +63,7 @@ class Pool:
         self._victims = victims
         self._claimant = claimant
         self._action = action
-        self._ask = session.seat(pod_class).ask
+        self._ask = ask
         self._parts: list[Running] = []
         self._seats: list[Seat] = []
         self._gangs: list[Gang] = []
@@ -88,7 +89,7 @@ class Pool:
             members,
             [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
             limits=self._limits,
-            source_key=self._source_key,
+            source_key=self.source_key,
         )
         self.size = len(bundles)
         self._seen_log = len(victims.log)
@@ -183,7 +184,7 @@ class Pool:
             return None
         return self._sources.setdefault((gang.queue if orders else "", key), len(self._sources))
 
-    def _source_key(self, source: int) -> Any:
+    def source_key(self, source: int) -> Any:
         """Where a source stands now: the key of the gang that was entered first."""
         orders = self._session.hooks.victim_orders
         if not orders:
@@ -211,6 +212,44 @@ class Pool:
         for row in rows:
             free = self._session.bench.free_on(row, self._ask.columns)
             self._field.set_free(row, free.tolist())
+
+    def floor(self, need: int) -> Floor | None:
+        """What any choice costs at least; None when there is none, and the field knows its reach."""
+        bound = floor(self._field, need)
+        if bound is None:
+            self._field.reach = reach(self._field)
+        return bound
+
+    def weighed(self, parts: Iterable[Leaving]) -> tuple[Lane, int] | None:
+        """Lane and cost of a choice that was found elsewhere; None for one of others' bundles."""
+        of: dict[GangKey, list[int]] = {}
+        for part in parts:
+            numbers = [self._number.get(seat.member.pod.uid, -1) for seat in part.seats]
+            of.setdefault(part.gang.key, []).extend(numbers)
+        lanes: list[Lane] = []
+        cost = 0
+        for key, numbers in of.items():
+            group = self._groups.get(key)
+            if group is None or min(numbers) < 0:
+                return None
+            found = self._bundles_for(group, sorted(numbers))
+            if not found:
+                return None
+            lanes += [self._field.lane_of(number) for number in found]
+            cost += sum(self._field.cost_of(number) for number in found)
+        return max(lanes), cost
+
+    def _bundles_for(self, group: int, numbers: list[int]) -> list[int]:
+        """Bundles whose members these are: one that has all, else as many as it takes."""
+        bundles = self._field.bundles
+        of = sorted(self._field.bundles_of(group), key=lambda n: -len(bundles[n].members))
+        found: list[int] = []
+        left = set(numbers)
+        for number in of:
+            if left and left.issuperset(bundles[number].members):
+                left.difference_update(bundles[number].members)
+                found.append(number)
+        return [] if left else found
 
     def choose(self, need: int) -> Choice | None:
         """As ``Field.choose``; who was taken counts as gone while the next is sought."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 
 from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.placement.cpsat_victims import cheaper
-from gpusched.placement.problem import Outcome
+from gpusched.placement.problem import Effort, Outcome
 from gpusched.placement.victim_field import Field
+from gpusched.placement.victim_floor import floor, reach
+from gpusched.placement.victim_search import cheaper
 from gpusched.placement.victims import Bundle, Choice, Member
 
 
@@ -128,7 +130,7 @@ def test_the_model_finds_the_least_cost(seed):
         return  # what limits and elastic gangs hide from the greedy is tried one by one elsewhere
     assert best is not None
     assert best <= choice.cost
-    answer = cheaper(field, need, choice, budget_s=1.0, workers=1, seed=1)
+    answer = cheaper(field, need, choice, Effort(budget_s=1.0))
     if answer.outcome is Outcome.INFEASIBLE:
         assert choice.cost == best
     else:
@@ -159,3 +161,49 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
     assert (mine is None) == (its is None)
     if mine is not None and its is not None:
         assert mine.cost == its.cost
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@forall(st.integers(0, 10**6))
+def test_no_choice_costs_less_than_the_bound(seed):
+    """Against enumeration; where the bound says that nobody's leaving helps, nothing does."""
+    field, need = cluster(random.Random(seed))
+    bound, best = floor(field, need), brute(field, need)
+    if bound is None:
+        assert best is None
+        assert reach(field) < need
+    elif best is not None:
+        assert bound.cost <= best
+        assert reach(field) >= need
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@forall(st.integers(0, 10**6))
+def test_the_model_needs_no_choice_to_start_from(seed):
+    """Without an incumbent it finds the least cost, or proves that no choice makes room."""
+    field, need = cluster(random.Random(seed))
+    answer, best = cheaper(field, need, None, Effort(budget_s=1.0)), brute(field, need)
+    if best is None:
+        assert answer.outcome is Outcome.INFEASIBLE
+    else:
+        assert answer.choice is not None
+        assert answer.choice.cost == best
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@forall(st.integers(0, 10**6))
+def test_a_model_pickles_and_answers_the_same_elsewhere(seed):
+    """What another process is sent is the whole question."""
+    field, need = cluster(random.Random(seed))
+    asked = []
+
+    def elsewhere(job):
+        asked.append(job)
+        return pickle.loads(pickle.dumps(job)).run()
+
+    here = cheaper(field, need, None, Effort(budget_s=1.0))
+    there = cheaper(field, need, None, Effort(budget_s=1.0), search=elsewhere)
+    assert (here.outcome, here.choice and here.choice.cost) == (
+        there.outcome,
+        there.choice and there.choice.cost,
+    )
