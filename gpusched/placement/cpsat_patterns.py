@@ -17,6 +17,7 @@ from gpusched.placement.cpsat import tune
 from gpusched.placement.cpsat_frame import Frame
 from gpusched.placement.patterns import Field
 from gpusched.placement.problem import Effort, Outcome, Problem
+from gpusched.placement.stopping import STOPPING
 from gpusched.placement.streams import Streams
 
 _WEIGHT_MAX: Final = 2**50
@@ -40,7 +41,9 @@ class Book:
 
     @property
     def left(self) -> float:
-        """Deterministic seconds that may still be spent."""
+        """Deterministic seconds that may still be spent; none once searches are to end."""
+        if STOPPING.stopped:
+            return 0.0
         return max(0.0, self.effort.budget_s - self.work)
 
     def part(self, share: float) -> Book:

@@ -21,6 +21,11 @@ class Stopping:
         self._solver: ReferenceType[Any] | None = None
         self._stopped = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing that takes long should be begun any more."""
+        return self._stopped
+
     def begun(self, solver: Any) -> None:
         """A solver is about to search: it is the one to be stopped, or has no time at all.
 
