@@ -22,7 +22,7 @@ from benchmarks import (
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
-from benchmarks.placement import b2, b3, b4
+from benchmarks.placement import b1, b2, b3, b4
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "decide": decide.measure,
@@ -36,6 +36,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "victims": victims.measure,
     "placement-daemon": placement_daemon.measure,
     "devcluster-hour": virtual_hour.measure,
+    "placement-b1": b1.measure,
     "placement-b2": b2.measure,
     "placement-b3": b3.measure,
     "placement-b4": b4.measure,

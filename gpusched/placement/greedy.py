@@ -104,17 +104,30 @@ class _Filling:
     def _descend(self, rows: Ints, depth: int, count: int) -> None:
         """Take ``count`` from these nodes, which hold so many."""
         levels = self.problem.levels
+        for level in reversed(range(depth, len(levels))):
+            domain, rooms, opened = self._domains(rows, level)
+            holding = np.flatnonzero(rooms >= count)
+            if len(holding):
+                # Of the narrowest domains that hold them all, the tightest.
+                best = holding[np.lexsort((rooms[holding], ~opened[holding]))[0]]
+                self._descend(rows[domain == best], level + 1, count)
+                return
         if depth == len(levels):
             for row, take in _spread(self.fits[rows], self.used[rows], count):
                 self.taken[rows[row]] += take
             return
-        numbers, which = np.unique(levels[depth].domain[rows], return_inverse=True)
-        rooms = np.zeros(len(numbers), dtype=np.int64)
-        np.add.at(rooms, which, self.fits[rows])
-        opened = np.zeros(len(numbers), dtype=np.bool_)
-        np.logical_or.at(opened, which, self.used[rows])
+        domain, rooms, opened = self._domains(rows, depth)
         for child, take in _spread(rooms, opened, count):
-            self._descend(rows[which == child], depth + 1, take)
+            self._descend(rows[domain == child], depth + 1, take)
+
+    def _domains(self, rows: Ints, level: int) -> tuple[Ints, Ints, Bools]:
+        """Of each row its domain, counted from 0; of each domain its room, and if it is used."""
+        numbers, domain = np.unique(self.problem.levels[level].domain[rows], return_inverse=True)
+        rooms = np.zeros(len(numbers), dtype=np.int64)
+        np.add.at(rooms, domain, self.fits[rows])
+        opened = np.zeros(len(numbers), dtype=np.bool_)
+        opened[domain[self.used[rows]]] = True
+        return domain, rooms, opened
 
 
 def _spread(rooms: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:
