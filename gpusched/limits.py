@@ -25,6 +25,12 @@ DOMAIN_DEPTH_MAX: Final = 8
 DOMAINS_PER_LEVEL_MAX: Final = 100_000
 SLOTS_PER_NODE_MAX: Final = 1024
 """GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
+REFUSED_S: Final = 300.0
+"""A node whose kubelet refused a pod gets no such pod for so long; twice as long each time."""
+REFUSED_MAX_S: Final = 3600.0
+REFUSALS_KEPT_S: Final = 6 * 3600.0
+"""Older refusals are forgotten, and do not make later ones count double."""
+REFUSALS_PER_NODE_MAX: Final = 256
 LAYOUT_LEVELS_MAX: Final = 4
 """Islands in islands: pairs in switches in sockets in a board."""
 LAYOUT_TEXT_MAX: Final = 16 * 1024

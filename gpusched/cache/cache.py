@@ -110,6 +110,7 @@ class Cache:
         self._charge(pod)
         if pod.scheduler in self.schedulers:
             self.families.join(pod, known)
+            self.rows.refused(pod)
 
     def _expected(self, known: Pod, item: Pod) -> bool:
         """Whether a pod is where our books have it and goes on: no place is won or lost."""
@@ -150,7 +151,7 @@ class Cache:
                     requests=item.charge.requests,
                     gpu=gpu,
                     gpus=gpus,
-                    slots=0,
+                    slots=item.charge.slots,
                     hold=Hold.CONFIRMED,
                 )
             )
@@ -374,7 +375,7 @@ class Cache:
         self._revision += 1
         gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
         moved = set(self.ledger.dirty)
-        nodes = self.rows.columns(self.ledger)
+        nodes = self.rows.at(now).columns(self.ledger)
         return Snapshot(
             revision=self._revision,
             nodes=nodes,

@@ -1,4 +1,4 @@
-"""Rows of nodes with what is known of their inside: the layout that counts, NUMA zones.
+"""Rows of nodes with what is known of their inside: the layout that counts, NUMA zones, refusals.
 
 A node as the API has it is kept beside the node that placement sees, because what others publish
 about it, or the catalogue, may change without it.
@@ -11,12 +11,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
+from gpusched.cache.refusals import Refusals
 from gpusched.cache.rows import NodeRows
 from gpusched.cache.shelf import Shelf
 from gpusched.objects.adapters.devices import DeviceSlice, NodeZones
 from gpusched.objects.layout import Catalogue, Layout
 from gpusched.objects.meta import ObjectKey, Rejected
 from gpusched.objects.node import Node
+from gpusched.objects.pod import Pod
 from gpusched.topology.layouts import Doubt, layout_of
 from gpusched.topology.published import published
 
@@ -88,6 +90,7 @@ class InsideRows(NodeRows):
         self._plain: dict[str, Node] = {}
         self._doubts: dict[str, tuple[Doubt, ...]] = {}
         self._layouts: dict[Layout, Layout] = {}
+        self._refusals = Refusals()
         self.slices: InsideShelf[DeviceSlice] = InsideShelf(lambda each: each.node, self._again)
         self.zones: InsideShelf[NodeZones] = InsideShelf(lambda each: each.name, self._again)
         self.shelves: dict[str, InsideShelf[Any]] = {
@@ -119,6 +122,19 @@ class InsideRows(NodeRows):
         self._doubts.pop(name, None)
         super().drop(name)
 
+    def refused(self, pod: Pod) -> None:
+        """A pod of ours was seen, that a kubelet may have refused."""
+        self._refusals.note(pod)
+
+    def at(self, now: float) -> InsideRows:
+        """The rows as they are at this time, seconds since the epoch."""
+        for name in self._refusals.nodes():
+            known = self.get(name)
+            avoided = self._refusals.avoided(name, now)
+            if known is not None and known.avoided != avoided:
+                super().put(attrs.evolve(known, avoided=avoided))
+        return self
+
     def _again(self, name: str) -> None:
         """Something about a node changed."""
         node = self._plain.get(name)
@@ -137,7 +153,13 @@ class InsideRows(NodeRows):
         if len(self._layouts) > _LAYOUTS_SHARED:
             self._layouts.clear()
         layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share it
-        return attrs.evolve(node, layout=layout.islands, numa=layout.numa)
+        known = self.get(node.name)
+        return attrs.evolve(
+            node,
+            layout=layout.islands,
+            numa=layout.numa,
+            avoided=known.avoided if known is not None else (),
+        )
 
     def _tell(self, node: Node, doubts: tuple[Doubt, ...]) -> None:
         new = self._doubts.get(node.name, ()) != doubts

@@ -15,8 +15,10 @@ from gpusched.objects import split, wire
 from gpusched.objects.codec import KindCodec
 from gpusched.objects.fields import (
     check_identity,
+    decode_part,
     labels_of,
     number,
+    printable,
     quoted,
     uid_of,
     version_of,
@@ -33,7 +35,7 @@ from gpusched.objects.hints import (
 )
 from gpusched.objects.membership import block_of, family_of, of_controllers, rank_of
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
-from gpusched.objects.pod import Pod, PodClass, PodPhase
+from gpusched.objects.pod import Pod, PodClass, PodPhase, Refusal
 from gpusched.objects.pod_class import PodClasses, requests_of
 from gpusched.objects.slot import parse_slots
 
@@ -42,11 +44,15 @@ _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 _RANK_MAX: Final = 2**31 - 1
 _PHASES: Final = {"": PodPhase.PENDING, **{phase.value: phase for phase in PodPhase}}
+_REFUSALS: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})
+_LACKS: Final = "OutOf"
+"""Begins what the kubelet says of each resource: ``OutOfcpu``, ``OutOfnvidia.com/gpu``."""
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 _classes = PodClasses()
 _slots = lru_cache(maxsize=4096)(parse_slots)
 _SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
+_NOTES: Final = msgspec.json.Decoder(wire.PodAnnotations)
 
 
 def class_of(spec: wire.PodSpec) -> PodClass:
@@ -119,6 +125,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         claims=claims,
         own_claims=own_claims,
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
+        refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
     )
 
 
@@ -148,6 +155,16 @@ def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
         return 0, "", ""
     intern = sys.intern
     return _slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
+
+
+def _refusal(status: wire.PodStatus, scheduled: float) -> Refusal | None:
+    """Whether the kubelet refused a failed pod: it says so, and no container ever was there."""
+    reason = status.reason or ""
+    if reason not in _REFUSALS and not reason.startswith(_LACKS):
+        return None
+    if status.container_statuses or status.init_container_statuses:
+        return None
+    return Refusal(printable(reason), parse_time(status.start_time or "") or scheduled)
 
 
 def _scheduling(conditions: Iterable[wire.Condition] | None) -> tuple[float, float, str, str]:
@@ -204,17 +221,28 @@ def _adorned(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
     node = split.text(spec.get("nodeName"))
     charge = None
     if node and split.text(status.get("phase")) not in _FINISHED:
-        charge = _charge(node, parts.get("spec", b"{}"))
+        charge = _charge(node, parts.get("spec", b"{}"), parts.get("metadata", b"{}"))
     scheduler = split.text(spec.get("schedulerName")) or DEFAULT_SCHEDULER
     return attrs.evolve(rejected, scheduler=scheduler, charge=charge)
 
 
-def _charge(node: str, spec: bytes) -> Charge:
+def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:
     try:
-        return Charge(node, requests_of(_SPEC.decode(spec)))
+        return Charge(node, requests_of(_SPEC.decode(spec)), _slots_written(metadata))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Not even that can be read: the node counts as full, which None says.
         return Charge(node, None)
+
+
+def _slots_written(metadata: bytes) -> int:
+    """The slots of a pod that cannot be believed otherwise; 0 when they cannot be read either."""
+    try:
+        notes = decode_part(
+            _NOTES, split.members(metadata).get("annotations", b""), field="annotations"
+        )
+        return _binding(notes)[0] if notes is not None else 0
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return 0
 
 
 PODS: Final = KindCodec("Pod", wire_type=wire.Pod, entity=pod_of, adorn=_adorned)

@@ -49,11 +49,13 @@ class Owner:
 class Charge:
     """What an object that we refuse to believe still takes from a node.
 
-    ``requests`` is None when even that cannot be read: the node then counts as full.
+    ``requests`` is None when even that cannot be read: the node then counts as full. ``slots``
+    are those that were written with its binding, as a bitmask; 0 when nobody knows which.
     """
 
     node: str
     requests: Resources | None
+    slots: int = 0
 
 
 @attrs.frozen(slots=True, kw_only=True)

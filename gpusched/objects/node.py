@@ -25,6 +25,7 @@ class Node:
             what the annotation says; the cache puts there what counts, see ``topology.layouts``.
         numa: slot numbers by NUMA node; empty when not known. The same holds.
         layout_trouble: why the annotation cannot be believed; empty when it can, or is not there.
+        avoided: requests of pods that its kubelet refused lately; sorted. Put there by the cache.
         gpus_built_in: GPUs that the node has, healthy or not; 0 when it does not say.
     """
 
@@ -42,3 +43,4 @@ class Node:
     numa: tuple[tuple[int, ...], ...] = ()
     layout_trouble: str = ""
     gpus_built_in: int = 0
+    avoided: tuple[Resources, ...] = ()

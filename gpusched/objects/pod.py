@@ -78,6 +78,19 @@ NO_HINTS = GangHints()
 
 
 @attrs.frozen(slots=True)
+class Refusal:
+    """A kubelet did not take a pod that was bound to its node; it never ran.
+
+    Attributes:
+        reason: as the kubelet says, such as ``UnexpectedAdmissionError``.
+        at: seconds since the epoch.
+    """
+
+    reason: str
+    at: float
+
+
+@attrs.frozen(slots=True)
 class Family:
     """The gang that a pod names by the labels of the controller that made it.
 
@@ -118,6 +131,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         nominated: the node that is promised to it and not free yet, empty for none.
         claims: names of the persistent volume claims that its volumes are, sorted.
         own_claims: those of them that are made for this pod alone (ephemeral volumes).
+        refusal: of the kubelet, where that is why it failed.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
@@ -157,6 +171,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     claims: tuple[str, ...] = ()
     own_claims: tuple[str, ...] = ()
     deadline_s: int = 0
+    refusal: Refusal | None = None
 
     @property
     def key(self) -> ObjectKey:

@@ -246,6 +246,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
     phase: str = ""
+    reason: str | None = None
     nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: list[Condition] | None = None

@@ -31,6 +31,7 @@ from gpusched.session.plan import Ask, GangBind, PodBind
 from gpusched.session.promises import ClaimDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason
+from gpusched.session.refused import REFUSED_LATELY
 from gpusched.session.residents import Neighbours
 from gpusched.session.searches import Record, effort
 from gpusched.session.seats import ClassSeat, Seats
@@ -135,6 +136,7 @@ class Session:
             self._hold(self._gangs[key], places)
 
     def _open(self, policy: Policy) -> None:
+        self.hooks.filters.append(REFUSED_LATELY)
         for plugin in policy.plugins:
             self.hooks.plugin = plugin.name
             opened = self.hooks.guard.wrap(plugin.name, "open", plugin.open, self._not_opened)

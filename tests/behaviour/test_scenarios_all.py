@@ -11,11 +11,11 @@ ELSEWHERE = {
     7: "tests/daemon/test_daemon_bad_days.py",
     13: "tests/daemon/test_daemon_deaths.py",
     24: "tests/plugins/test_usage_and_drf.py",
+    71: "tests/daemon/test_daemon_refusals.py",
 }
 """File whose tests promise it."""
 NOT_YET = {
     68: "consolidation is no action of this version",
-    71: "what a kubelet refuses counts as a failed member; no node is quarantined for a shape",
 }
 """Why there is no test here."""
 FROM_LAST = 71

@@ -113,6 +113,19 @@ def test_sixty_thousand_labels(wire, pod):
     assert wire.read("pods", done).charge is None
 
 
+def test_a_rejected_pod_keeps_the_slots_of_its_binding(wire, pod):
+    """What was written with the binding is read, unless it is no list of slots."""
+    bad = put(put(pod, "spec/nodeName", "n1"), "metadata/labels", {"gpusched.io/role": 3})
+    for notes, slots in (
+        ({"gpusched.io/slots": "1,3", "gpusched.io/fence": "7"}, 0b1010),
+        ({"gpusched.io/slots": "1,3"}, 0),
+        ({"gpusched.io/slots": "1,1", "gpusched.io/fence": "7"}, 0),
+        ({"gpusched.io/slots": 5, "gpusched.io/fence": "7"}, 0),
+    ):
+        read = wire.read("pods", put(bad, "metadata/annotations", notes))
+        assert read.charge == Charge("n1", NEED, slots), notes
+
+
 def test_as_many_labels_as_allowed(wire, pod):
     """The bound itself is fine."""
     many = {f"k{number}": "v" for number in range(limits.LABELS_MAX)}

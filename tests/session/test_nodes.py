@@ -220,6 +220,26 @@ def test_a_rejected_pod_that_is_bound_keeps_its_gpus(given):
     assert sorted(c.then.slots().values()) == [(0, 1, 2), (3, 4, 5)]
 
 
+def test_slots_of_a_rejected_pod_stay_its_own(given):
+    """Its binding named slots 1 and 4: nobody else gets them."""
+    key = ObjectKey("default", "bad")
+    c = given.nodes(1, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    c.cache.put_pod(
+        Rejected(
+            kind="Pod",
+            key=key,
+            uid=uid("Pod", "bad", "default"),
+            resource_version=ResourceVersion("1"),
+            field="metadata.labels",
+            why="too many",
+            charge=Charge("node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1}), 0b10010),
+        )
+    )
+    c.gang("g", pods=2, gpus=3)
+    c.when.bound()
+    assert sorted(c.then.slots().values()) == [(0, 2, 3), (5, 6, 7)]
+
+
 def test_a_conflict_over_a_slot_blocks_both(given):
     """Two pods claim slot 0: as many GPUs as they ask for are gone."""
     cache = Given()
