@@ -115,6 +115,7 @@ class SolverProcess:
 
     def warm(self) -> None:
         """Start the process ahead of its first use; it loads the solver while nobody waits."""
+        self._bury()
         if not self._closed and self._pipe is None and self._monotonic() >= self._losses.until:
             self._try_to_start()
 
@@ -191,8 +192,7 @@ class SolverProcess:
         rest_s = self._losses.until - self._monotonic()
         if rest_s > 0:
             raise SolverFault(f"the solver is set aside for {rest_s:.0f} s: {self._losses.last}")
-        if self._pipe is not None and self._pipe.ended:  # while nobody waited for it
-            self._lost(Lost(Loss.CRASH, "ended without being asked"))
+        self._bury()
         if self._pipe is None:
             self._try_to_start()
         pipe = self._pipe
@@ -211,6 +211,11 @@ class SolverProcess:
             self._lost(Lost(Loss.START, f"could not be started: {error}"))
         if self._closed:  # meanwhile, by another thread
             self._drop()
+
+    def _bury(self) -> None:
+        """Take note of a process that ended while nobody waited for it."""
+        if self._pipe is not None and self._pipe.ended:
+            self._lost(Lost(Loss.CRASH, "ended without being asked"))
 
     def _drop(self) -> None:
         pipe, self._pipe = self._pipe, None
