@@ -10,7 +10,7 @@ Costs are one or two ints of at most ``BITS`` bits, compared from left to right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -180,16 +180,12 @@ class Tables:
         sizes = np.bincount(parents, minlength=count)
         whole = np.full(count, self.none, dtype=np.int64)
         held = np.flatnonzero(sizes)
-        sizes = sizes[held]
-        while len(held) < len(numbers):
-            within = np.arange(len(numbers)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            left = np.flatnonzero(within & 1 == 0)
-            paired = within[left] + 1 < np.repeat(sizes, (sizes + 1) // 2)
+        for left, paired in _rounds(sizes[held]):
             right = np.where(paired, left + 1, -1)
             steps.append(Step(numbers, left, right))
             after = numbers[left]
             after[paired] = self._pairs(after[paired], numbers[left[paired] + 1])
-            numbers, sizes = after, (sizes + 1) // 2
+            numbers = after
         whole[held] = numbers
         position = np.full(count, -1, dtype=np.int64)
         position[held] = np.arange(len(held))
@@ -300,6 +296,43 @@ class Tables:
         self.size += more
         self._count += len(most)
         return first
+
+
+def work(parents: Ints, most: Ints, members: int) -> tuple[int, Ints]:
+    """How many additions a merge takes at most, and how far the table of each parent goes.
+
+    Args:
+        parents: of each table, ascending, shape (tables,).
+        most: members that each takes.
+        members: no table goes further.
+    """
+    total = 0
+    held, sizes = np.unique(parents, return_counts=True)
+    for left, paired in _rounds(sizes):
+        after = most[left]
+        other = most[left[paired] + 1]
+        total += int(((np.minimum(after[paired], other) + 1) * (after[paired] + 1)).sum())
+        after[paired] = np.minimum(after[paired] + other, members)
+        most = after
+    whole = np.zeros(int(parents.max(initial=-1)) + 1, dtype=np.int64)
+    whole[held] = most
+    return total, whole
+
+
+def _rounds(sizes: Ints) -> Iterator[tuple[Ints, Bools]]:
+    """Which of the tables side by side are merged with the next, until each parent has one.
+
+    Args:
+        sizes: tables of each parent, none without any.
+
+    Yields:
+        Positions of the tables that are left of a pair or alone, and whether they have a pair.
+    """
+    while int(sizes.max(initial=0)) > 1:
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        left: Ints = np.flatnonzero(within & 1 == 0)
+        yield left, within[left] + 1 < np.repeat(sizes, (sizes + 1) // 2)
+        sizes = (sizes + 1) // 2
 
 
 def _bit_length(values: Ints) -> Ints:

@@ -7,6 +7,7 @@ up to one of it. Terms for which there is no space are left out, and whoever pac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.min_plus import BITS
 
-_LIMBS = 2
+LIMBS: Final = 2
 
 
 @attrs.frozen
@@ -44,17 +45,18 @@ class Packing:
         return packed
 
 
-def packing(ranges: Sequence[int]) -> Packing:
+def packing(ranges: Sequence[int], most: int = LIMBS) -> Packing:
     """Give each term its bits.
 
     Args:
         ranges: by how much the sums of each term differ at most, most important first.
+        most: ints that there may be.
     """
     limbs: list[list[int]] = [[]]
     for values in ranges:
         bits = values.bit_length()
         if sum(limbs[-1]) + bits > BITS:
-            if bits > BITS or len(limbs) == _LIMBS:
+            if bits > BITS or len(limbs) == most:
                 break
             limbs.append([])
         limbs[-1].append(bits)

@@ -26,7 +26,7 @@ from gpusched.placement.problem import (
     search_here,
 )
 from gpusched.placement.several import place_several
-from gpusched.placement.tree import best_place, too_much
+from gpusched.placement.tree import best_place, limbs_of
 from gpusched.placement.verify import names, objective, trouble
 
 
@@ -57,9 +57,10 @@ def place(
     one = one_class(problem)
     if one is None:
         return _several(problem, effort, search)
-    if too_much(one):
+    limbs = limbs_of(one)
+    if not limbs:
         return _quickly(problem)
-    answer = _by_tree(one, memory)
+    answer = _by_tree(one, memory, limbs)
     if not answer.faults:
         return answer
     second = _several(problem, effort, search)
@@ -76,10 +77,10 @@ def _several(problem: Problem, effort: Effort, search: Search) -> Solution:
     return attrs.evolve(answer, faults=quick.faults + answer.faults)
 
 
-def _by_tree(one: OneClass, memory: Memory | None) -> Solution:
+def _by_tree(one: OneClass, memory: Memory | None, limbs: int) -> Solution:
     """The best answer for members that are all alike; UNKNOWN with faults if it is none."""
     problem = one.problem
-    found = best_place(one, memory)
+    found = best_place(one, memory, limbs=limbs)
     if found is None:
         return Solution(outcome=Outcome.INFEASIBLE, certificate=no_tree(one), method="tree")
     counts = one.counts(found.row)

@@ -18,12 +18,17 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import rooms
 from gpusched.placement.leaves import Leaves, leaves_of
 from gpusched.placement.memory import Kept, Memory, side_by_side
+from gpusched.placement.min_plus import work
 from gpusched.placement.one_class import OneClass
-from gpusched.placement.packing import Packing, packing
+from gpusched.placement.packing import LIMBS, Packing, packing
+from gpusched.placement.problem import Problem
 
-WORK_MAX: Final = 300_000_000
-"""Additions above which tables would take seconds."""
-_NOWHERE: Final = 2**61
+WORK_MAX: Final = 800_000_000
+"""Additions of one int above which tables would take more than about a second."""
+_TWO_LIMBS: Final = 9
+"""How much longer one takes where a cost is two ints."""
+_DEEP: Final = 10
+"""Sums of rooms times members below a part of ``WORK_MAX`` need no closer look."""
 
 
 @attrs.frozen(eq=False)
@@ -55,28 +60,55 @@ class Found:
         return len(self.claim) - self.packing.limbs + len(self.packing.places)
 
 
-def too_much(one: OneClass) -> bool:
-    """Whether the tables would take too long to make."""
-    return one.problem.members * int(one.fits.sum()) > WORK_MAX
+def limbs_of(one: OneClass) -> int:
+    """How many ints a cost may have so that the tables take no longer than they may; 0: none."""
+    members = one.problem.members
+    if members * int(one.fits.sum()) <= WORK_MAX // _DEEP:
+        return LIMBS
+    rows = np.flatnonzero(one.fits)
+    most, total = np.minimum(one.fits[rows], members), 0
+    for level in (*reversed(one.problem.levels), None):
+        domain = np.zeros(one.problem.nodes, np.int64) if level is None else level.domain
+        parent = domain[rows]
+        order = np.argsort(parent, kind="stable")
+        parent = parent[order]
+        added, whole = work(parent, most[order], members)
+        total += added
+        # A domain's table goes on from the first of its nodes.
+        rows = rows[order][np.flatnonzero(np.diff(parent, prepend=-1))]
+        most = whole[domain[rows]]
+    if total * _TWO_LIMBS <= WORK_MAX:
+        return LIMBS
+    return int(total <= WORK_MAX)
 
 
-def best_place(one: OneClass, memory: Memory | None = None) -> Found | None:
+def best_place(one: OneClass, memory: Memory | None = None, *, limbs: int = LIMBS) -> Found | None:
     """The best answer, None when there is none: this is a proof.
 
     Args:
         one: the problem.
         memory: of earlier problems; the answer is the same without it.
+        limbs: ints that a cost may have; terms that find no space are not looked at.
     """
     problem = one.problem
     leaves = leaves_of(one)
-    levels = [int(level.domain.max(initial=-1)) + 1 for level in problem.levels]
-    entered = [min(problem.members, count) for count in levels]
+    packed = _packed(one, leaves, limbs)
+    kept = (memory or Memory()).kept((problem.members, packed.places), packed.limbs)
+    return _Tree(one, leaves, packed, kept, _sizes(problem)).solve()
+
+
+def _packed(one: OneClass, leaves: Leaves, limbs: int) -> Packing:
+    """Where the bits of each term after ``hope`` are."""
+    problem = one.problem
+    entered = [min(problem.members, count) for count in _sizes(problem)]
+    spread = [max(entered, default=0)] if _has_parts(one) else []
     ranges = leaves.ranges(problem.members, problem.nodes)
-    spread = [max(entered)] if _has_parts(one) and entered else [0] * _has_parts(one)
-    packed = packing((*entered, *spread, *ranges))
-    kind = (problem.members, packed.places)
-    kept = (memory or Memory()).kept(kind, packed.limbs)
-    return _Tree(one, leaves, packed, kept, levels).solve()
+    return packing((*entered, *spread, *ranges), limbs)
+
+
+def _sizes(problem: Problem) -> list[int]:
+    """Domains of each level."""
+    return [int(level.domain.max(initial=-1)) + 1 for level in problem.levels]
 
 
 def _has_parts(one: OneClass) -> bool:

@@ -79,7 +79,7 @@ def test_where_tables_would_take_too_long_the_quick_answer_has_true_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without tables a gang of one class that fits still gets a place, and no false proof."""
-    monkeypatch.setattr("gpusched.placement.tree.WORK_MAX", -1)
+    monkeypatch.setattr("gpusched.placement.tree.WORK_MAX", -100)
     rng = random.Random(14)
     methods = []
     for _ in range(300):
@@ -104,12 +104,12 @@ def test_tables_that_lie_cost_their_answer_and_not_the_gang(
     )
     true = place(problem, QUICK)
 
-    def wrong_row(one: OneClass, memory: Memory | None) -> Found | None:
-        found = best_place(one, memory)
+    def wrong_row(one: OneClass, memory: Memory | None, *, limbs: int) -> Found | None:
+        found = best_place(one, memory, limbs=limbs)
         return None if found is None else attrs.evolve(found, row=found.row * 0)
 
-    def wrong_claim(one: OneClass, memory: Memory | None) -> Found | None:
-        found = best_place(one, memory)
+    def wrong_claim(one: OneClass, memory: Memory | None, *, limbs: int) -> Found | None:
+        found = best_place(one, memory, limbs=limbs)
         return None if found is None else attrs.evolve(found, claim=(0,) * len(found.claim))
 
     for lie in (wrong_row, wrong_claim):
