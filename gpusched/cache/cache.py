@@ -374,8 +374,7 @@ class Cache:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision += 1
         gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
-        moved = set(self.ledger.dirty)
-        nodes = self.rows.at(now).columns(self.ledger)
+        moved, nodes = set(self.ledger.dirty), self.rows.at(now).columns(self.ledger)
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
@@ -396,5 +395,6 @@ class Cache:
             residents=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
             awaited=self.residents.awaited(),
             storage=self.storage.view(),
+            population=self.families.sizes.shares(),
             now=now,
         )

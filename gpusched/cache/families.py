@@ -17,6 +17,7 @@ from gpusched.cache.gangs import (
     origin_of_job,
     origin_of_pod,
 )
+from gpusched.cache.gpu_sizes import GpuSizes
 from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.origins import FAMILIES, STAGE, Source, adopt, first_of, gangs_of_family
 from gpusched.cache.shelf import Shelf
@@ -73,6 +74,8 @@ class Families:
         self.workloads: dict[str, Shelf[Workload]] = {kind: Shelf() for kind in WORKLOADS}
         self.read: frozenset[str] = frozenset()
         """Kinds of ``workloads`` that are read here; of others only their pods tell."""
+        self.sizes = GpuSizes()
+        """What the members ask for, each."""
         self._dirty: set[GangKey] = set()
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
@@ -88,11 +91,14 @@ class Families:
         key = key_of(pod)
         if known is not None and key_of(known) != key:
             self.leave(known)
+            known = None
+        self.sizes.change(known, pod)
         self._members.setdefault(key, {})[pod.uid] = pod
         self._touch_with_job(pod, key)
 
     def leave(self, pod: Pod) -> None:
         """A member is gone."""
+        self.sizes.change(pod, None)
         key = key_of(pod)
         members = self._members.get(key, {})
         members.pop(pod.uid, None)

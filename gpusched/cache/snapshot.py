@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from gpusched.arrays.columns import NodeColumns
+from gpusched.arrays.workbench import DEFAULT_POPULATION
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueTree
 from gpusched.cache.residents import Residents
@@ -33,6 +34,7 @@ class Snapshot:
         awaited: unbound pods of other schedulers that are nominated to a node, sorted by key.
         storage: claims of volumes, volumes and their classes.
         now: seconds since the epoch, for ages and display.
+        population: sizes of GPU requests and how many of a thousand pods have them.
     """
 
     revision: int
@@ -49,3 +51,4 @@ class Snapshot:
     awaited: tuple[Pod, ...]
     storage: Storage
     now: float
+    population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION

@@ -76,6 +76,7 @@ class Session:
         self.searches: list[Record] = []
         """What was searched for and how it ended, for metrics."""
         self.bench = Workbench(snapshot.nodes)
+        self.bench.population = snapshot.population
         self.accounts = Accounts(snapshot.queues, pools_of(snapshot, masks.pools))
         watch = self.accounts if self.accounts.pools is not None else None
         self.neighbours = Neighbours(self.bench, snapshot.residents, masks.columns, watch)
