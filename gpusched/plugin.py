@@ -22,9 +22,11 @@ from gpusched.objects.units import DEVICE, GPU_RESOURCES, unit_of
 from gpusched.objects.volumes import Claim, Storage, Volume
 from gpusched.session.broken import broken_since
 from gpusched.session.demand import less
-from gpusched.session.hooks import Hooks, Key, first_refusal
+from gpusched.session.growing import grow
+from gpusched.session.hooks import Hooks, first_refusal
+from gpusched.session.keys import Key
 from gpusched.session.pairs import PairRule, PairScore
-from gpusched.session.placing import grow, place_minimum
+from gpusched.session.placing import place_minimum
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.protocols import Action, Plugin
 from gpusched.session.reasons import Reason, request_text

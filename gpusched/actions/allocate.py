@@ -12,10 +12,11 @@ from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
 from gpusched.session.alike import Refusals
+from gpusched.session.areas import Refusal
+from gpusched.session.growing import Growth, growth
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.joint import JointStarts
-from gpusched.session.placing import Growth, Refusal, growth
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.repairs import hold_for_repair, repairs_first
 from gpusched.session.reservations import Reservations

@@ -118,6 +118,7 @@ class Config:
                 PluginChoice("drain"),
                 PluginChoice("walltime", MappingProxyType({"reservations": 8})),
                 PluginChoice("drf"),
+                PluginChoice("topology", MappingProxyType({"compact": "gangs"})),
                 PluginChoice("nodeorder", MappingProxyType({"strategy": "binpack"})),
             )
         ),

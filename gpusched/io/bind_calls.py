@@ -91,7 +91,7 @@ class BindCalls:
         pod = state.gang.binds[index]
         body = encode.binding(
             pod.key, pod.uid, node=pod.node, slots=pod.slots, rank=pod.rank,
-            plan=state.plan, fence=state.fence,
+            plan=state.plan, fence=state.fence, proof=state.gang.proof,
         )  # fmt: skip
         path = f"{pod_path(pod.key)}/binding"
         try:

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpusched.limits import TEXT_MAX
+from gpusched.limits import FOREIGN_TEXT_MAX, TEXT_MAX
 from gpusched.objects import split, wire
 from gpusched.objects.codec import KindCodec
 from gpusched.objects.fields import (
@@ -78,6 +78,9 @@ def pod_of(parsed: wire.Pod) -> Pod:
     if phase is None:
         raise Disbelief("status.phase", f"{quoted(status.phase)} is no phase of a pod")
     slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
+    proof = (
+        sys.intern((notes.proof or "")[:FOREIGN_TEXT_MAX]) if fence and notes is not None else ""
+    )
     scheduled, since, reason, message = _scheduling(status.conditions)
     created = parse_time(metadata.creation_timestamp or "")
     if spec.node_name and not scheduled:
@@ -115,6 +118,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         slots=slots,
         plan=plan,
         fence=fence,
+        proof=proof,
         unschedulable_reason=reason,
         unschedulable=message,
         unschedulable_since=since,

@@ -89,7 +89,15 @@ def clip(text: str, size: int = limits.TEXT_MAX) -> str:
 
 
 def binding(
-    key: ObjectKey, uid: UID, *, node: str, slots: int, rank: int, plan: str, fence: str
+    key: ObjectKey,
+    uid: UID,
+    *,
+    node: str,
+    slots: int,
+    rank: int,
+    plan: str,
+    fence: str,
+    proof: str = "",
 ) -> bytes:
     """A Binding; its annotations reach the pod in the same write as the node's name.
 
@@ -101,10 +109,13 @@ def binding(
         rank: index inside the gang; -1 leaves it out.
         plan: id of the decision.
         fence: ``holder/transitions`` of our leadership.
+        proof: how good the gang's places are; empty leaves it out.
     """
     annotations = {"gpusched.io/fence": fence, "gpusched.io/plan": plan}
     if rank >= 0:
         annotations["gpusched.io/rank"] = str(rank)
+    if proof:
+        annotations["gpusched.io/proof"] = proof
     if slots:
         annotations["gpusched.io/slots"] = format_slots(slots)
     return _json.encode(

@@ -121,6 +121,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: empty until bound.
         slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
         plan, fence: written with our binding, empty on pods that others bound.
+        proof: so is this: how good the gang's places were, empty where nobody told.
         family: the gang by its controller's labels, where neither label nor annotation names a
             group; None for none.
         block: ranks of a lower block come first: leaders, then the jobs of a JobSet in order.
@@ -172,6 +173,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     own_claims: tuple[str, ...] = ()
     deadline_s: int = 0
     refusal: Refusal | None = None
+    proof: str = ""
 
     @property
     def key(self) -> ObjectKey:

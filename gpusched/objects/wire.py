@@ -86,6 +86,7 @@ class PodAnnotations(
         "slots": "gpusched.io/slots",
         "plan": "gpusched.io/plan",
         "fence": "gpusched.io/fence",
+        "proof": "gpusched.io/proof",
         "job_index": "batch.kubernetes.io/job-completion-index",
         "kai_group": "pod-group-name",
         "koordinator_gang": "gang.scheduling.koordinator.sh/name",
@@ -102,6 +103,7 @@ class PodAnnotations(
     slots: str | None = None
     plan: str | None = None
     fence: str | None = None
+    proof: str | None = None
     job_index: str | None = None
     kai_group: str | None = None
     koordinator_gang: str | None = None

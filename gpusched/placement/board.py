@@ -125,6 +125,13 @@ class Board:
         ordered: list[int] = rows[np.argsort(-self._rank[rows], kind="stable")].tolist()
         return ordered
 
+    def scores(self) -> Ints:
+        """Scores of all rows as they stand, int64, shape (nodes,), larger is better.
+
+        A row that takes none may have any.
+        """
+        return np.where(self.fits > 0, self._rank, 0)
+
     def total(self, within: Bools | None = None, *, most: int) -> int:
         """How many pods fit in all, counted up to ``most`` a node so that sums stay small."""
         fits = self.fits if within is None else np.where(within, self.fits, 0)

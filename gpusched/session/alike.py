@@ -7,8 +7,7 @@ that follow, as long as nothing has moved in the session since.
 from __future__ import annotations
 
 from gpusched.cache.gangs import Gang
-from gpusched.objects.group import NO_WISH
-from gpusched.session.placing import Refusal
+from gpusched.session.areas import Refusal
 from gpusched.session.reasons import Reason
 from gpusched.session.related import is_related
 from gpusched.session.session import Session
@@ -46,15 +45,15 @@ class Refusals:
 def likeness(session: Session, gang: Gang) -> tuple[object, ...]:
     """All that decides where a gang may go; empty for gangs that are like no other.
 
-    Those with places or promises have rooms of their own, those with a wish for a topology
-    have waited for different times, and rules between pods read their labels.
+    Those with places or promises have rooms of their own, those that wait for a
+    preferred topology have waited for different times, and rules between pods read their labels.
     """
     if (
         gang.placed
         or gang.credit
         or gang.sub_groups
         or gang.unborn
-        or gang.topology != NO_WISH
+        or gang.topology.max_wait_ns
         or gang.key in session.promises
     ):
         return ()
@@ -68,6 +67,7 @@ def likeness(session: Session, gang: Gang) -> tuple[object, ...]:
         gang.terms,
         gang.min_member,
         gang.min_roles,
+        gang.topology,
         gang.pod_group.min_resources if gang.pod_group else None,
         session.bench.later,
         tasks,

@@ -16,6 +16,7 @@
 | fair_share                            | the first provider answers         | nothing is due    |
 | walltime                              | the shortest answer                | unknown           |
 | waits_too_long                        | any                                | no                |
+| compact                               | any                                | no                |
 | usage                                 | the first provider answers         | nothing was used  |
 
 A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
@@ -39,10 +40,12 @@ from gpusched.objects.group import Usage
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.session.keys import Excluded, Key
 from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf
 from gpusched.session.proposal import Proposal
 from gpusched.session.protocols import Guard
 from gpusched.session.reasons import Reason
+from gpusched.session.topology_hooks import Spare, TopologyHooks, Wanted
 from gpusched.session.verdict import ALLOW, Verdict, error
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Key = tuple[int | str, ...]
 SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
 
@@ -81,10 +83,6 @@ class Filter:
     plugin: str
     reason: str
     allows: NodeFilter
-
-
-class Excluded(Exception):
-    """The item sits out this session, because its key could not be computed."""
 
 
 class Hooks:
@@ -121,6 +119,7 @@ class Hooks:
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which room is kept."""
         self.usages: list[UsageOf] = []
+        self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []
 
     # -- registration ------------------------------------------------------------------------
@@ -317,6 +316,20 @@ class Hooks:
             self._provided("usage", provider, lambda said: isinstance(said, Usage), Usage())
         )
 
+    # -- topology ------------------------------------------------------------------------------
+    def compact(self, provider: Wanted) -> None:
+        """Whether a gang without a wish for a topology gets the most compact place as well.
+
+        Those with a wish always do. Where no policy says yes, members of other gangs take their
+        places one by one, each on the node with the best score.
+        """
+        said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
+        self.topology.compacts.append(said)
+
+    def spare_nodes(self, level: str, nodes: int) -> None:
+        """Keep so many empty GPU nodes of each domain of a level for gangs that run there."""
+        self.topology.spares.append(Spare(level, nodes))
+
     def _provided(
         self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
     ) -> Callable[..., T]:
@@ -373,18 +386,6 @@ class Hooks:
 
 def _are_seconds(answer: object) -> bool:
     return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
-
-
-def _comparable(key: Key) -> list[tuple[int, int, str]]:
-    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key]
-
-
-def comparable(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
-    """The joined key of an item, made comparable whatever types plugins return; None: sits out."""
-    try:
-        return tuple(part for order in orders for part in _comparable(order(*about)))
-    except Excluded:
-        return None
 
 
 def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:

@@ -17,9 +17,9 @@ from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import PODS
+from gpusched.session.areas import Area, areas_of
 from gpusched.session.chunks import chunks_of
 from gpusched.session.hooks import first_refusal
-from gpusched.session.placing import Area, areas_of
 from gpusched.session.plan import Ask
 from gpusched.session.proof import Prover
 from gpusched.session.proposal import RECLAIM, Proposal

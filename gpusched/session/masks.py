@@ -11,6 +11,7 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.objects.group import Topology
 from gpusched.objects.pod import PodClass
+from gpusched.placement.memory import Memory
 from gpusched.session.hooks import Filter
 from gpusched.session.node_pools import PoolCache
 from gpusched.session.residents import ColumnCache
@@ -39,6 +40,8 @@ class MaskCache:
         """Counts of pods by node, and domains."""
         self.pools = PoolCache()
         """Nodes of pools, and what gangs hold there."""
+        self.memory = Memory()
+        """Tables of placement."""
         self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
 
     def refusals(

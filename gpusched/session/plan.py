@@ -47,6 +47,7 @@ class GangBind:
         min_member: members the gang needs in all.
         placed: members that were bound or assumed already when this was decided.
         binds: sorted by pod; ``placed + len(binds) >= min_member``.
+        proof: how good their places are, see ``session.proven``; empty where nobody tells.
     """
 
     gang: GangKey
@@ -56,6 +57,7 @@ class GangBind:
     min_member: int
     placed: int
     binds: tuple[PodBind, ...]
+    proof: str = ""
 
     @property
     def plan_id(self) -> str:

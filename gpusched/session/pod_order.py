@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.objects.pod import Pod
-from gpusched.session.hooks import PodOrder, comparable
+from gpusched.session.hooks import PodOrder
+from gpusched.session.keys import comparable
 
 
 def in_pod_order(pods: Sequence[Pod], orders: Sequence[PodOrder]) -> Sequence[Pod]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusched.cache.gangs import Gang
-from gpusched.session.placing import Refusal, place_minimum
+from gpusched.session.areas import Refusal
+from gpusched.session.placing import place_minimum
 from gpusched.session.reasons import Reason
 from gpusched.session.reservations_told import held_for
 from gpusched.session.session import Session

@@ -13,9 +13,9 @@ from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.cache.gangs import Gang
 from gpusched.limits import GANG_PODS_MAX
 from gpusched.objects.resources import Resources, total
+from gpusched.session.areas import areas_of
 from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
-from gpusched.session.placing import areas_of
 from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
 from gpusched.session.session import Session
 from gpusched.session.wanting import wanted

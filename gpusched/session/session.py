@@ -6,8 +6,9 @@ snapshot and policy give the same plan, whatever the order in which objects arri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpusched.arrays.columns import demand
@@ -23,6 +24,7 @@ from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.problem import Search, search_here
 from gpusched.session.accounts import Accounts
+from gpusched.session.cluster_map import ClusterMap
 from gpusched.session.hooks import Hooks
 from gpusched.session.level_names import with_level_names
 from gpusched.session.masks import MaskCache
@@ -35,6 +37,7 @@ from gpusched.session.refused import REFUSED_LATELY
 from gpusched.session.residents import Neighbours
 from gpusched.session.searches import Record, effort
 from gpusched.session.seats import ClassSeat, Seats
+from gpusched.session.sitting import sitting
 from gpusched.session.statement import Place, Statement
 from gpusched.session.variant import Variant
 from gpusched.session.verdict import Verdict, error
@@ -105,6 +108,7 @@ class Session:
         self.variants: dict[GangKey, Variant] = {}
         """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
         self._masks = masks
+        self.memory = masks.memory
         self.related_steps = RELATED_SESSION_STEPS_MAX
         """Places that searches for gangs with rules between pods may still try."""
         self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
@@ -112,6 +116,8 @@ class Session:
         self._binds = 0
         self.promises: dict[GangKey, tuple[Place, ...]] = {}
         """Room held for gangs, by earlier sessions and by this one."""
+        self.proofs: dict[GangKey, str] = {}
+        """How good the places are that gangs were given, see ``session.proven``."""
         self.claims: dict[GangKey, ClaimDraft] = {}
         """Promises made in this session, with who leaves for them."""
         self.given_back: list[Gang] = []
@@ -157,6 +163,16 @@ class Session:
     def levels(self) -> tuple[Level, ...]:
         """Topology levels, widest first."""
         return self._masks.levels(self.snapshot.nodes, self.snapshot.topologies)
+
+    @cached_property
+    def map(self) -> ClusterMap:
+        """Levels and slots as problems of placement see them."""
+        return ClusterMap(self.bench, self.levels, self.hooks.topology.spares)
+
+    @cached_property
+    def sitting(self) -> Mapping[int, Mapping[GangKey, Sequence[PodClass]]]:
+        """By row and gang the classes of its members there, as the snapshot has them."""
+        return sitting(self.snapshot)
 
     @property
     def full(self) -> bool:
@@ -271,6 +287,8 @@ class Session:
         if not places:
             return
         self._kept.setdefault(gang.key, []).extend(places)
+        if statement.proof:
+            self.proofs[gang.key] = statement.proof
         self._binds += len(places)
         counts: dict[str, tuple[PodClass, int]] = {}
         for place in places:
@@ -382,6 +400,7 @@ class Session:
                     min_member=gang.min_member,
                     placed=gang.ready,
                     binds=tuple(moved),
+                    proof=self.proofs.get(key, ""),
                 )
             )
         return tuple(binds)

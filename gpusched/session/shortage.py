@@ -45,7 +45,7 @@ class Shortage:
         fit = self.placed
         if fit is None:
             fit = self.board.total(self.within, most=count)
-        sentence = no_room(asked, fit=fit, total=total, refused=self._causes(), where=self.where)
+        sentence = no_room(asked, fit=fit, total=total, refused=self.causes(), where=self.where)
         never = never_fits(self.pod_class, self.bench, self.board.fixed)
         if never:
             return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
@@ -61,7 +61,8 @@ class Shortage:
         offered = self.bench.nodes.allocatable[rows][:, ask.columns]
         return int(np.minimum(how_many_fit(offered, ask.amounts), most).sum())
 
-    def _causes(self) -> list[tuple[int, str]]:
+    def causes(self) -> list[tuple[int, str]]:
+        """Numbers of nodes and why they take none more, the largest first."""
         nodes = self.bench.nodes
         left = np.ones(len(nodes), dtype=np.bool_) if self.within is None else self.within.copy()
         causes: list[tuple[int, str]] = []

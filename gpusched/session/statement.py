@@ -83,6 +83,8 @@ class Statement:
         self._bench = bench
         self._neighbours = neighbours
         self._accounts = accounts
+        self.proof = ""
+        """How good its places are, see ``session.proven``; empty where nobody tells."""
         self._moves: list[Place | Evict | Lift | Clear] = []
         self._open = True
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from gpusched.cache.gangs import Gang
 from gpusched.cache.unborn import is_unborn
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.session.broken import STARTED
 from gpusched.session.plan import Ask, GangStatus
+from gpusched.session.proven import OPTIMAL
 from gpusched.session.reasons import Reason, cut, members, not_enough_members
 from gpusched.session.session import Session
 from gpusched.session.wanting import short_of_role
 
 ADMITTED = "Admitted"
 """The reason of the condition of the same name when it is true."""
+_DOMAINS_NAMED_MAX: Final = 4
 
 
 def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
@@ -83,16 +86,21 @@ def _runs_again(gang: Gang) -> Ask | None:
 
 
 def _placement(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
-    """The domain of each level that holds all placed members, widest level first."""
+    """The domains of each level that hold the placed members, widest level first.
+
+    A level on which some of them are in no domain is left out; of many domains the number is told.
+    """
     row_of = session.snapshot.nodes.row
     rows = [row_of[member.node] for member in gang.placed if member.node in row_of]
     if len(rows) < len(gang.placed) or not rows:
         return ()
     found = []
     for level in session.levels:
-        domains = {int(level.domain[row]) for row in rows}
-        if len(domains) == 1 and -1 not in domains:
-            found.append((level.name, level.names[domains.pop()]))
+        domains = sorted({int(level.domain[row]) for row in rows})
+        if domains[0] >= 0:
+            named = ", ".join(level.names[domain] for domain in domains[:_DOMAINS_NAMED_MAX])
+            more = len(domains) - _DOMAINS_NAMED_MAX
+            found.append((level.name, f"{named} and {more} more" if more > 0 else named))
     return tuple(found)
 
 
@@ -102,11 +110,20 @@ def _admitted_sentence(gang: Gang) -> str:
 
 
 def _running_sentence(gang: Gang) -> str:
-    text = f"{members(gang.ready)} placed, {gang.min_member} needed"
+    text = f"{members(gang.ready)} placed, {gang.min_member} needed{_proof(gang)}"
     text = f"{text}; {gang.pending} more wait" if gang.pending else text
     # Our own PodGroup says so in its condition Admitted, which others do not have.
     own = gang.pod_group is not None and not gang.pod_group.source
     return cut(f"{text}; {gang.remark}") if gang.remark and not own else text
+
+
+def _proof(gang: Gang) -> str:
+    """What was proven of its places when it started; empty where nothing was, or they differ."""
+    proofs = {member.pod.proof for member in gang.placed}
+    proof = proofs.pop() if len(proofs) == 1 else ""
+    if not proof:
+        return ""
+    return ", no more compact place existed" if proof == OPTIMAL else f", not proven best: {proof}"
 
 
 def _not_tried(gang: Gang) -> Ask:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
-import numpy as np
 
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang, Task
@@ -144,11 +143,6 @@ def place_parts(
     Returns:
         None when it was placed, else how far the best attempt came, as a sentence.
     """
-    known = {part.name for part in gang.sub_groups}
-    strange = sorted({task.sub_group for task in gang.tasks if task.sub_group} - known)
-    if strange:
-        names = ", ".join(sorted(known))
-        return f"pods name sub-group {short(strange[0])!r}, which spec.subGroups does not have: {names}"
     best: _Search | None = None
     for rows in areas:
         search = _Search(session, gang, statement, rows, place_all)
@@ -159,6 +153,16 @@ def place_parts(
         if best is None or search.best > best.best:
             best = search
     return _told(gang, best)
+
+
+def strange_sub_group(gang: Gang) -> str:
+    """That pods name a sub-group that the gang does not have; empty when none does."""
+    known = {part.name for part in gang.sub_groups}
+    strange = sorted({task.sub_group for task in gang.tasks if task.sub_group} - known)
+    if not strange or not known:
+        return ""
+    names = ", ".join(sorted(known))
+    return f"pods name sub-group {short(strange[0])!r}, which spec.subGroups does not have: {names}"
 
 
 def _told(gang: Gang, best: _Search | None) -> str:
@@ -226,10 +230,3 @@ def _homes(session: Session, gang: Gang, part: SubGroup) -> list[int]:
         if each.pod.sub_group == part.name and each.node in row_of
     ]
     return rows + [place.row for place in session.kept(gang) if place.pod.sub_group == part.name]
-
-
-def both(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Rows that are in both; None stands for all."""
-    if one is None or other is None:
-        return other if one is None else one
-    return np.logical_and(one, other)

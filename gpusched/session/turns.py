@@ -17,7 +17,7 @@ from sortedcontainers import SortedKeyList
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.objects.meta import GangKey
-from gpusched.session.hooks import comparable
+from gpusched.session.keys import comparable
 from gpusched.session.session import Session
 
 

@@ -19,8 +19,9 @@ from gpusched.placement.problem import Outcome
 from gpusched.placement.victim_floor import Floor
 from gpusched.placement.victim_search import Better, cheaper
 from gpusched.placement.victims import Choice
-from gpusched.session.hooks import comparable, first_refusal
-from gpusched.session.placing import Area
+from gpusched.session.areas import Area
+from gpusched.session.hooks import first_refusal
+from gpusched.session.keys import comparable
 from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.victim_pool import Leaving, Pool

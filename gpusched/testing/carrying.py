@@ -57,6 +57,7 @@ class Carrying:
                     node=bind.node,
                     slots=bind.slots,
                     plan=gang.plan_id,
+                    proof=gang.proof,
                     fence="test/1",
                     scheduled=self.now,
                     nominated="",

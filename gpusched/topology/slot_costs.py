@@ -21,6 +21,7 @@ SLOTS_MAX: Final = 16
 
 POPULATION: Final = DEFAULT_POPULATION
 Population = tuple[tuple[int, int], ...]
+NOT_NUMBERED: Final = 2**40
 Node = tuple[Free, ...]
 """A node's islands; ``((8, 3), (8, 8))`` are two of eight slots, of which 3 and 8 are free."""
 
@@ -66,12 +67,18 @@ class SlotTables:
     population: Population = POPULATION
 
     def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """See ``placement.problem.SlotCosts``."""
-        return cost_of(self.states[state], sizes, self.population)
+        """See ``placement.problem.SlotCosts``; nothing where a node's slots are not numbered."""
+        free = self.states[state]
+        return cost_of(free, sizes, self.population) if free else (0, 0)
 
     def least(self, state: int) -> int:
         """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
         return -fragmentation(self.states[state], self.population)
+
+    def left(self, state: int) -> int:
+        """How many slots are free; a very large number where they are not numbered."""
+        free = self.states[state]
+        return counts(free)[1] if free else NOT_NUMBERED
 
 
 def cost_of(

@@ -42,7 +42,7 @@ def test_a_gang_starts_when_a_node_appears(given):
     assert c.then.started() == ["big"]
     c.when.one_session()
     assert c.then.status("big").phase == "Running"
-    assert c.then.why("big") == "3 pods placed, 3 needed"
+    assert c.then.why("big") == "3 pods placed, 3 needed, no more compact place existed"
 
 
 def test_a_gang_is_not_called_scheduled_before_its_bindings_were_accepted(given):

@@ -265,7 +265,10 @@ def test_required_topology_holds(given):
     c.when.bound()
     assert set(c.then.nodes().values()) == {"node-2", "node-3", "node-4"}
     assert c.then.reason("h") == "TopologyUnsatisfiable"
-    assert "needs 4 pods in one rack; best rack r0 has room for 2" in c.then.why("h")
+    assert (
+        "needs 4 pods with 8 nvidia.com/gpu, 1 cpu, 1Gi memory in one rack; best rack r0 has room for 2"
+        in c.then.why("h")
+    )
 
 
 def test_the_tightest_rack_is_taken(given):

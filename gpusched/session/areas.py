@@ -1,0 +1,119 @@
+"""Where a gang may be: one domain of a level, or anywhere, from the most wanted outwards."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs import Gang
+from gpusched.session.reasons import Reason
+from gpusched.session.session import Session
+from gpusched.topology.domain import Level
+
+
+@attrs.frozen(slots=True)
+class Refusal:
+    """Why a gang got no places."""
+
+    reason: Reason
+    sentence: str
+
+
+@attrs.frozen(slots=True, eq=False)
+class Area:
+    """Where a gang may sit: rows (None: anywhere) and words for its sentence."""
+
+    rows: Bools | None
+    where: str
+
+
+ANYWHERE = Area(None, "")
+
+
+@attrs.frozen(slots=True)
+class Confines:
+    """Of which level one domain must hold a gang now.
+
+    Attributes:
+        required: name of the level, empty for none.
+        waits: whether it is only what the gang prefers, and still holds out for.
+    """
+
+    required: str = ""
+    waits: bool = False
+
+
+def confines_of(session: Session, gang: Gang, *, at: float | None = None) -> Confines | Refusal:
+    """What the gang's wish for a topology comes to.
+
+    Args:
+        session: whose topology counts.
+        gang: with its wishes.
+        at: when it would start, seconds since the epoch; None for now.
+    """
+    wish = gang.topology
+    if not wish.required and not wish.preferred:
+        return Confines()
+    names = [level.name for level in session.levels]
+    for name in (wish.required, wish.preferred):
+        if name and name not in names:
+            known = ", ".join(names) or "none"
+            sentence = f"topology level {name[:64]!r} does not exist; levels are: {known}"
+            return Refusal(Reason.INVALID_SPEC, sentence)
+    at = session.snapshot.now if at is None else at
+    holds_out = at - gang.created < wish.max_wait_ns / 1e9
+    if wish.preferred and holds_out:
+        narrower = names.index(wish.preferred) > names.index(wish.required or names[0])
+        if narrower or not wish.required:
+            return Confines(wish.preferred, waits=True)
+    return Confines(wish.required)
+
+
+def areas_of(
+    session: Session, gang: Gang, *, at: float | None = None
+) -> tuple[list[Area], Refusal | None]:
+    """The areas in which a gang may start, best level first; or why it has none.
+
+    From the preferred level outwards to the required one, or to the whole cluster; while the
+    gang still holds out for its preferred level, that level alone.
+
+    Args:
+        session: whose topology counts.
+        gang: with its wishes.
+        at: when it would start, seconds since the epoch; None for now.
+    """
+    confines = confines_of(session, gang, at=at)
+    if isinstance(confines, Refusal):
+        return [], confines
+    spare = session.map.spare_rows(gang)
+    usable = None if spare is None else ~spare
+    wish = gang.topology
+    names = [level.name for level in session.levels]
+    widest = names.index(confines.required) if confines.required else 0
+    narrowest = max(widest, names.index(wish.preferred)) if wish.preferred else widest
+    areas: list[Area] = []
+    if wish.required or wish.preferred:
+        for level in reversed(session.levels[widest : narrowest + 1]):
+            areas.extend(_domains(session, gang, level))
+    if not confines.required:
+        areas.append(ANYWHERE)
+    return [Area(both(area.rows, usable), area.where) for area in areas], None
+
+
+def both(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Rows that are in both; None stands for all."""
+    if one is None or other is None:
+        return other if one is None else one
+    return np.logical_and(one, other)
+
+
+def _domains(session: Session, gang: Gang, level: Level) -> list[Area]:
+    """The domains of a level, only that of the placed members when there are any."""
+    rows = [session.snapshot.nodes.row.get(member.node, -1) for member in gang.placed]
+    rows += [place.row for place in session.kept(gang)]
+    fixed = {int(level.domain[row]) for row in rows if row >= 0}
+    if len(fixed) > 1 or -1 in fixed:
+        return []
+    numbers = sorted(fixed) if fixed else range(len(level.names))
+    return [Area(level.domain == number, f"in one {level.name}") for number in numbers]

@@ -1,0 +1,24 @@
+"""Keys by which plugins order queues, gangs and pods, made comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Key = tuple[int | str, ...]
+
+
+class Excluded(Exception):
+    """The item sits out this session, because its key could not be computed."""
+
+
+def _comparable(key: Key) -> list[tuple[int, int, str]]:
+    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key]
+
+
+def comparable(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
+    """The joined key of an item, made comparable whatever types plugins return; None: sits out."""
+    try:
+        return tuple(part for order in orders for part in _comparable(order(*about)))
+    except Excluded:
+        return None

@@ -1,0 +1,200 @@
+"""A gang and the session's nodes as a problem of placement, and its answer as moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.cache.gangs import Gang, Task
+from gpusched.objects.pod import Pod
+from gpusched.placement.problem import Level, Part, Problem, Role, Solution
+from gpusched.session.cluster_map import STEPS
+from gpusched.session.pod_order import in_pod_order
+from gpusched.session.session import Session
+from gpusched.session.statement import Statement
+
+_SIZES_MAX: Final = 8
+"""Numbers of members that are tried where sub-groups of several sizes may start a gang."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Bounds:
+    """Where a gang may be.
+
+    Attributes:
+        required: name of the level of which one domain holds it, empty for none.
+        rows: only there, shape (nodes,); None for anywhere.
+    """
+
+    required: str = ""
+    rows: Bools | None = None
+
+
+def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
+    """The problems to try one after another: more than one only where sub-groups differ in size.
+
+    Args:
+        session: as its bench is looked at.
+        gang: with tasks; roles of the problem are in their order.
+        bounds: where it may be.
+    """
+    wish = gang.topology
+    named = [bounds.required, wish.preferred]
+    for part in gang.sub_groups:
+        named += [part.topology.required, part.topology.preferred]
+    levels = session.map.levels(*(name for name in named if name))
+    columns, roles = _roles(session, gang, bounds)
+    bench = session.bench
+    free: Ints = np.maximum(bench.nodes.allocatable[:, columns] - bench.used[:, columns], 0)
+    states, slots = session.map.slot_states() if any(role.gpus for role in roles) else (None, None)
+    parts, least = _parts(session, gang, levels)
+    base = Problem(
+        free=free,
+        roles=roles,
+        members=gang.at_once,
+        minima=tuple(
+            (tuple(i for i, task in enumerate(gang.tasks) if task.role == role), missing)
+            for role, missing in gang.missing_roles
+        ),
+        parts=parts,
+        parts_least=least,
+        levels=levels,
+        required=_index(levels, bounds.required),
+        placed=_placed(session, gang),
+        hope=max(gang.at_once, gang.pending),
+        states=np.zeros(0, dtype=np.int64) if states is None else states,
+        slots=slots,
+    )
+    for members in _sizes(gang, parts, least):
+        yield base if members == base.members else attrs.evolve(base, members=members)
+
+
+def _roles(session: Session, gang: Gang, bounds: Bounds) -> tuple[Ints, tuple[Role, ...]]:
+    seats = [session.seat(task.pod_class) for task in gang.tasks]
+    columns = np.unique(np.concatenate([seat.ask.columns for seat in seats]))
+    named = {part.name: number for number, part in enumerate(gang.sub_groups)}
+    left = session.map.slots_left() if any(task.pod_class.gpus for task in gang.tasks) else None
+    tight = session.map.tightness()
+    roles = []
+    for task, seat in zip(gang.tasks, seats, strict=True):
+        ask = np.zeros(len(columns), dtype=np.int64)
+        ask[np.searchsorted(columns, seat.ask.columns)] = seat.ask.amounts
+        fits = np.minimum(seat.board.fits, len(task.pods))
+        if left is not None and task.pod_class.gpus:
+            fits = np.minimum(fits, left // task.pod_class.gpus)
+        if bounds.rows is not None:
+            fits = np.where(bounds.rows, fits, 0)
+        roles.append(
+            Role(
+                ask=ask,
+                most=len(task.pods),
+                fits=fits,
+                gpus=task.pod_class.gpus,
+                part=named.get(task.sub_group, -1),
+                price=_price(seat.board.scores(), tight, fits),
+            )
+        )
+    return columns, tuple(roles)
+
+
+def _price(scores: Ints, tight: Ints, fits: Ints) -> Ints | None:
+    """The tightest domains first, among these the nodes with the best scores; less is better."""
+    possible = fits > 0
+    if not possible.any():
+        return None
+    best, worst = int(scores[possible].max()), int(scores[possible].min())
+    points = np.where(possible, best - scores, 0)
+    if best - worst >= STEPS:
+        points = points * (STEPS - 1) // (best - worst)
+    price: Ints = np.where(possible, tight * STEPS + points, 0)
+    return price - int(price[possible].min()) * possible
+
+
+def _index(levels: Sequence[Level], name: str) -> int:
+    return next((i for i, level in enumerate(levels) if name and level.name == name), -1)
+
+
+def _placed(session: Session, gang: Gang) -> Ints:
+    placed = np.zeros(len(session.bench.nodes), dtype=np.int64)
+    np.add.at(placed, home_rows(session, gang), 1)
+    return placed
+
+
+def home_rows(session: Session, gang: Gang, sub_group: str | None = None) -> list[int]:
+    """Rows of members that have places, of one sub-group or (None) of all; one row for each."""
+    row_of = session.snapshot.nodes.row
+    rows = [
+        row_of[each.node]
+        for each in gang.placed
+        if each.node in row_of and sub_group in (None, each.pod.sub_group)
+    ]
+    kept = session.kept(gang)
+    return rows + [place.row for place in kept if sub_group in (None, place.pod.sub_group)]
+
+
+def _parts(session: Session, gang: Gang, levels: Sequence[Level]) -> tuple[tuple[Part, ...], int]:
+    parts = []
+    for part in gang.sub_groups:
+        level = _index(levels, part.topology.required)
+        preferred = _index(levels, part.topology.preferred)
+        home_level = level if level >= 0 else preferred
+        rows = home_rows(session, gang, part.name) if home_level >= 0 else []
+        homes = sorted({int(levels[home_level].domain[row]) for row in rows})
+        parts.append(
+            Part(least=gang.lacks(part), level=level, preferred=preferred, homes=tuple(homes))
+        )
+    complete = sum(1 for part in parts if not part.least)
+    return tuple(parts), max(0, gang.min_sub_groups - complete)
+
+
+def _sizes(gang: Gang, parts: Sequence[Part], least: int) -> list[int]:
+    """Numbers of members with which the gang may start, the fewest first."""
+    need = gang.at_once
+    lacks = sorted({part.least for part in parts if part.least})
+    if len(lacks) < 2 or not least:
+        return [need]
+    waiting = [part.least for part in parts if part.least]
+    if len(waiting) > _SIZES_MAX:
+        total = sum(sorted(waiting)[-least:])
+        return sorted({need, max(need, total)})
+    sums = {sum(chosen) for chosen in combinations(waiting, least)}
+    return sorted({max(need, each) for each in sums} | {need})[:_SIZES_MAX]
+
+
+# -- the answer as moves -----------------------------------------------------------------------
+def carry_out(
+    session: Session, gang: Gang, statement: Statement, problem: Problem, solution: Solution
+) -> None:
+    """Place members as the answer says: ranks follow the topology, so that neighbours are near.
+
+    Args:
+        session: as its bench was when the problem was made.
+        gang: whose tasks are the problem's roles.
+        statement: takes the places.
+        problem: that was solved.
+        solution: with counts.
+    """
+    walk = tree_walk(problem)
+    for task, counts in zip(gang.tasks, solution.counts, strict=True):
+        seat = session.seat(task.pod_class)
+        total = int(counts.sum())
+        pods: Iterator[Pod] = iter(_chosen(session, task, total))
+        for row in walk[counts[walk] > 0].tolist():
+            for _ in range(int(counts[row])):
+                statement.place(next(pods), row, seat.ask)
+
+
+def tree_walk(problem: Problem) -> Ints:
+    """Rows in the order in which a walk through the domains comes by, int64, shape (nodes,)."""
+    keys = [np.arange(problem.nodes, dtype=np.int64)]
+    keys += [level.domain for level in reversed(problem.levels)]
+    return np.lexsort(keys).astype(np.int64)
+
+
+def _chosen(session: Session, task: Task, count: int) -> Sequence[Pod]:
+    return in_pod_order(task.pods, session.hooks.pod_orders)[:count]
