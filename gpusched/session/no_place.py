@@ -126,7 +126,8 @@ def no_domain(session: Session, gang: Gang, confines: Confines) -> Refusal:
     if not level.names:
         sentence = f"no node is labelled for topology level {name[:64]!r}"
         return Refusal(_reason(confines), sentence)
-    tasks, _ = wanted(gang, largest_first=True)
+    found, _ = wanted(gang, largest_first=True)
+    tasks = found or [(gang.tasks[0], gang.at_once)]
     for task, count in tasks:
         if task.pod_class.unsupported:
             return told(session, task, count, ANYWHERE, pod=task.pods[0])

@@ -84,6 +84,6 @@ def _place_whole(
 
 def solve(session: Session, problem: Problem) -> Solution:
     """The pipeline's answer, noted for metrics."""
-    solution = place(problem, session.effort, search=session.search, memory=session.memory)
+    solution = place(problem, session.effort, search=session.search, memory=session.masks.memory)
     session.searches.append(Record.of(solution))
     return solution

@@ -107,8 +107,7 @@ class Session:
         self._all = tuple(self._gangs.values())
         self.variants: dict[GangKey, Variant] = {}
         """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
-        self._masks = masks
-        self.memory = masks.memory
+        self.masks = masks
         self.related_steps = RELATED_SESSION_STEPS_MAX
         """Places that searches for gangs with rules between pods may still try."""
         self.seats = Seats(self.bench, self.neighbours, self.hooks, masks)
@@ -162,7 +161,7 @@ class Session:
     @property
     def levels(self) -> tuple[Level, ...]:
         """Topology levels, widest first."""
-        return self._masks.levels(self.snapshot.nodes, self.snapshot.topologies)
+        return self.masks.levels(self.snapshot.nodes, self.snapshot.topologies)
 
     @cached_property
     def map(self) -> ClusterMap:
