@@ -21,6 +21,7 @@ from gpusched.objects.meta import GangKey
 from gpusched.placement.admission import Window, used_by
 from gpusched.placement.admitting import admit
 from gpusched.placement.problem import Outcome
+from gpusched.session.areas import Refusal
 from gpusched.session.contenders import (
     Ground,
     contender,
@@ -31,7 +32,7 @@ from gpusched.session.contenders import (
 from gpusched.session.hooks import first_refusal
 from gpusched.session.joint_choice import movers
 from gpusched.session.moves import Moves
-from gpusched.session.placing import Refusal, place_minimum
+from gpusched.session.placing import place_minimum
 from gpusched.session.reasons import Reason
 from gpusched.session.related import is_related
 from gpusched.session.searches import Record

@@ -104,7 +104,6 @@ class Session:
             )
             for gang in snapshot.gangs
         }
-        self._all = tuple(self._gangs.values())
         self.variants: dict[GangKey, Variant] = {}
         """The node pool with which a suspended Job is to be started, see ``session.jobs``."""
         self.masks = masks
@@ -153,6 +152,10 @@ class Session:
         self.closed = f"{fault}; nothing is placed until it works or is removed"
 
     # -- reading ---------------------------------------------------------------------------
+    @cached_property
+    def _all(self) -> tuple[Gang, ...]:
+        return tuple(self._gangs.values())
+
     @property
     def gangs(self) -> tuple[Gang, ...]:
         """Sorted by key."""

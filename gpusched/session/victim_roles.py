@@ -20,7 +20,7 @@ from gpusched.placement.victim_field import Field
 from gpusched.placement.victim_floor import Floor, floor
 from gpusched.placement.victim_search import Newcomer, Wanted, cheaper_for_roles
 from gpusched.placement.victims import Lane, Member
-from gpusched.session.placing import Area
+from gpusched.session.areas import Area
 from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.victim_choice import note
