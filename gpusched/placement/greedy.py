@@ -6,40 +6,35 @@ methods start from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
-from gpusched.placement.bounds import demands, homes, room
-from gpusched.placement.problem import Problem, Role
+from gpusched.placement.bounds import homes, room, rooms
+from gpusched.placement.problem import Part, Problem, Role
+from gpusched.placement.shares import shares
+
+_TRIES: Final = 4
+"""Domains of one level that are tried, where roles may get into each other's way."""
 
 
 def greedy(problem: Problem) -> Ints | None:
     """Counts that may be an answer, shape (roles, nodes); None when this way finds none.
 
-    Sub-groups are not looked at: the verifier tells whether the answer is good for them.
+    It obeys every hard rule; what it misses is no proof of anything.
     """
-    share = _shares(problem)
+    share = shares(problem)
     if share is None:
         return None
-    for rows in _candidates(problem):
-        counts = _Filling(problem, rows).all(share)
-        if counts is not None:
-            return counts
+    for within in _candidates(problem):
+        for rows in _areas(problem, within, share):
+            counts = _Filling(problem).all(share, rows)
+            if counts is not None:
+                return counts
     return None
-
-
-def _shares(problem: Problem) -> tuple[int, ...] | None:
-    """How many members of each role: what minima ask, then as many as are needed."""
-    share = [0] * len(problem.roles)
-    most = [min(role.most, int(role.fits.sum())) for role in problem.roles]
-    for roles, needed in (*problem.minima, demands(problem)[0]):
-        left = needed - sum(share[role] for role in roles)
-        for role in roles:
-            more = min(max(0, left), most[role] - share[role])
-            share[role] += more
-            left -= more
-    return tuple(share) if sum(share) == problem.members else None
 
 
 def _candidates(problem: Problem) -> list[Bools]:
@@ -58,42 +53,107 @@ def _candidates(problem: Problem) -> list[Bools]:
     return [each[-1] for each in sorted(found, key=lambda each: each[:3])]
 
 
+def _areas(problem: Problem, within: Bools, share: tuple[int, ...]) -> Iterator[Bools]:
+    """Parts of these nodes that may hold all roles, the narrowest and tightest first."""
+    if len(problem.roles) > 1:
+        for level in reversed(problem.levels[problem.required + 1 :]):
+            opened = np.unique(level.domain[problem.open_rows])
+            able = np.ones(int(level.domain.max(initial=-1)) + 1, dtype=np.bool_)
+            total = np.zeros(len(able), dtype=np.int64)
+            for role, count in enumerate(share):
+                there = rooms(problem, (role,), level)[: len(able)]
+                able &= there >= count
+                total += there
+            able &= np.bincount(level.domain[within], minlength=len(able)) > 0
+            new = np.ones(len(able), dtype=np.bool_)
+            new[opened] = False
+            numbers = np.flatnonzero(able)
+            for number in numbers[np.lexsort((total[numbers], new[numbers]))][:_TRIES]:
+                yield within & (level.domain == number)
+    yield within
+
+
 @attrs.define(eq=False)
 class _Filling:
     """Nodes that are being filled, role after role."""
 
     problem: Problem
-    rows: Bools
     free: Ints = attrs.field(init=False)
     used: Bools = attrs.field(init=False)
+    counts: Ints = attrs.field(init=False)
     fits: Ints = attrs.field(init=False)
     taken: Ints = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.free = self.problem.free.copy()
-        self.used = self.problem.open_rows.copy()
+        problem = self.problem
+        self.free = problem.free.copy()
+        self.used = problem.open_rows.copy()
+        self.counts = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
 
-    def all(self, share: tuple[int, ...]) -> Ints | None:
-        """Counts of all roles, the largest members first; None when one does not fit."""
-        counts = np.zeros((len(self.problem.roles), self.problem.nodes), dtype=np.int64)
-        order = sorted(
-            range(len(share)),
-            key=lambda role: (-self.problem.roles[role].gpus, -int(self._weight(role)), role),
-        )
-        for role in order:
-            if not self._one(self.problem.roles[role], share[role]):
+    def all(self, share: tuple[int, ...], rows: Bools) -> Ints | None:
+        """Counts of all roles on these nodes, largest members first; None when one fits not."""
+        parts = self.problem.parts
+        pinned = [index for index, part in enumerate(parts) if part.level >= 0]
+        alone = [[index] for index in range(len(share)) if self._part(index) not in pinned]
+        together = [
+            [index for index in range(len(share)) if self._part(index) == part] for part in pinned
+        ]
+        groups = sorted(filter(None, together), key=self._rank) + sorted(alone, key=self._rank)
+        for group in groups:
+            part = self._part(group[0])
+            if part in pinned:
+                done = self._in_one(parts[part], group, share, rows)
+            else:
+                done = self._one(group[0], share[group[0]], rows)
+            if not done:
                 return None
-            counts[role] = self.taken
-        return counts
+        return self.counts
 
-    def _weight(self, role: int) -> int:
-        return int(self.problem.roles[role].ask.max(initial=0))
+    def _part(self, role: int) -> int:
+        return self.problem.roles[role].part
 
-    def _one(self, role: Role, count: int) -> bool:
+    def _rank(self, group: Sequence[int]) -> tuple[int, int, int]:
+        """Roles with the largest members first."""
+        roles = [self.problem.roles[index] for index in group]
+        return (
+            -max(role.gpus for role in roles),
+            -max(int(role.ask.max(initial=0)) for role in roles),
+            group[0],
+        )
+
+    def _in_one(self, part: Part, group: list[int], share: tuple[int, ...], rows: Bools) -> bool:
+        """A sub-group in one domain of its level: the tightest that takes it."""
+        group = sorted((each for each in group if share[each]), key=lambda each: self._rank([each]))
+        if not group:
+            return True
+        level = self.problem.levels[part.level]
+        able = np.ones(level.real, dtype=np.bool_)
+        total = np.zeros(level.real, dtype=np.int64)
+        for index in group:
+            there = np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64)
+            np.add.at(there, level.domain, self._fits(self.problem.roles[index], rows))
+            able &= there[: level.real] >= share[index]
+            total += there[: level.real]
+        for home in part.homes:
+            able &= np.arange(level.real) == home
+        numbers = np.flatnonzero(able)
+        for number in numbers[np.argsort(total[numbers], kind="stable")][:_TRIES]:
+            before = self.free.copy(), self.used.copy(), self.counts.copy()
+            inside = rows & (level.domain == number)
+            if all(self._one(index, share[index], inside) for index in group):
+                return True
+            self.free, self.used, self.counts = before
+        return False
+
+    def _fits(self, role: Role, rows: Bools) -> Ints:
         wanted = np.flatnonzero(role.ask)
         alone = how_many_fit(self.free[:, wanted], role.ask[wanted])
-        self.fits = np.where(self.rows, np.minimum(alone, role.fits), 0)
-        self.taken = np.zeros(self.problem.nodes, dtype=np.int64)
+        return np.where(rows, np.minimum(alone, role.fits), 0)
+
+    def _one(self, index: int, count: int, rows: Bools) -> bool:
+        role = self.problem.roles[index]
+        self.fits = self._fits(role, rows)
+        self.taken = self.counts[index]
         if int(self.fits.sum()) < count:
             return False
         self._descend(np.flatnonzero(self.fits), 0, count)
@@ -105,45 +165,45 @@ class _Filling:
         """Take ``count`` from these nodes, which hold so many."""
         levels = self.problem.levels
         for level in reversed(range(depth, len(levels))):
-            domain, rooms, opened = self._domains(rows, level)
-            holding = np.flatnonzero(rooms >= count)
+            domain, there, opened = self._domains(rows, level)
+            holding = np.flatnonzero(there >= count)
             if len(holding):
                 # Of the narrowest domains that hold them all, the tightest.
-                best = holding[np.lexsort((rooms[holding], ~opened[holding]))[0]]
+                best = holding[np.lexsort((there[holding], ~opened[holding]))[0]]
                 self._descend(rows[domain == best], level + 1, count)
                 return
         if depth == len(levels):
             for row, take in _spread(self.fits[rows], self.used[rows], count):
                 self.taken[rows[row]] += take
             return
-        domain, rooms, opened = self._domains(rows, depth)
-        for child, take in _spread(rooms, opened, count):
+        domain, there, opened = self._domains(rows, depth)
+        for child, take in _spread(there, opened, count):
             self._descend(rows[domain == child], depth + 1, take)
 
     def _domains(self, rows: Ints, level: int) -> tuple[Ints, Ints, Bools]:
         """Of each row its domain, counted from 0; of each domain its room, and if it is used."""
         numbers, domain = np.unique(self.problem.levels[level].domain[rows], return_inverse=True)
-        rooms = np.zeros(len(numbers), dtype=np.int64)
-        np.add.at(rooms, domain, self.fits[rows])
+        there = np.zeros(len(numbers), dtype=np.int64)
+        np.add.at(there, domain, self.fits[rows])
         opened = np.zeros(len(numbers), dtype=np.bool_)
         opened[domain[self.used[rows]]] = True
-        return domain, rooms, opened
+        return domain, there, opened
 
 
-def _spread(rooms: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:
+def _spread(there: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:
     """Which of these take how many: the tightest that holds the rest, else the roomiest."""
     found = []
     left = count
-    free = np.ones(len(rooms), dtype=np.bool_)
+    free = np.ones(len(there), dtype=np.bool_)
     while left:
-        among = free & opened if (free & opened & (rooms > 0)).any() else free
-        holds = among & (rooms >= left)
+        among = free & opened if (free & opened & (there > 0)).any() else free
+        holds = among & (there >= left)
         chosen = (
-            int(np.where(holds, rooms, np.iinfo(np.int64).max).argmin())
+            int(np.where(holds, there, np.iinfo(np.int64).max).argmin())
             if holds.any()
-            else int(np.where(among, rooms, -1).argmax())
+            else int(np.where(among, there, -1).argmax())
         )
-        take = min(left, int(rooms[chosen]))
+        take = min(left, int(there[chosen]))
         found.append((chosen, take))
         left -= take
         free[chosen] = False

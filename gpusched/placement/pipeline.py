@@ -104,9 +104,6 @@ def _quickly(problem: Problem) -> Solution:
         return Solution(outcome=Outcome.UNKNOWN, method="greedy")
     wrong = trouble(problem, counts)
     if wrong:
-        # It does not look at sub-groups: to be wrong about them is no fault.
-        if problem.parts:
-            return Solution(outcome=Outcome.UNKNOWN, method="greedy")
         return _fault("greedy", wrong)
     values = objective(problem, counts)
     return _answer(problem, counts, values, lower_bounds(problem), method="greedy")

@@ -77,3 +77,17 @@ def test_greedy_finds_a_place_for_one_role_wherever_there_is_one() -> None:
             assert not trouble(problem, counts)
             found += 1
     assert found > 200
+
+
+def test_what_greedy_finds_for_roles_and_sub_groups_is_right() -> None:
+    """It may miss a place, and never gives one that breaks a rule."""
+    rng = random.Random(45)
+    found = missed = 0
+    for _ in range(900):
+        problem = tiny(rng, roles=rng.randint(2, 3), parts=rng.random() < 0.6)
+        counts = greedy(problem)
+        assert counts is None or not trouble(problem, counts)
+        found += counts is not None
+        missed += counts is None and least(problem) is not None
+    assert found > 250
+    assert missed < found // 8
