@@ -20,6 +20,7 @@ from gpusched.placement.verify import objective
 
 _INSIDE_S: Final = 0.3
 """Deterministic seconds for what costs inside nodes: domains matter more."""
+_SINGLES_MAX: Final = 10_000
 _SLACK: Final = 1e-6
 
 
@@ -182,6 +183,12 @@ def pooled(area: Area, book: Book) -> Found:
     Much smaller than the model that knows cells. Where sub-groups must be in one domain each it
     can only prove that there is no answer.
     """
+    kinds = len(area.field.kinds)
+    if area.field.patterns is None:
+        nodes = sum(len(area.field.rows[cell]) for cell in area.cells)
+        less = narrowed(area, max(1, nodes * kinds // len(area.cells)), _SINGLES_MAX)
+        if less is not area:
+            return partial(pooled(less, book))
     problem = area.field.problem
     inside = np.isin(area.field.cell, np.array(area.cells, dtype=np.int64))
     flat = attrs.evolve(
@@ -192,12 +199,45 @@ def pooled(area: Area, book: Book) -> Found:
         required=-1,
         placed=np.zeros(0, dtype=np.int64),
     )
-    nodes = field(flat)
-    pool = Area(field=nodes, flows=streams(nodes), rooms=rooms(nodes), cells=(0,))
+    pool_of = field(flat)
+    pool = Area(field=pool_of, flows=streams(pool_of), rooms=rooms(pool_of), cells=(0,))
     found = exact(pool, book, quick=True)
     if any(part.level >= 0 for part in problem.parts) and found.counts is not None:
         return Found(outcome=Outcome.UNKNOWN)
     return attrs.evolve(found, bounds={})
+
+
+def narrowed(area: Area, each: int, most: int) -> Area:
+    """The roomiest cells, wide domains together, where all are too many for one model.
+
+    Args:
+        area: to be narrowed; it comes back itself when it is small enough.
+        each: variables for one cell.
+        most: variables in all.
+    """
+    count = max(1, most // max(1, each))
+    if len(area.cells) <= count:
+        return area
+    field = area.field
+    every = area.rooms.most[area.rooms.plain[len(field.kinds) % len(area.rooms.plain)]]
+    kept: list[int] = []
+    if area.start is not None:
+        kept = np.unique(field.cell[area.start.any(axis=0)]).tolist()
+    wide = field.at[0] if len(field.at) else np.zeros(len(field.rows), dtype=np.int64)
+    room_of: dict[int, int] = {}
+    for cell in area.cells:
+        room_of[int(wide[cell])] = room_of.get(int(wide[cell]), 0) + int(every[cell])
+    order = sorted(
+        (cell for cell in area.cells if cell not in set(kept)),
+        key=lambda cell: (-room_of[int(wide[cell])], int(wide[cell]), -int(every[cell]), cell),
+    )
+    return area.of(tuple(sorted([*kept, *order[: max(0, count - len(kept))]])))
+
+
+def partial(found: Found) -> Found:
+    """What was found when not all cells were looked at: an answer perhaps, but no proof."""
+    outcome = Outcome.UNKNOWN if found.counts is None else Outcome.FEASIBLE
+    return attrs.evolve(found, outcome=outcome, bounds={})
 
 
 def missing(area: Area, book: Book) -> int:

@@ -11,10 +11,16 @@ import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import homes, lower_bounds
+from gpusched.placement.cpsat_area import solve_area
 from gpusched.placement.cpsat_exact import Area, Found, missing
-from gpusched.placement.cpsat_master import solve_area
 from gpusched.placement.cpsat_patterns import Book
-from gpusched.placement.demand import fewest_domains, fewest_for_parts, shortfall, sure_parts
+from gpusched.placement.demand import (
+    fewest_domains,
+    fewest_for_parts,
+    fewest_nodes,
+    shortfall,
+    sure_parts,
+)
 from gpusched.placement.patterns import field, rooms
 from gpusched.placement.problem import Certificate, Effort, Outcome, Problem
 from gpusched.placement.streams import streams
@@ -88,16 +94,24 @@ def _whole(area: Area, book: Book) -> Answer:
         roles, needed, room = short
         proof = Certificate("role", -1, -1, roles, needed, room)
         return Answer(outcome=Outcome.INFEASIBLE, certificate=proof)
+    lower = _lower(area, lower_bounds(area.field.problem))
+    if area.start is not None and _met(area, lower):
+        return Answer(outcome=Outcome.OPTIMAL, bounds=tuple(lower.values()), method="greedy")
     found = solve_area(area, book, known=area.start is not None)
     if found.outcome is Outcome.INFEASIBLE:
         return Answer(
             outcome=Outcome.INFEASIBLE, certificate=_searched(area, book), method=found.method
         )
-    bounds = tuple(
-        max(least, found.bounds.get(name, least))
-        for name, least in _lower(area, lower_bounds(area.field.problem)).items()
-    )
+    bounds = tuple(max(least, found.bounds.get(name, least)) for name, least in lower.items())
     return Answer(outcome=found.outcome, counts=found.counts, bounds=bounds, method=found.method)
+
+
+def _met(area: Area, lower: dict[str, int]) -> bool:
+    """Whether counting shows that the known answer has the fewest domains and nodes."""
+    assert area.start is not None
+    values = objective(area.field.problem, area.start)
+    until = list(lower).index("nodes") + 1
+    return list(values[:until]) == list(lower.values())[:until]
 
 
 def _lower(area: Area, bounds: tuple[int, ...]) -> dict[str, int]:
@@ -108,6 +122,7 @@ def _lower(area: Area, bounds: tuple[int, ...]) -> dict[str, int]:
         name = f"domains:{each.name}"
         fewest = fewest_domains(area.field, area.rooms, level, area.cells)
         least[name] = max(least[name], fewest)
+    least["nodes"] = max(least["nodes"], fewest_nodes(area.field, area.rooms, area.cells))
     if "parts" in least:
         fewest_of = fewest_for_parts(area.field, area.rooms, area.cells)
         least["parts"] = sum(fewest_of.get(part, 0) for part in sure_parts(area.field))

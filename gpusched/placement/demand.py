@@ -93,6 +93,19 @@ def fewest_domains(field: Field, rooms: Rooms, level: int, cells: tuple[int, ...
     return fewest + len(opened)
 
 
+def fewest_nodes(field: Field, rooms: Rooms, cells: tuple[int, ...]) -> int:
+    """How few nodes of these cells may do."""
+    inside = np.isin(field.cell, np.array(cells, dtype=np.int64))
+    fewest = 0
+    for at in rooms.plain:
+        direction = rooms.directions[at].tolist()
+        reached = np.cumsum(np.sort(field.by_node(direction)[inside])[::-1])
+        needed = demanded(field, direction)
+        if needed > 0:
+            fewest = max(fewest, int(np.searchsorted(reached, needed)) + 1)
+    return fewest
+
+
 def fewest_for_parts(field: Field, rooms: Rooms, cells: tuple[int, ...]) -> dict[int, int]:
     """How few domains of its preferred level each sub-group may do with, if it gets members."""
     problem = field.problem

@@ -73,21 +73,25 @@ class Field:
     cell: Ints
 
     def best(self, direction: Sequence[int]) -> Ints:
-        """The most of ``direction . counts`` that each cell can host, at least; shape (cells,).
+        """A bound on ``direction . counts`` in each cell, shape (cells,); see ``by_node``."""
+        by_node = self.by_node(direction)
+        total = np.zeros(len(self.rows), dtype=np.int64)
+        inside = self.cell >= 0
+        np.add.at(total, self.cell[inside], by_node[inside])
+        return total
+
+    def by_node(self, direction: Sequence[int]) -> Ints:
+        """What each node hosts at most of ``direction . counts``, shape (nodes,).
 
         Args:
             direction: a weight for each kind, none negative.
         """
         weights = np.array(direction, dtype=np.int64)
         if self.patterns is None:
-            by_node = _most_by_sums(self, weights)
-        else:
-            worth = self.patterns @ weights
-            by_node = np.where(self.able, worth[None, :], 0).max(axis=1)[self.sign]
-        total = np.zeros(len(self.rows), dtype=np.int64)
-        inside = self.cell >= 0
-        np.add.at(total, self.cell[inside], by_node[inside])
-        return total
+            return _most_by_sums(self, weights)
+        worth = self.patterns @ weights
+        most: Ints = np.where(self.able, worth[None, :], 0).max(axis=1)[self.sign]
+        return most
 
     def sums(self) -> tuple[Ints, Ints]:
         """Asks of kinds, rounded down, and room of cells, rounded up, in the same small units.

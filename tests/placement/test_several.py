@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpusched.errors import SolverFault
-from gpusched.placement import cpsat_master
+from gpusched.placement import cpsat_area
 from gpusched.placement.cpsat_several import Answer, SeveralJob
 from gpusched.placement.problem import (
     Effort,
@@ -93,7 +93,7 @@ def test_the_master_over_racks_equals_it_in_every_term_of_domains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same with the racks chosen first, cut and packed: no answer missed, none worse."""
-    monkeypatch.setattr(cpsat_master, "WHOLE_MAX", 0)
+    monkeypatch.setattr(cpsat_area, "WHOLE_MAX", 0)
     wrong = {}
     for seed in range(1_000, 1_260):
         problem = drawn(seed)
