@@ -7,6 +7,7 @@ may arrive, and every ``max_period_s`` it runs anyway, because some reasons pass
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -21,6 +22,7 @@ from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.io.aside import Aside
 from gpusched.io.carrier import Carrier
+from gpusched.io.dumps import Dumps
 from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
@@ -38,6 +40,7 @@ from gpusched.session.masks import MaskCache
 from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
 from gpusched.session.protocols import Policy
 from gpusched.session.reservations_estimates import told_start
+from gpusched.session.searches import Record
 
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
@@ -108,6 +111,7 @@ class SessionCycle:
         self._last_change = 0.0
         self._thread = None if inline else Aside("session")
         self._solver = solver
+        self._dumps = Dumps()
         self._told: set[str] = set()
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
@@ -210,9 +214,8 @@ class SessionCycle:
             self._status.submit(decision.plan.gangs, decision.plan.queues)
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues)
-        self._tell_faults("a plugin failed", decision.faults)
-        for each in decision.searches:
-            self._tell_faults("a method of placement failed", each.faults)
+        self._tell_faults(decision.faults)
+        self._tell_wrong(decision.searches)
         for listener in self.decided:
             listener(decision.plan)
 
@@ -256,8 +259,6 @@ class SessionCycle:
             wall += seconds
         for each in decision.searches:
             telemetry.solver(str(each.outcome), each.seconds, each.gap)
-            for _ in each.faults:
-                telemetry.solver("invalid", 0.0)
         telemetry.cycle("session", clock.monotonic() - start)
         for judge in self.judged:
             judge(rules.guard)
@@ -322,11 +323,21 @@ class SessionCycle:
                 )
         self._counted = counted
 
-    def _tell_faults(self, what: str, faults: Sequence[str]) -> None:
+    def _tell_wrong(self, searches: Sequence[Record]) -> None:
+        """Answers of methods that could not be used: ours to mend, each with its problem."""
+        for record in searches:
+            for sentence in record.faults:
+                self._telemetry.solver("invalid", 0.0)
+                body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
+                self._dumps.tell(
+                    f"a method of placement failed: {sentence}", "", what="Problem", body=body
+                )
+
+    def _tell_faults(self, faults: Sequence[str]) -> None:
         for sentence in faults:
             if sentence not in self._told and len(self._told) < 1000:
                 self._told.add(sentence)
-                _log.error(what, why=sentence)
+                _log.error("a plugin failed", why=sentence)
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

@@ -12,9 +12,7 @@ and again, none is started for a time that doubles.
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -25,12 +23,11 @@ from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.config.model import Placement
 from gpusched.errors import SolverFault
-from gpusched.io.logs import Log
+from gpusched.io.dumps import Dumps
 from gpusched.io.solver_pipe import Loss, Lost, Reply, SolverPipe
 from gpusched.io.telemetry import Telemetry
 from gpusched.placement.problem import Job
 
-_log = Log(__name__)
 _FAULT: Final = "fault"
 
 
@@ -99,7 +96,7 @@ class SolverProcess:
         self._pipe: SolverPipe | None = None
         self._losses = Losses()
         self._costly: OrderedDict[str, int] = OrderedDict()
-        self._dumps = 0
+        self._dumps = Dumps()
         self._closed = False
 
     @property
@@ -174,7 +171,7 @@ class SolverProcess:
         if reply.good:
             return answer
         sentence, _, story = reply.body.decode(errors="replace").partition("\n")
-        self._dump(sentence, story, job=job, body=body)
+        self._dumps.tell(sentence, story, what=type(job).__qualname__, body=body)
         raise SolverFault(sentence)
 
     def _opened(self, reply: Reply) -> object:
@@ -231,35 +228,8 @@ class SolverProcess:
         sentence = f"the solver {lost.why}"
         self._losses.lost(sentence, now=self._monotonic())
         self._telemetry.solver_lost(lost.loss)
-        self._dump(sentence, said, job=job, body=body)
+        what = type(job).__qualname__ if job is not None else ""
+        self._dumps.tell(sentence, said, what=what, body=body)
         if lost.loss is not Loss.START:
             self.warm()
         return SolverFault(sentence)
-
-    # -- stories ---------------------------------------------------------------------------
-    def _dump(self, sentence: str, story: str, *, job: Job | None, body: bytes) -> None:
-        """Log the story of a fault, and keep its job in a file; only the first few times."""
-        self._dumps += 1
-        if self._dumps > limits.SOLVER_DUMPS_MAX:
-            return
-        facts: dict[str, object] = {}
-        if job is not None:
-            facts = {
-                "job": type(job).__qualname__,
-                "bytes": len(body),
-                "sha256": hashlib.sha256(body).hexdigest(),
-                "kept": _kept(body),
-            }
-        _log.dump(sentence, story.strip(), **facts)
-
-
-def _kept(body: bytes) -> str:
-    """Write a job, which is nothing but numbers, to a file of our own and return its place."""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "wb", prefix=f"gpusched-{os.getpid()}-", suffix=".job", delete=False
-        ) as file:
-            file.write(body)
-    except OSError as error:
-        return f"nowhere: {error.strerror}"
-    return file.name

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from gpusched.config.model import Placement
-from gpusched.placement.problem import Effort, Outcome, Solution
+from gpusched.placement.problem import Effort, Outcome, Problem, Solution
 
 _SLOW: Final = 1.7
 """Seconds that a deterministic second of the solver took where it took longest."""
@@ -28,6 +28,7 @@ class Record:
             there is no answer or no bound.
         method: what found the answer, as ``Solution.method``; ``victims`` for who leaves.
         faults: sentences about methods whose answers could not be used.
+        problem: that they were asked, for a dump; None when there was no fault.
     """
 
     outcome: Outcome
@@ -36,9 +37,10 @@ class Record:
     gap: float | None = None
     method: str = ""
     faults: tuple[str, ...] = ()
+    problem: Problem | None = attrs.field(default=None, eq=False, repr=False)
 
     @classmethod
-    def of(cls, solution: Solution) -> Record:
+    def of(cls, solution: Solution, problem: Problem) -> Record:
         """The record of a placement."""
         answered = solution.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE)
         return cls(
@@ -48,6 +50,7 @@ class Record:
             gap=solution.gap if answered else None,
             method=solution.method,
             faults=solution.faults,
+            problem=problem if solution.faults else None,
         )
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from gpusched.config.model import Placement
-from gpusched.placement.problem import Outcome, Solution, Term
+from gpusched.placement.problem import Outcome, Problem, Solution, Term
 from gpusched.session.searches import Record, effort
+
+PROBLEM = Problem(free=np.zeros((1, 1), dtype=np.int64), roles=(), members=0)
 
 
 @pytest.mark.parametrize("budget_s", [0.001, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0])
@@ -39,8 +41,10 @@ def test_a_record_has_a_gap_only_where_there_is_an_answer():
         work=0.2,
         faults=("master: it places 3 members, not 4",),
     )
-    record = Record.of(answer)
+    record = Record.of(answer, PROBLEM)
     assert (record.gap, record.method, record.seconds, record.work) == (0.5, "greedy", 0.25, 0.2)
-    assert record.faults == answer.faults
+    assert (record.faults, record.problem) == (answer.faults, PROBLEM)
+    assert Record.of(attrs.evolve(answer, faults=()), PROBLEM).problem is None
     for outcome in (Outcome.UNKNOWN, Outcome.INFEASIBLE, Outcome.INVALID):
-        assert Record.of(attrs.evolve(answer, outcome=outcome, terms=())).gap is None
+        unanswered = attrs.evolve(answer, outcome=outcome, terms=())
+        assert Record.of(unanswered, PROBLEM).gap is None

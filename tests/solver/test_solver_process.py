@@ -241,7 +241,7 @@ def test_the_story_of_a_fault_names_a_file_that_can_be_run_again(bench, quick, c
     assert len(caplog.records) == limits.SOLVER_DUMPS_MAX
     record = caplog.records[0]
     assert 'raise ZeroDivisionError("of nothing")' in record.gpusched_dump
-    assert record.gpusched_facts["job"] == "Raises"
+    assert record.gpusched_facts["asked"] == "Raises"
     file = record.gpusched_facts["kept"]
     assert pickle.loads(Path(file).read_bytes()) == bench.jobs.Raises()
     again = subprocess.run(
