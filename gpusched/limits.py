@@ -295,6 +295,8 @@ SOLVER_COSTLY_JOBS_MAX: Final = 256
 SOLVER_ASIDE_MIN_S: Final = 5.0
 SOLVER_ASIDE_MAX_S: Final = 300.0
 """The solver is left alone for the shorter time at first, then for twice as long each time."""
+SOLVER_TOLD_MAX: Final = 256
+"""Sentences of its faults that are remembered, so that each is told once."""
 SOLVER_DUMPS_MAX: Final = 8
 """Stories of faults of the solver that one daemon tells in full."""
 PLUGIN_FAULTS_MAX: Final = 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable, Sequence
+from itertools import filterfalse
 from typing import Final, Protocol
 
 import attrs
@@ -326,12 +327,17 @@ class SessionCycle:
     def _tell_wrong(self, searches: Sequence[Record]) -> None:
         """Answers of methods that could not be used: ours to mend, each with its problem."""
         for record in searches:
-            for sentence in record.faults:
+            for sentence in filterfalse(self._told_by_solver, record.faults):
                 self._telemetry.solver("invalid", 0.0)
                 body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
                 self._dumps.tell(
                     f"a method of placement failed: {sentence}", "", what="Problem", body=body
                 )
+
+    def _told_by_solver(self, sentence: str) -> bool:
+        """Whether it is about a loss of the solver's process, which was told and counted there."""
+        told = self._solver.told if self._solver is not None else ()
+        return any(sentence.endswith(each) for each in told)
 
     def _tell_faults(self, faults: Sequence[str]) -> None:
         for sentence in faults:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -98,6 +98,8 @@ class SolverProcess:
         self._costly: OrderedDict[str, int] = OrderedDict()
         self._dumps = Dumps()
         self._closed = False
+        self.told: deque[str] = deque(maxlen=limits.SOLVER_TOLD_MAX)
+        """The newest sentences of faults, which those who asked may pass on."""
 
     @property
     def trouble(self) -> str:
@@ -125,7 +127,8 @@ class SolverProcess:
         began = self._monotonic()
         try:
             return self._answer(job)
-        except SolverFault:
+        except SolverFault as fault:
+            self.told.append(str(fault))
             if not self._closed:
                 self._telemetry.solver(_FAULT, self._monotonic() - began)
             raise

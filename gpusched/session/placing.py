@@ -85,5 +85,5 @@ def _place_whole(
 def solve(session: Session, problem: Problem) -> Solution:
     """The pipeline's answer, noted for metrics."""
     solution = place(problem, session.effort, search=session.search, memory=session.masks.memory)
-    session.searches.append(Record.of(solution))
+    session.searches.append(Record.of(solution, problem))
     return solution
