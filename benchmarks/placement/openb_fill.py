@@ -68,19 +68,36 @@ class Field:
             fits &= (self.parts[rows] >= request.part).sum(axis=1) >= request.gpus
         return fits
 
-    def place(self, request: Request, row: int, slot: int) -> None:
-        """Take its room; ``slot`` is the GPU of a part, whole GPUs go from the first on."""
-        self.cpu[row] -= request.cpu
-        self.memory[row] -= request.memory
+    def place(self, request: Request, row: int, slot: int) -> tuple[int, ...]:
+        """Take its room; ``slot`` is the GPU of a part, whole GPUs go from the first on.
+
+        Returns:
+            The GPUs that it got.
+
+        Raises:
+            RuntimeError: the host has not so much.
+        """
+        slots: tuple[int, ...] = ()
         if request.gpus and request.part < WHOLE:
-            self.parts[row, slot] -= request.part
+            slots = (slot,)
         elif request.gpus:
-            self.parts[row, np.flatnonzero(self.parts[row] == WHOLE)[: request.gpus]] = 0
-        if request.gpus:
-            kind = request.kind
-            self.pods[row][kind] = self.pods[row].get(kind, 0) + 1
-        if self.cpu[row] < 0 or self.memory[row] < 0 or (self.parts[row] < 0).any():
+            slots = tuple(np.flatnonzero(self.parts[row] == WHOLE)[: request.gpus].tolist())
+        self.move(request, row, slots)
+        short = len(slots) < request.gpus or (self.parts[row] < 0).any()
+        if self.cpu[row] < 0 or self.memory[row] < 0 or short:
             raise RuntimeError(f"host {row} got more than it holds")
+        return slots
+
+    def move(self, request: Request, row: int, slots: tuple[int, ...], *, times: int = 1) -> None:
+        """Take these GPUs and its other room; ``times=-1`` gives all of it back."""
+        self.cpu[row] -= request.cpu * times
+        self.memory[row] -= request.memory * times
+        self.parts[row, list(slots)] -= request.part * times
+        if request.gpus:
+            pods = self.pods[row]
+            pods[request.kind] = pods.get(request.kind, 0) + times
+            if not pods[request.kind]:
+                del pods[request.kind]
 
 
 class FillPolicy(Protocol):
