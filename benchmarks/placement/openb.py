@@ -169,7 +169,9 @@ def measure() -> list[Figure]:
     seeds = int(os.environ.get("OPENB_SEEDS", "10"))
     lists = os.environ.get("OPENB_LISTS", ",".join(LISTS)).split(",")
     read_hosts(folder)
-    tasks = [Task(folder, name, way, seed) for name in lists for way in WAYS for seed in range(seeds)]
+    tasks = [
+        Task(folder, name, way, seed) for name in lists for way in WAYS for seed in range(seeds)
+    ]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         results = dict(zip(tasks, pool.map(run, tasks), strict=True))
     figures: list[Figure] = []

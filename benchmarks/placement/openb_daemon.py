@@ -35,7 +35,11 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 def config(arguments: Mapping[str, Any]) -> Config:
-    """The shipped configuration without actions that evict, nodes ordered as told."""
+    """The shipped configuration without actions that evict, nodes ordered as told.
+
+    Without the solver too, which would move pods of a session once the cluster is full: what is
+    measured is the choice for one pod at a time.
+    """
     tiers = tuple(
         attrs.evolve(
             tier,
@@ -46,7 +50,8 @@ def config(arguments: Mapping[str, Any]) -> Config:
         )
         for tier in DEFAULT.tiers
     )
-    return attrs.evolve(DEFAULT, actions=("enqueue", "allocate"), tiers=tiers)
+    placement = attrs.evolve(DEFAULT.placement, solver="greedy")
+    return attrs.evolve(DEFAULT, actions=("enqueue", "allocate"), tiers=tiers, placement=placement)
 
 
 def fill(
@@ -78,16 +83,17 @@ def fill(
         if place is not None:
             row = row_of[place[0]]
             _check(field, request, row, slots=place[1])
-            field.place(request, row, place[1][0] if place[1] else -1)
+            field.move(request, row, place[1])
         rows.append(row)
         tally.arrive(request, row)
     return Fill(allocated=tally.allocated, wasted=tally.wasted, rows=tuple(rows))
 
 
 def _check(field: Field, request: Request, row: int, *, slots: tuple[int, ...]) -> None:
-    """The slots that were named are so many, and each was free for as much as is asked."""
+    """The host holds it, and the slots that were named are so many and free for so much."""
     free = field.parts[row, list(slots)]
-    if len(slots) != request.gpus or (free < request.part).any():
+    wrong = len(slots) != request.gpus or (free < request.part).any()
+    if wrong or not field.holds(request, [row])[0]:
         raise RuntimeError(f"{request} got slots {slots} with {free.tolist()} free")
 
 
@@ -97,7 +103,9 @@ def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ..
     now = float(_FIRST + 10**6)
     placed: dict[str, tuple[str, tuple[int, ...]]] = {}
     while True:
-        decision = decide(cache.snapshot(now), policy, guard=guard, masks=masks)
+        decision = decide(
+            cache.snapshot(now), policy, guard=guard, masks=masks, placement=chosen.placement
+        )
         if decision.faults:
             raise RuntimeError(decision.faults[0])
         binds = [bind for gang in decision.plan.binds for bind in gang.binds]

@@ -3,7 +3,7 @@
 A window is placed pod by pod first, in the order of arrival. Then, as long as it helps and for so
 many rounds, each of its pods is lifted and put where the exact fall of fragmentation is steepest
 with all others where they are; one that found no place tries again. The window's places then stand.
-Only pods of the window are known, and only they move.
+Only pods of the window are known, and only they move. F is looked at when a window is done.
 """
 
 from __future__ import annotations

@@ -203,16 +203,16 @@ class Fgd(_Base):
 
     def score(self, field: Field, request: Request, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
-        best: Ints = self._scores(field, request, rows).max(axis=1)
+        best: Ints = self.scores(field, request, rows).max(axis=1)
         return best
 
     def slot(self, field: Field, request: Request, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
-        return int(self._scores(field, request, [row])[0].argmax())
+        return int(self.scores(field, request, [row])[0].argmax())
 
-    def _scores(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def scores(self, field: Field, request: Request, rows: Rows) -> Ints:
         """Of each GPU for a part, of the host for others: shape (rows, GPUs or 1)."""
         cpu, parts = field.cpu[rows], field.parts[rows]
         hosts, gpus = parts.shape
