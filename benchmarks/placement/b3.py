@@ -115,7 +115,7 @@ def run(suite: Suite, seed: int) -> Run:
     cpu = time.process_time() - began
     return Run(
         gain=answer.weight / greedy,
-        proven=answer.outcome is Outcome.OPTIMAL,
+        proven=answer.outcome is Outcome.OPTIMAL and answer.work <= EFFORT.budget_s,
         rounds=answer.rounds,
         work=answer.work,
         cpu=cpu,

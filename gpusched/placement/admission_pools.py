@@ -9,7 +9,7 @@ and the places are counted afterwards. With every node a pool of its own they ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -57,16 +57,34 @@ class Lump:
 
 
 @attrs.frozen(eq=False)
+class Below:
+    """Pods smaller than a row's slots fill what is waste to it first, and then take slots.
+
+    Attributes:
+        amounts: by kind, units that a member takes if it is smaller, counted in whole slots of a
+            size that divides the row's.
+        waste: units that are slots of that size and none of the row's, int64, shape (pools,).
+    """
+
+    amounts: tuple[int, ...]
+    waste: Ints
+
+
+@attrs.frozen(eq=False)
 class Row:
     """In each pool, the sum of ``factors`` by kind times members is at most ``room``.
 
     Attributes:
         factors: one for each kind.
         room: int64, shape (pools,).
+        size: what one slot of the room takes, in units of the resource.
+        below: what kinds that count nothing here may still cost, see ``Below``.
     """
 
     factors: tuple[int, ...]
     room: Ints
+    size: int
+    below: tuple[Below, ...] = ()
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -98,8 +116,28 @@ class Pools:
         """Whether it lies in one pool as a whole."""
         return lump.level >= 0 and lump.level == self.level
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Those with lumps, widest first."""
+        return (*sorted(self.above), *([self.level] if self.level >= 0 else []))
+
+    def summed(self, amounts: Ints, level: int) -> Ints:
+        """Amounts by pool, summed by domain of a level with lumps; -1 for the whole cluster."""
+        if level < 0:
+            return np.array([amounts.sum()], dtype=np.int64)
+        if level == self.level:
+            return amounts
+        domain = self.above[level]
+        sums: Ints = np.zeros(int(domain.max(initial=-1)) + 1, dtype=np.int64)
+        known = domain >= 0
+        np.add.at(sums, domain[known], amounts[known])
+        return sums
+
     def domain_above(self, level: int, wider: int) -> Ints:
-        """The domain of a wider level in which each domain of a level lies."""
+        """The domain of a wider level in which each domain of a level lies; -1: the cluster."""
+        if wider < 0:
+            size = int(self.pool.max(initial=0)) + 1 if level < 0 else len(self.wider[level, level])
+            return np.zeros(size, dtype=np.int64)
         return self.wider[level, wider]
 
     @property
@@ -253,21 +291,42 @@ def _rows(window: Window, kinds: Sequence[Kind], pool: Ints, count: int) -> tupl
         if not sizes:
             continue
         unit = int(np.gcd.reduce(sorted(sizes)))
-        for size in sorted({*sizes, unit}):
-            usable = np.zeros(window.free.shape[0], dtype=np.bool_)
-            for kind, ask in zip(kinds, asks, strict=True):
-                if ask >= size:
-                    usable |= kind.caps > 0
-            slots = np.where(usable, window.free[:, column] // size, 0)
-            factors = [ask // size for ask in asks]
-            room = _sums(slots, pool, count)
-            scale = max(1, -(-max(factors) // _COEFFICIENT_MAX))
-            rows.append(Row(tuple(each // scale for each in factors), room // scale))
+        wanted = [ask // unit for ask in asks]
+        scale = max(1, -(-max(wanted) // _COEFFICIENT_MAX))
+        wanted = [each // scale for each in wanted]
+        free = window.free[:, column] // unit // scale
+        sizes = {1, *(each for each in wanted if each)}
+        plain = {size: _row(free, kinds, wanted, size=size, pool=pool, count=count)
+                 for size in sorted(sizes)}  # fmt: skip
+        rows += [_with_below(plain, size, wanted) for size in plain]
     return _distinct(rows)
+
+
+def _row(
+    free: Ints, kinds: Sequence[Kind], asks: Sequence[int], *, size: int, pool: Ints, count: int
+) -> Row:
+    """The row of one size; ``free`` and ``asks`` are rounded down, which never forbids too much."""
+    usable = np.zeros(len(free), dtype=np.bool_)
+    for kind, ask in zip(kinds, asks, strict=True):
+        if ask >= size:
+            usable |= kind.caps > 0
+    slots = np.where(usable, free // size, 0)
+    return Row(tuple(ask // size for ask in asks), _sums(slots, pool, count), size)
+
+
+def _with_below(rows: Mapping[int, Row], size: int, asks: Sequence[int]) -> Row:
+    row = rows[size]
+    below = []
+    for smaller, other in rows.items():
+        amounts = tuple(ask // smaller * smaller if ask < size else 0 for ask in asks)
+        if smaller < size and size % smaller == 0 and any(amounts):
+            below.append(Below(amounts, smaller * other.room - size * row.room))
+    return attrs.evolve(row, below=tuple(below))
 
 
 def _distinct(rows: Sequence[Row]) -> tuple[Row, ...]:
     found: dict[tuple[tuple[int, ...], bytes], Row] = {}
     for row in rows:
-        found.setdefault((row.factors, row.room.tobytes()), row)
+        if any(row.factors):
+            found.setdefault((row.factors, row.room.tobytes()), row)
     return tuple(found.values())

@@ -7,7 +7,7 @@ be, and the next best is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -39,9 +39,11 @@ from gpusched.placement.verify import objective, trouble
 
 ROUNDS_MAX: Final = 12
 """Sets that the solver may propose for one window."""
+SUMS_MAX: Final = 8
+"""Of these, so many by the sums of domains alone."""
 COUNTS_MAX: Final = 20_000
 """Counts of one model by nodes: larger ones take seconds to build."""
-UNPROVEN_WORK: Final = 3
+WORK_MAX: Final = 3
 """Together, searches of one window may take so many times the effort of one."""
 
 Places = dict[int, Ints]
@@ -152,9 +154,10 @@ class _Search:
         """Propose and place, until nothing better is left or the budget is used."""
         pools = pools_of(self._window)
         refuted = False
-        while self._rounds < ROUNDS_MAX and self._work < UNPROVEN_WORK * self._effort.budget_s:
+        while self._rounds < ROUNDS_MAX and not self._spent:
             self._rounds += 1
-            answer = self._propose(pools)
+            # Sums are quick and seldom wrong; where they are again and again, pools are not.
+            answer = self._propose(pools, divided=self._rounds > SUMS_MAX)
             if answer is None or answer.outcome is Outcome.UNKNOWN:
                 break
             if answer.outcome is Outcome.INFEASIBLE:
@@ -172,6 +175,10 @@ class _Search:
         if refuted:
             self._bound = max(0, self._worth)
         return self._end(refuted=refuted)
+
+    @property
+    def _spent(self) -> bool:
+        return self._work >= WORK_MAX * self._effort.budget_s
 
     @property
     def _worth(self) -> int:
@@ -204,7 +211,7 @@ class _Search:
         self._work += answer.work
         return answer
 
-    def _propose(self, pools: Pools) -> Pooled | None:
+    def _propose(self, pools: Pools, *, divided: bool) -> Pooled | None:
         """The set that is worth the most as far as pools can tell, of those not given up."""
         window = self._window
         return self._ask(
@@ -216,23 +223,35 @@ class _Search:
                 apart=tuple(self._apart),
                 above=self._worth,
                 effort=self._effort,
+                divided=divided,
             )
         )
 
     # -- making it true ----------------------------------------------------------------------
     def _placed(self, pools: Pools, answer: Pooled) -> Places | None:
-        """Places for a set that pools have room for; None gives the set up."""
-        places = self._one_by_one(answer.admitted) or self._seated(pools, answer)
+        """Places for a set that pools seem to have room for; None gives the set up."""
+        admitted = answer.admitted
+        places = self._one_by_one(admitted) if self._polish else None
         if places is not None:
             return places
-        fine = pools_of(self._only(answer.admitted), by_node=True)
-        if fine.size > COUNTS_MAX:
-            self._guessed = True
-            return None
-        exact = self._exactly(fine, answer.admitted)
-        if exact is None or exact.outcome is not Outcome.INFEASIBLE:
-            places = self._seated(fine, exact, of=answer.admitted) if exact else None
-            self._guessed = self._guessed or places is None
+        if answer.counts.any():
+            places = self._seated(self._window, pools, answer, admitted)
+        only = self._only(admitted)
+        homes = _renumbered(pools, answer)
+        # Where the domains are those of the proposal, counts are found at once or not at all.
+        for by_node, fixed in ((False, homes), (False, None), (True, homes), (True, None)):
+            if places is not None:
+                return places
+            chosen = pools_of(only, by_node=by_node)
+            if chosen.size > COUNTS_MAX or self._spent:
+                break
+            exact = self._exactly(chosen, admitted, homes=fixed or {})
+            if exact is None:
+                break
+            if exact.outcome is Outcome.INFEASIBLE and not fixed:
+                return None
+            places = self._seated(only, chosen, exact, admitted)
+        self._guessed = self._guessed or places is None
         return places
 
     def _one_by_one(self, admitted: Sequence[int]) -> Places | None:
@@ -257,20 +276,15 @@ class _Search:
         return solution
 
     def _seated(
-        self, pools: Pools, answer: Pooled, *, of: Sequence[int] | None = None
+        self, window: Window, pools: Pools, answer: Pooled, admitted: Sequence[int]
     ) -> Places | None:
         """Seats by the solver's counts; then each gang moves to the best place left for it."""
         if answer.outcome not in (Outcome.OPTIMAL, Outcome.FEASIBLE):
             return None
-        admitted = list(answer.admitted if of is None else of)
-        inside = self._window if of is None else self._only(of)
-        numbers = admitted if of is None else list(range(len(admitted)))
-        seats = seat(inside, pools, answer.counts, answer.homes, numbers)
-        if seats is None:
+        seats = seat(window, pools, answer.counts, answer.homes, answer.admitted)
+        if seats is None or wrong_with(self._window, admitted, seats):
             return None
         places = dict(zip(admitted, seats, strict=True))
-        if wrong_with(self._window, admitted, seats):
-            return None
         return self._settled(places) if self._polish else places
 
     def _settled(self, places: Places) -> Places:
@@ -297,15 +311,31 @@ class _Search:
         )
         return attrs.evolve(self._window, contenders=chosen, quotas=())
 
-    def _exactly(self, pools: Pools, admitted: Sequence[int]) -> Pooled | None:
+    def _exactly(
+        self, pools: Pools, admitted: Sequence[int], *, homes: Mapping[int, int]
+    ) -> Pooled | None:
+        """How many go where, if all of these start; in these homes if any are given."""
         every = tuple(range(len(admitted)))
         return self._ask(
-            AdmissionJob(pools=pools, weights=(1,) * len(every), must=every, effort=self._effort)
+            AdmissionJob(
+                pools=pools,
+                weights=(1,) * len(every),
+                must=every,
+                effort=self._effort,
+                homes=homes,
+            )
         )
 
     def _size(self, number: int) -> int:
         roles = self._window.contenders[number].problem.roles
         return sum(role.most * (role.gpus or 1) for role in roles)
+
+
+def _renumbered(pools: Pools, answer: Pooled) -> dict[int, int]:
+    """Homes by the numbers that lumps have where nobody but those admitted is."""
+    chosen = set(answer.admitted)
+    lumps = [number for number, lump in enumerate(pools.lumps) if lump.contender in chosen]
+    return {new: answer.homes[old] for new, old in enumerate(lumps) if old in answer.homes}
 
 
 def _answer(window: Window, places: Places | None, *, bound: int, method: str) -> Admission:

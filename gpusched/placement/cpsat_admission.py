@@ -6,7 +6,8 @@ decided afterwards, else nothing is proven in time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,7 +16,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.errors import SolverFault
 from gpusched.placement.admission import Quota
-from gpusched.placement.admission_pools import Pools
+from gpusched.placement.admission_pools import Pools, Row
 from gpusched.placement.cpsat import tune
 from gpusched.placement.problem import Effort, Outcome
 
@@ -45,23 +46,31 @@ class Pooled:
 class AdmissionJob:
     """Admit the contenders of pools that are worth the most together. It pickles.
 
+    With ``divided``, members of each kind are counted in each pool, and the answer says how many
+    go where. Without, each domain is only asked whether its room is the sum of what lies in it:
+    a much smaller model, whose answer may promise more.
+
     Attributes:
         pools: of the window.
         weights: one for each contender.
         effort: how long to try.
+        divided: whether pools are told apart, see above.
         must: contenders without whom there is no answer.
         quotas: of the window.
         apart: sets of contenders that cannot all start together.
         above: only answers worth more than this count.
+        homes: lumps whose domain is decided already.
     """
 
     pools: Pools
     weights: tuple[int, ...]
     effort: Effort
+    divided: bool = True
     must: tuple[int, ...] = ()
     quotas: tuple[Quota, ...] = ()
     apart: tuple[tuple[int, ...], ...] = ()
     above: int = -1
+    homes: Mapping[int, int] = attrs.field(factory=dict)
 
     def run(self) -> Pooled:
         """Search until proven or out of budget.
@@ -103,6 +112,14 @@ class AdmissionJob:
         )
 
 
+@attrs.frozen(slots=True, eq=False)
+class _There:
+    """A lump, and the boolean that says whether it lies in a certain domain."""
+
+    lump: int
+    there: Any
+
+
 class _Model:
     """Variables and rows of one job, in the order of contenders, kinds and pools."""
 
@@ -123,10 +140,16 @@ class _Model:
             self._in.append(self._homes_of(number))
             if lump.level >= 0:
                 model.add(sum(self._in[-1].values()) == self.admits[lump.contender])
-        self._loose = self._counts()
-        self._totals()
-        self._above()
-        self._rooms()
+            if number in job.homes:
+                model.add(self._in[-1][job.homes[number]] == 1)
+        self._loose: list[dict[int, Any]] = [{} for _ in self._pools.kinds]
+        if job.divided:
+            self._loose = self._counts()
+            self._totals()
+            self._above()
+            self._rooms()
+        else:
+            self._sums()
 
     def _homes_of(self, number: int) -> dict[int, Any]:
         lump = self._pools.lumps[number]
@@ -186,6 +209,83 @@ class _Model:
                     counts[p] for p in np.flatnonzero(domain_of == domain).tolist() if p in counts
                 ]
                 self._model.add(sum(held) >= sum(terms))
+
+    def _sums(self) -> None:
+        """A domain has the room of all that is pinned to it or inside; the cluster that of all."""
+        pools = self._pools
+        inside = self._inside()
+        lost: dict[tuple[int, int], dict[int, Any]] = {}
+        narrower = dict(itertools.pairwise((-1, *pools.levels)))
+        for level, domain in sorted(inside, reverse=True):
+            lumps = inside[level, domain]
+            for number, row in enumerate(pools.rows):
+                inner = self._inner(lost.get((number, narrower.get(level, -1)), {}), level, domain)
+                loss = self._lost(row, level, domain, lumps, inner)
+                if loss is not None:
+                    lost.setdefault((number, level), {})[domain] = loss
+                room = int(pools.summed(row.room, level)[domain])
+                terms = [(self._counted(row.factors, each), each.there) for each in lumps]
+                self._hold(terms, room, loss)
+            for kind in range(len(pools.kinds)):
+                alone = tuple(int(each == kind) for each in range(len(pools.kinds)))
+                room = int(pools.summed(pools.caps[kind], level)[domain])
+                self._hold([(self._counted(alone, each), each.there) for each in lumps], room)
+
+    def _inner(self, lost: dict[int, Any], level: int, domain: int) -> list[Any]:
+        """Of losses by domain of the next narrower level, those inside a domain."""
+        if not lost:
+            return []
+        levels = self._pools.levels
+        narrow = levels[0] if level < 0 else levels[levels.index(level) + 1]
+        wide = self._pools.domain_above(narrow, level)
+        return [loss for home, loss in sorted(lost.items()) if wide[home] == domain]
+
+    def _inside(self) -> dict[tuple[int, int], list[_There]]:
+        """By level and domain, the lumps that may lie there or inside."""
+        pools = self._pools
+        inside: dict[tuple[int, int], list[_There]] = {}
+        for number, lump in enumerate(pools.lumps):
+            admit = self.admits[lump.contender]
+            for level in (-1, *pools.levels):
+                if level > lump.level:
+                    continue
+                if level < 0:
+                    inside.setdefault((-1, 0), []).append(_There(number, admit))
+                    continue
+                wide = pools.domain_above(lump.level, level)
+                for home, there in self._in[number].items():
+                    inside.setdefault((level, int(wide[home])), []).append(_There(number, there))
+        return inside
+
+    def _lost(
+        self, row: Row, level: int, domain: int, lumps: Sequence[_There], inner: Sequence[Any]
+    ) -> Any:
+        """Slots of a row that smaller members in a domain take, at least; None for none."""
+        needs = []
+        for below in row.below:
+            waste = int(self._pools.summed(below.waste, level)[domain])
+            terms = [(self._counted(below.amounts, each), each.there) for each in lumps]
+            if sum(amount for amount, _ in terms) > waste:
+                needs.append((terms, waste))
+        if not needs and not inner:
+            return None
+        room = int(self._pools.summed(row.room, level)[domain])
+        loss = self._model.new_int_var(0, room, "")
+        for terms, waste in needs:
+            taken = sum(amount * there for amount, there in terms if amount)
+            self._model.add(row.size * loss >= taken - waste)
+        if inner:
+            self._model.add(loss >= sum(inner))
+        return loss
+
+    def _counted(self, amounts: Sequence[int], each: _There) -> int:
+        lump = self._pools.lumps[each.lump]
+        return sum(amounts[kind] * count for kind, count in lump.demand)
+
+    def _hold(self, terms: Sequence[tuple[int, Any]], room: int, loss: Any = None) -> None:
+        if sum(amount for amount, _ in terms) > room or loss is not None:
+            taken = sum(amount * there for amount, there in terms if amount)
+            self._model.add(taken + (0 if loss is None else loss) <= room)
 
     def _rooms(self) -> None:
         pools = self._pools
