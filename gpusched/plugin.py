@@ -18,7 +18,7 @@ from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.objects.slot import accelerator
-from gpusched.objects.units import DEVICE, GPU_RESOURCES, unit_of
+from gpusched.objects.units import DEVICE, unit_of
 from gpusched.objects.volumes import Claim, Storage, Volume
 from gpusched.session.broken import broken_since
 from gpusched.session.demand import less
@@ -41,7 +41,6 @@ __all__ = [
     "ABSTAIN",
     "ALLOW",
     "DEVICE",
-    "GPU_RESOURCES",
     "NOTHING",
     "PODS",
     "PREEMPT",

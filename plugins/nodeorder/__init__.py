@@ -6,6 +6,7 @@ The third leaves free what requests that are usual here can use, see ``measure``
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import attrs
@@ -14,7 +15,7 @@ from attrs import validators as v
 from gpusched_plugins.nodeorder.measure import Ints
 from gpusched_plugins.nodeorder.mix import Mix
 
-from gpusched.plugin import DEVICE, GPU_RESOURCES, Hooks, NodeRows, PodClass, View
+from gpusched.plugin import Hooks, NodeRows, PodClass, View
 
 FULL = 1000
 """Points of a node that is full (binpack) or empty (spread) in one resource."""
@@ -57,19 +58,6 @@ class NodeOrder:
         # Preferences weigh as much beside each strategy.
         unit = STEP if self.args.strategy == "fragmentation" else AFFINITY_POINTS
 
-        def fullness(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-            points = np.zeros(len(rows), dtype=np.int64)
-            weights = 0
-            for resource, weight in _weights(pod):
-                offered = np.maximum(rows.allocatable(resource), 1)
-                points += (
-                    weight * sign * (np.minimum(rows.used(resource), offered) * FULL // offered)
-                )
-                weights += weight
-            if not pod.gpu:
-                points -= weights * FULL * _has_gpus(rows)
-            return points // max(1, weights)
-
         def preference(
             pod: PodClass, rows: NodeRows
         ) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
@@ -83,23 +71,34 @@ class NodeOrder:
             return points
 
         if self.args.strategy == "fragmentation":
-            hooks.node_score(_whole_room(view, self.args.look_ahead))
+            hooks.node_score(_useful_rest(view, self.args.look_ahead))
         else:
-            hooks.node_score(fullness)
+            hooks.node_score(partial(_fullness, sign=sign))
         hooks.node_score(preference)
 
 
-def _whole_room(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], Ints]:
+def _fullness(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
+    points: Ints = np.zeros(len(rows), dtype=np.int64)
+    weights = 0
+    for resource, weight in _weights(pod):
+        offered = np.maximum(rows.allocatable(resource), 1)
+        points += weight * sign * (np.minimum(rows.used(resource), offered) * FULL // offered)
+        weights += weight
+    if not pod.gpu:
+        points -= weights * FULL * _has_gpus(rows)
+    return points // max(1, weights)
+
+
+def _useful_rest(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], Ints]:
     mixes: list[Mix] = []
 
     def useful_rest(pod: PodClass, rows: NodeRows) -> Ints:
         if not mixes:  # when first asked: most sessions place nothing
             mixes.append(Mix(view, look_ahead))
-        free = rows.gpus() * DEVICE
-        for gpu in GPU_RESOURCES:
-            free -= np.minimum(rows.used(gpu), rows.allocatable(gpu))
-        fullest = np.maximum(STEP - 1 - free // 4, 0)
-        return mixes[0].classes(pod, rows) * STEP + fullest
+        if mixes[0].empty:
+            return _fullness(pod, rows, sign=1)
+        classes, free = mixes[0].classes(pod, rows)
+        return classes * STEP + np.maximum(STEP - 1 - free // 4, 0)
 
     return useful_rest
 

@@ -53,17 +53,27 @@ class Mix:
         names = sorted({pod.gpu for pod, _ in self._typical if pod.gpu})
         self._kinds = {gpu: self._kind(gpu) for gpu in names}
 
-    def classes(self, pod: PodClass, rows: NodeRows) -> Ints:
-        """The fall on each row when a pod is put there, see ``Measure.classes``; shape (rows,)."""
+    @property
+    def empty(self) -> bool:
+        """Whether no typical request names a GPU, so that nothing is broken up."""
+        return not self._kinds
+
+    def classes(self, pod: PodClass, rows: NodeRows) -> tuple[Ints, Ints]:
+        """The fall on each row when a pod is put there, and what is free there now.
+
+        Returns:
+            Classes as of ``Measure.classes``, and thousandths of GPUs; both of shape (rows,).
+        """
         fall = np.zeros(len(rows), dtype=np.int64)
-        if not self._kinds:
-            return fall
-        cpu = rows.allocatable("cpu") - rows.used("cpu")
+        free = np.zeros(len(rows), dtype=np.int64)
+        numbers, cpu = rows.numbers(), rows.allocatable("cpu") - rows.used("cpu")
         ask = ask_of(pod)
         for gpu, kind in self._kinds.items():
-            spots = Spots(kind.group[rows.numbers()], cpu, rows.parts(gpu))
+            parts = rows.parts(gpu)
+            spots = Spots(kind.group[numbers], cpu, parts)
             fall += kind.measure.fall(spots, ask if gpu == pod.gpu else Ask(ask.cpu, 0, 0))
-        return next(iter(self._kinds.values())).measure.classes(fall)
+            free += parts.sum(axis=1)
+        return next(iter(self._kinds.values())).measure.classes(fall), free
 
     def _kind(self, gpu: str) -> _Kind:
         """Requests for another kind of GPU, or for none, waste all that is free of this one."""

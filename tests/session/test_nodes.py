@@ -149,6 +149,14 @@ def test_fragmentation_keeps_cpu_beside_free_gpus():
     assert len([name for name in c.then.nodes() if name.startswith("g")]) == 4
 
 
+def test_fragmentation_without_gpus_is_binpack():
+    """Where nobody asks for GPUs nothing is broken up, and whole nodes stay free."""
+    c = ordered("fragmentation").nodes(2, cpu=8000)
+    c.pod("a", cpu=2000, node="node-1").pod("p", cpu=1000)
+    c.when.bound()
+    assert c.then.nodes()["p"] == "node-1"
+
+
 def test_preference_counts_beside_fragmentation():
     """The node that a pod likes wins where both are equal otherwise."""
     like = [(100, NodeTerm((Requirement("disk", "In", ("ssd",)),)))]
