@@ -48,6 +48,10 @@ class Workbench:
         """Every row in the order it was changed; a position in it is a point in time."""
         self.population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
         """Sizes of GPU requests and how many of a thousand have them; fixed in a session."""
+        self.zoned: dict[int, list[tuple[int, Demand]]] = {
+            row: [] for row, node in enumerate(nodes.nodes) if node.cells is not None
+        }
+        """Rows whose NUMA nodes count, with slots and requests of what was added to each."""
         self._real: Ints = self.used.copy()
         self._releasing: Ints = nodes.leaving.copy()
         self._reserved: Ints = np.zeros_like(self.used)
@@ -114,6 +118,8 @@ class Workbench:
         """Charge a row with a request and take these slots."""
         self._real[row, ask.columns] += ask.amounts
         self.free_slots[row] &= ~slots
+        if slots and row in self.zoned:
+            self.zoned[row].append((slots, ask))
         if row not in self._split:
             self.used[row, ask.columns] += ask.amounts
         self._show(row)
@@ -122,6 +128,9 @@ class Workbench:
         """The exact reverse of ``add``."""
         self._real[row, ask.columns] -= ask.amounts
         self.free_slots[row] |= slots
+        if slots and row in self.zoned:
+            added = self.zoned[row]
+            self.zoned[row] = [each for each in added if each[0] != slots]
         if row not in self._split:
             self.used[row, ask.columns] -= ask.amounts
         self._show(row)

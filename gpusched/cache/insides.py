@@ -18,8 +18,11 @@ from gpusched.objects.adapters.devices import DeviceSlice, NodeZones
 from gpusched.objects.layout import Catalogue, Layout
 from gpusched.objects.meta import ObjectKey, Rejected
 from gpusched.objects.node import Node
+from gpusched.objects.numa import Numa
 from gpusched.objects.pod import Pod
+from gpusched.objects.slot import slot_ranges
 from gpusched.topology.layouts import Doubt, layout_of
+from gpusched.topology.numa import numa_of
 from gpusched.topology.published import published
 
 E = TypeVar("E")
@@ -158,8 +161,13 @@ class InsideRows(NodeRows):
             node,
             layout=layout.islands,
             numa=layout.numa,
+            cells=self._cells(node, layout),
             avoided=known.avoided if known is not None else (),
         )
+
+    def _cells(self, node: Node, layout: Layout) -> Numa | None:
+        about = self.zones.about(node.name)
+        return numa_of(about[0], layout, slot_ranges(node.allocatable)) if about else None
 
     def _tell(self, node: Node, doubts: tuple[Doubt, ...]) -> None:
         new = self._doubts.get(node.name, ()) != doubts

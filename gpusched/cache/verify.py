@@ -92,7 +92,7 @@ def node_trouble(cache: Cache, name: str, uid: UID, decided_on: NodeColumns) -> 
 
 def _terms(node: Node) -> tuple[object, ...]:
     """What filters and placement read of a node, beside its room."""
-    return (node.unschedulable, node.taints, node.labels, node.layout, node.avoided)
+    return (node.unschedulable, node.taints, node.labels, node.layout, node.avoided, node.cells)
 
 
 def _room_trouble(cache: Cache, name: str, requests: Resources, slots: int) -> str:

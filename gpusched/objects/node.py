@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.objects.layout import Island
 from gpusched.objects.meta import UID, ResourceVersion
+from gpusched.objects.numa import Numa
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import Taint
 
@@ -25,6 +26,8 @@ class Node:
             what the annotation says; the cache puts there what counts, see ``topology.layouts``.
         numa: slot numbers by NUMA node; empty when not known. The same holds.
         layout_trouble: why the annotation cannot be believed; empty when it can, or is not there.
+        cells: its NUMA nodes, where its kubelet refuses pods that do not fit them; None
+            elsewhere. Put there by the cache.
         avoided: requests of pods that its kubelet refused lately; sorted. Put there by the cache.
         gpus_built_in: GPUs that the node has, healthy or not; 0 when it does not say.
     """
@@ -44,3 +47,4 @@ class Node:
     layout_trouble: str = ""
     gpus_built_in: int = 0
     avoided: tuple[Resources, ...] = ()
+    cells: Numa | None = None

@@ -40,6 +40,8 @@ class PodClass:
         spread, soft_spread: topology spread constraints that forbid, and that only prefer.
         ports: wanted on the host.
         uses_claims: whether its pods use claims of volumes; which ones is each pod's own affair.
+        aligned: what a topology manager keeps inside NUMA nodes, by container, see
+            ``objects.numa``.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
     """
 
@@ -60,6 +62,7 @@ class PodClass:
     soft_spread: tuple[SpreadTerm, ...] = ()
     ports: tuple[HostPort, ...] = ()
     uses_claims: bool = False
+    aligned: tuple[Resources, ...] = ()
 
 
 @attrs.frozen(slots=True)

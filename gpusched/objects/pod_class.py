@@ -143,8 +143,18 @@ def _parse(spec: wire.PodSpec, granted: Grants | None) -> PodClass:
         soft_spread=soft,
         ports=rules.parse_host_ports(ports),
         uses_claims=has_claims(spec),
+        aligned=_aligned(spec),
     )
     return attrs.evolve(made, digest=_digest(made))
+
+
+def _aligned(spec: wire.PodSpec) -> tuple[Resources, ...]:
+    """Of containers and sidecars; a pod whose needs are given for all of them is not looked at."""
+    if spec.resources:
+        return ()
+    stay = [*(spec.containers or ())]
+    stay += [each for each in spec.init_containers or () if each.restart_policy == _SIDECAR]
+    return requests.alignment(bytes(each.resources) for each in stay)
 
 
 def has_claims(spec: wire.PodSpec) -> bool:

@@ -17,6 +17,7 @@ from gpusched.objects import wire, wire_rules
 from gpusched.objects.fields import decode_part, parse_resources
 from gpusched.objects.grants import NO_GRANT, Grant
 from gpusched.objects.meta import Disbelief
+from gpusched.objects.numa import aligned_needs
 from gpusched.objects.resources import NOTHING, PODS, Resources
 
 _REQUIREMENTS: Final = msgspec.json.Decoder(wire_rules.ResourceRequirements)
@@ -63,6 +64,21 @@ def pod_requests(
                 "spec.containers[].resources", f"the sum of {name} is more than any machine has"
             )
     return Resources(tuple(item for item in running.items if item[1]))
+
+
+def alignment(containers: Iterable[bytes]) -> tuple[Resources, ...]:
+    """What a topology manager keeps inside NUMA nodes, by container that stays.
+
+    Raises:
+        Disbelief: a part that cannot be read.
+    """
+    field = "spec.containers[].resources"
+    both = []
+    for raw in containers:
+        needs = decode_part(_REQUIREMENTS, raw, field=field)
+        limits = parse_resources(needs.limits if needs else None, field=f"{field}.limits")
+        both.append((_container(raw, field=field), limits))
+    return aligned_needs(both)
 
 
 def _container(raw: bytes, *, field: str) -> Resources:

@@ -18,6 +18,10 @@ Score = Callable[[Sequence[int] | None], Ints]
 """Scores of some rows (None: of all), int64, larger is better."""
 
 
+Caps = Callable[[Sequence[int] | slice, Ints], None]
+"""Some rows and how many pods fit each, int64, to be lowered."""
+
+
 class Gate(Protocol):
     """What of a class's rules depends on where other pods are."""
 
@@ -50,6 +54,7 @@ class Board:
         allowed: bool, shape (nodes,): what filters allow.
         score: rates rows; ties go to the lower row, which is the smaller node name.
         gate: for pods with rules about other pods: what these allow on top.
+        caps: lowers how many fit some rows (None: all), in place, by what amounts do not say.
     """
 
     def __init__(
@@ -60,7 +65,9 @@ class Board:
         allowed: Bools,
         score: Score,
         gate: Gate | None = None,
+        caps: Caps | None = None,
     ) -> None:
+        self._caps = caps
         self.ask = ask
         self.allowed = allowed if gate is None else allowed & gate.allows()
         self.fixed = allowed
@@ -144,4 +151,7 @@ class Board:
         fits = how_many_fit(free, self.ask.amounts)
         if self._gate is not None and self._gate.once:
             fits = np.minimum(fits, 1)
-        return np.where(allowed, fits, 0)
+        fits = np.where(allowed, fits, 0)
+        if self._caps is not None:
+            self._caps(rows, fits)
+        return fits

@@ -18,6 +18,7 @@ from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.board import Board
 from gpusched.session.hooks import Filter, Hooks
 from gpusched.session.masks import MaskCache
+from gpusched.session.numa_room import numa_caps
 from gpusched.session.pairs import PairFilter, PairRule, PairScore, PairScorer, RuleGate
 from gpusched.session.residents import Neighbours
 from gpusched.session.view import NodeRows
@@ -165,7 +166,8 @@ class Seats:
                     points += opinion
             return points
 
-        board = Board(bench, ask, allowed=allowed, score=score, gate=gate)
+        caps = numa_caps(bench, pod_class)
+        board = Board(bench, ask, allowed=allowed, score=score, gate=gate, caps=caps)
         return ClassSeat(ask, refused, board, gate)
 
 

@@ -72,6 +72,7 @@ class Shortage:
                 causes.append((hit, each.reason))
             left &= ~mask
         full = left & (self.board.fits == 0)
+        unexplained = full.copy()
         for name, amount in self.pod_class.requests.items:
             column = nodes.columns.get(name)
             if not amount:
@@ -81,9 +82,12 @@ class Shortage:
                 lacking = full & (
                     nodes.allocatable[:, column] - self.bench.used[:, column] < amount
                 )
+            unexplained &= ~lacking
             if lacking.any():
                 label = "have no room for another pod" if name == PODS else f"lack free {name}"
                 causes.append((int(lacking.sum()), label))
+        if unexplained.any():
+            causes.append((int(unexplained.sum()), "have no NUMA node with room for it"))
         return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
 
 

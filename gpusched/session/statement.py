@@ -19,6 +19,7 @@ from gpusched.cache.gangs import Gang, Placed
 from gpusched.errors import InvariantBroken
 from gpusched.objects.pod import Pod
 from gpusched.session.accounts import Accounts
+from gpusched.session.numa_room import numa_masks
 from gpusched.session.residents import Neighbours
 from gpusched.topology.fabric import choose_slots
 
@@ -139,6 +140,7 @@ class Statement:
                 slots=bench.slots_on(row),
                 then=then,
                 population=bench.population,
+                within=numa_masks(bench, pod.pod_class, row) if row in bench.zoned else (),
             )
         bench.add(row, ask, slots=slots)
         self._neighbours.place(pod, row)

@@ -25,6 +25,7 @@ def choose_slots(
     slots: int = 0,
     then: tuple[int, ...] = (),
     population: Population = POPULATION,
+    within: tuple[int, ...] = (),
 ) -> int:
     """Choose ``count`` free slots.
 
@@ -41,6 +42,8 @@ def choose_slots(
             in ``layout``.
         then: sizes of pods that will take slots of this node next.
         population: see ``slot_costs.fragmentation``.
+        within: bitmasks of which one must hold all of them; none for no such rule. Those that
+            have too few free slots are passed over; where all have, the rule is.
 
     Returns:
         A bitmask of exactly ``count`` slots, or 0 when there are not so many.
@@ -50,23 +53,32 @@ def choose_slots(
     node = isles(layout, (slots or mask_of(tuple(slots_in(layout)))) | free)
     while then and count + sum(then) > free.bit_count():
         then = then[:-1]
-    return _chosen(node, free, count, then, population)
+    inside = [mask & free for mask in within if (mask & free).bit_count() >= count]
+    found = [_chosen(node, free, mask, (count, *then), population) for mask in inside or [free]]
+    return min(found)[2]
 
 
 @lru_cache(maxsize=65536)
 def _chosen(
-    node: tuple[Isle, ...], free: int, count: int, then: tuple[int, ...], population: Population
-) -> int:
+    node: tuple[Isle, ...],
+    free: int,
+    takeable: int,
+    sizes: tuple[int, ...],
+    population: Population,
+) -> tuple[int, int, int]:
+    """Span, fragmentation afterwards, and the slots of the first of these sizes."""
+    count, then = sizes[0], sizes[1:]
     state = free_of(node, free)
     if counts(state)[0] > SLOTS_MAX:
-        return _by_rule(node, free, count)
+        return 0, 0, _by_rule(node, takeable, count)
     levels = depth_of(state)
     best: tuple[int, int, int] | None = None
-    for mask, touched in _ways(node, free, count):
+    for mask, touched in _ways(node, takeable, count):
         span, after = best_of(free_of(node, free & ~mask), then, population)
         found = (touched - levels + span, after, mask)
         best = found if best is None else min(best, found)
-    return best[2] if best else 0
+    assert best is not None
+    return best
 
 
 def _ways(node: tuple[Isle, ...], free: int, count: int) -> Iterator[tuple[int, int]]:
