@@ -22,7 +22,7 @@ from benchmarks import (
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
-from benchmarks.placement import b1, b2, b3, b4, openb
+from benchmarks.placement import b1, b2, b3, b4, b5, openb
 from benchmarks.placement.openb_traces import TraceMissing
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
@@ -41,6 +41,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-b2": b2.measure,
     "placement-b3": b3.measure,
     "placement-b4": b4.measure,
+    "placement-b5": b5.measure,
     "placement-openb": openb.measure,
 }
 ONLY_WHEN_NAMED: Final = ("placement-openb",)

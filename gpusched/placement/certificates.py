@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
@@ -27,6 +28,19 @@ def proof(problem: Problem) -> Certificate | None:
             resource = _short_of(problem, roles, needed, np.ones(problem.nodes, dtype=np.bool_))
             return Certificate("role", -1, EVERYWHERE, roles, needed, there, resource)
     return None if problem.required < 0 else _no_domain(problem)
+
+
+def would_do(problem: Problem) -> int | None:
+    """The narrowest level wider than the required one at which counting finds room.
+
+    Returns:
+        Index of the level, -1 for the whole cluster, None when there is no room there either.
+        For members that are all alike there is a place then; for several roles there may be.
+    """
+    for level in range(problem.required - 1, -2, -1):
+        if proof(attrs.evolve(problem, required=level)) is None:
+            return level
+    return None
 
 
 def _no_domain(problem: Problem) -> Certificate | None:

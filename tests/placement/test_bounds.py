@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from gpusched.placement.bounds import lower_bounds
-from gpusched.placement.certificates import doubt, proof
+from gpusched.placement.certificates import doubt, proof, would_do
 from gpusched.placement.greedy import greedy
 from gpusched.placement.verify import trouble
 from tests.placement.brute import answers, least, vectors
@@ -91,3 +91,18 @@ def test_what_greedy_finds_for_roles_and_sub_groups_is_right() -> None:
         missed += counts is None and least(problem) is not None
     assert found > 250
     assert missed < found // 8
+
+
+def test_the_level_that_would_do_is_the_narrowest_with_a_place() -> None:
+    """One role without a place in one domain: what wider level has one, by all answers."""
+    rng = random.Random(46)
+    found = []
+    for _ in range(500):
+        problem = tiny(rng, level=2)
+        if problem.required < 0 or proof(problem) is None:
+            continue
+        wider = range(problem.required - 1, -2, -1)
+        able = [each for each in wider if least(attrs.evolve(problem, required=each)) is not None]
+        assert would_do(problem) == (able[0] if able else None)
+        found.append(would_do(problem))
+    assert len({*found}) == 4
