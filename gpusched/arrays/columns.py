@@ -6,16 +6,23 @@ moves is ``arrays.workbench.Workbench``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from gpusched.limits import COLUMN_MAX
 from gpusched.objects.node import Node
+from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import Resources
+from gpusched.objects.share import SHARED, Share
+from gpusched.objects.units import DEVICE
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+SharedSlots = Mapping[int, tuple[int, int]]
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -33,6 +40,8 @@ class NodeColumns:
         free_slots: bitmask of free GPU slots by row.
         generation: int64, shape (nodes,): counter of the last change of the node object.
         epoch: changes whenever rows mean other nodes than before.
+        shared: by row, only of nodes with shares: what is taken of each slot that is shared, and
+            the part of that which leaves, in thousandths. ``used`` counts such a GPU as a whole.
     """
 
     nodes: tuple[Node, ...]
@@ -45,6 +54,7 @@ class NodeColumns:
     free_slots: tuple[int, ...]
     generation: Ints
     epoch: int
+    shared: Mapping[int, SharedSlots] = MappingProxyType({})
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -52,11 +62,25 @@ class NodeColumns:
 
 @attrs.frozen(slots=True, eq=False)
 class Demand:
-    """A request as columns; ``missing`` names a resource that no node offers, else empty."""
+    """A request as columns; ``missing`` names a resource that no node offers, else empty.
+
+    ``share`` is the part of one GPU that is asked for beside them, None for none; ``gpu`` is then
+    the column of the GPUs.
+    """
 
     columns: Ints
     amounts: Ints
     missing: str
+    share: Share | None = None
+    gpu: int = -1
+
+    @property
+    def rough(self) -> Demand:
+        """The same with a whole GPU in place of the share: never less than what it takes."""
+        if self.share is None or self.gpu < 0:
+            return self
+        columns: Ints = np.append(self.columns, self.gpu)
+        return Demand(columns, np.append(self.amounts, DEVICE), self.missing)
 
 
 def demand(requests: Resources, columns: dict[str, int]) -> Demand:
@@ -69,6 +93,17 @@ def demand(requests: Resources, columns: dict[str, int]) -> Demand:
         np.array([amount for _, amount in known], dtype=np.int64),
         missing,
     )
+
+
+def demand_of(pod_class: PodClass, columns: dict[str, int]) -> Demand:
+    """What one pod of a class asks of its node."""
+    share = pod_class.share
+    if share is None:
+        return demand(pod_class.requests, columns)
+    others = tuple(item for item in pod_class.requests.items if item[0] != SHARED)
+    ask = demand(Resources(others), columns)
+    gpu = columns.get(SHARED, -1)
+    return Demand(ask.columns, ask.amounts, ask.missing or ("" if gpu >= 0 else SHARED), share, gpu)
 
 
 def how_many_fit(free: Ints, amounts: Ints) -> Ints:

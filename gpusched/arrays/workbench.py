@@ -23,8 +23,12 @@ import numpy as np
 
 from gpusched.arrays.columns import Demand, Ints, NodeColumns
 from gpusched.arrays.gpu_parts import GpuParts, whole_parts
+from gpusched.arrays.shares import SharedGpus, Spare
+from gpusched.errors import InvariantBroken
 from gpusched.objects.resources import Resources
-from gpusched.objects.slot import mask_of, slot_ranges
+from gpusched.objects.share import SHARED, Share, gpu_memory, sliced
+from gpusched.objects.slot import mask_of, numbers_of, slot_ranges
+from gpusched.objects.units import DEVICE
 
 DEFAULT_POPULATION: Final = ((1, 300), (2, 120), (4, 180), (8, 400))
 """Where nothing else is known of who asks for GPUs."""
@@ -60,6 +64,8 @@ class Workbench:
         self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}
         self._gpu_parts: dict[str, GpuParts] = {}
+        self._shared = {row: SharedGpus(slots) for row, slots in nodes.shared.items()}
+        self._parts: dict[Share, Ints] = {}
 
     # -- looking ---------------------------------------------------------------------------
     def look(self, *, later: bool) -> None:
@@ -122,30 +128,184 @@ class Workbench:
             self.zoned[row].append((slots, ask))
         if row not in self._split:
             self.used[row, ask.columns] += ask.amounts
+        if ask.share is not None:
+            part = int(self.parts_of(ask.share)[row])
+            self._move_share(row, ask.gpu, slots.bit_length() - 1, now=part, later=part)
         self._show(row)
 
     def remove(self, row: int, ask: Demand, *, slots: int) -> None:
         """The exact reverse of ``add``."""
         self._real[row, ask.columns] -= ask.amounts
-        self.free_slots[row] |= slots
         if slots and row in self.zoned:
             added = self.zoned[row]
-            self.zoned[row] = [each for each in added if each[0] != slots]
+            # Shares of one GPU have the same slots: the newest goes.
+            last = max((n for n, each in enumerate(added) if each[0] == slots), default=-1)
+            self.zoned[row] = [each for n, each in enumerate(added) if n != last]
         if row not in self._split:
             self.used[row, ask.columns] -= ask.amounts
+        if ask.share is not None:
+            part = int(self.parts_of(ask.share)[row])
+            self._move_share(row, ask.gpu, slots.bit_length() - 1, now=-part, later=-part)
+            if self._shared[row].has(slots.bit_length() - 1):
+                slots = 0
+        self.free_slots[row] |= slots
         self._show(row)
 
-    def release(self, row: int, ask: Demand, *, times: int = 1) -> None:
-        """What a pod there holds will be free; ``times=-1`` takes that back."""
+    def release(self, row: int, ask: Demand, *, slots: int = 0, times: int = 1) -> None:
+        """What a pod there holds will be free; ``times=-1`` takes that back.
+
+        Args:
+            row: of its node.
+            ask: what it holds.
+            slots: on which its share is, 0 when nobody knows.
+            times: see above.
+        """
         self._releasing[row, ask.columns] += ask.amounts * times
+        if ask.share is not None and ask.gpu >= 0:
+            self._release_share(row, ask.gpu, ask.share, slots=slots, times=times)
         self._split.add(row)
         self._show(row)
 
-    def reserve(self, row: int, ask: Demand, *, times: int = 1) -> None:
-        """Promise room; ``times=-1`` takes the promise back."""
+    def reserve(self, row: int, ask: Demand, *, gpu: int = 0, times: int = 1) -> None:
+        """Promise room; ``times=-1`` takes the promise back.
+
+        Args:
+            row: of the node.
+            ask: what is promised.
+            gpu: on which a share will be, as ``gpu_for`` says.
+            times: see above.
+        """
         self._reserved[row, ask.columns] += ask.amounts * times
+        if ask.share is not None and ask.gpu >= 0:
+            part = min(DEVICE, int(self.parts_of(ask.share)[row]))
+            self._move_share(row, ask.gpu, gpu, now=0, later=part * times)
         self._split.add(row)
         self._show(row)
+
+    def _move_share(self, row: int, column: int, gpu: int, *, now: int, later: int) -> None:
+        shared = self._shared.get(row)
+        if shared is None:
+            shared = self._shared[row] = SharedGpus({})
+        opened, kept = shared.move(gpu, now=now, later=later)
+        self._real[row, column] += DEVICE * opened
+        if gpu < 0:
+            self._reserved[row, column] += DEVICE * kept
+        else:
+            self._releasing[row, column] += DEVICE * (opened - kept)
+        if shared.differ:
+            self._split.add(row)
+        elif row not in self._split:
+            self.used[row, column] += DEVICE * opened
+
+    def _release_share(
+        self, row: int, column: int, share: Share, *, slots: int, times: int
+    ) -> None:
+        if slots.bit_count() != 1 or not slots & self.slot_range(row, SHARED):
+            # As the ledger has it: it holds a whole one.
+            self._releasing[row, column] += DEVICE * times
+            return
+        shared = self._shared.get(row)
+        slot = slots.bit_length() - 1
+        if shared is not None and shared.has(slot):
+            part = share.of(gpu_memory(self.nodes.nodes[row].labels)) or DEVICE
+            self._move_share(row, column, slot, now=0, later=-part * times)
+
+    # -- shares of GPUs --------------------------------------------------------------------
+    def parts_of(self, share: Share) -> Ints:
+        """Thousandths of a GPU that a share takes on each row, shape (nodes,).
+
+        More than ``DEVICE`` where no GPU can be shared or none is large enough.
+        """
+        known = self._parts.get(share)
+        if known is None:
+            known = self._parts[share] = np.array(
+                [self._part_on(row, share) for row in range(len(self.nodes))], dtype=np.int64
+            )
+        return known
+
+    def _part_on(self, row: int, share: Share) -> int:
+        labels = self.nodes.nodes[row].labels
+        if not self.slot_range(row, SHARED) or sliced(labels):
+            return DEVICE + 1
+        return share.of(gpu_memory(labels)) or DEVICE + 1
+
+    def shares_fit(self, rows: Sequence[int] | slice, ask: Demand) -> Ints:
+        """How many such shares the GPUs of each row take, whatever else they ask for."""
+        if ask.share is None or ask.gpu < 0:
+            raise InvariantBroken("a request without a share, or of a kind that nobody offers")
+        parts = self.parts_of(ask.share)[rows]
+        free = self.nodes.allocatable[rows, ask.gpu] - self.used[rows, ask.gpu]
+        fits: Ints = np.maximum(free, 0) // DEVICE * (DEVICE // parts)
+        if self._shared:
+            chosen = range(len(self.nodes)) if isinstance(rows, slice) else rows
+            for index, row in enumerate(chosen):
+                shared = self._shared.get(row)
+                if shared is not None:
+                    spare = self._spare(row, ask.gpu)
+                    fits[index] = shared.count(int(parts[index]), spare, later=self.later)
+        return fits
+
+    def left_for(self, share: Share, rows: Sequence[int] | slice, left: Ints) -> None:
+        """Write what the GPU that a share would join has left then, where it would join one.
+
+        Args:
+            share: that is asked for.
+            rows: to look at.
+            left: shape (rows,), written in place.
+        """
+        column = self.nodes.columns.get(SHARED, -1)
+        if not self._shared or column < 0:
+            return
+        parts = self.parts_of(share)
+        chosen = range(len(self.nodes)) if isinstance(rows, slice) else rows
+        for index, row in enumerate(chosen):
+            shared, part = self._shared.get(row), int(parts[row])
+            if shared is None:
+                continue
+            found = shared.best(part, self._spare(row, column), later=self.later)
+            if found is not None:
+                left[index] = shared.left(found, later=self.later) - part
+
+    def gpu_for(self, row: int, ask: Demand) -> int | None:
+        """The GPU of a row that such a share would join as one looks at it.
+
+        Returns:
+            The number of a slot, or below zero one that a promise opens; None when it would get
+            a GPU that no share is on, see ``openable``.
+
+        Raises:
+            InvariantBroken: it does not fit there.
+        """
+        if ask.share is None or not self.shares_fit([row], ask)[0]:
+            raise InvariantBroken(f"no GPU of {self.nodes.nodes[row].name} has room for a share")
+        shared = self._shared.get(row) or SharedGpus({})
+        part = int(self.parts_of(ask.share)[row])
+        found = shared.best(part, self._spare(row, ask.gpu), later=self.later)
+        return shared.unnamed() if found is None and self.later else found
+
+    def openable(self, row: int, ask: Demand) -> int:
+        """Bitmask of the slots of a row that a share could open now."""
+        shared = self._shared.get(row) or SharedGpus({})
+        return shared.unopened(self._spare(row, ask.gpu))
+
+    def unnamed_on(self, row: int) -> int:
+        """A number below zero for a GPU of a row that no promise opens yet."""
+        shared = self._shared.get(row)
+        return shared.unnamed() if shared is not None else -1
+
+    def shared_on(self, row: int) -> dict[int, int]:
+        """What is taken of each slot of a row that has shares now, in thousandths."""
+        shared = self._shared.get(row)
+        return dict(shared.taken()) if shared is not None else {}
+
+    def _spare(self, row: int, column: int) -> Spare:
+        offered = int(self.nodes.allocatable[row, column])
+        later = self._real[row, column] - self._releasing[row, column] + self._reserved[row, column]
+        return Spare(
+            slots=self.free_slots[row] & self.slot_range(row, SHARED),
+            whole=max(0, offered - int(self.used[row, column])) // DEVICE,
+            later=max(0, offered - int(later)) // DEVICE,
+        )
 
     # -- reading ---------------------------------------------------------------------------
     def slot_range(self, row: int, gpu: str) -> int:
@@ -162,7 +322,13 @@ class Workbench:
 
     def free_parts(self, row: int, slots: int) -> list[int]:
         """Free thousandths of each of some slots of a row, by number."""
-        return whole_parts(slots, self.free_slots[row])
+        parts = whole_parts(slots, self.free_slots[row])
+        shared = self._shared.get(row)
+        if shared is not None:
+            for index, number in enumerate(numbers_of(slots)):
+                if shared.has(number):
+                    parts[index] = max(0, shared.left(number, later=False))
+        return parts
 
     def gpu_parts(self, gpu: str) -> Ints:
         """Free thousandths of each GPU of one kind: shape (nodes, GPUs); see ``GpuParts``."""

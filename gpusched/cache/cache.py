@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+import attrs
+
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
+from gpusched.cache import holdings
 from gpusched.cache.echo import same_spec
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
+from gpusched.cache.gpu_prices import GpuPrices
 from gpusched.cache.insides import InsideRows
-from gpusched.cache.ledger import Hold, Holding, Ledger, gpus_of
+from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
@@ -69,6 +73,7 @@ class Cache:
             changed=self._changed,
         )
         self.overlay = Overlay()
+        self.prices = GpuPrices()
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -93,6 +98,7 @@ class Cache:
         if known is not None and known.resource_version == item.resource_version:
             return
         self._forget_rejected(key)
+        item = self.prices.on_pod(item)
         pod = self.overlay.show(item)
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
@@ -142,19 +148,9 @@ class Cache:
     def _put_rejected_pod(self, item: Rejected) -> None:
         self.drop_pod(item.key)
         self.charged[item.key] = item
-        if item.charge is not None and item.charge.node:
-            gpu, gpus = gpus_of(item.charge.requests)
-            self.ledger.put(
-                Holding(
-                    uid=item.uid,
-                    node=item.charge.node,
-                    requests=item.charge.requests,
-                    gpu=gpu,
-                    gpus=gpus,
-                    slots=item.charge.slots,
-                    hold=Hold.CONFIRMED,
-                )
-            )
+        held = holdings.charged(item)
+        if held is not None:
+            self.ledger.put(held)
         self._changed()
 
     def _forget_rejected(self, key: ObjectKey) -> None:
@@ -164,19 +160,7 @@ class Cache:
 
     def _charge(self, pod: Pod) -> None:
         if pod.holds:
-            self.ledger.put(
-                Holding(
-                    uid=pod.uid,
-                    node=pod.node,
-                    requests=pod.pod_class.requests,
-                    gpu=pod.pod_class.gpu,
-                    gpus=pod.pod_class.gpus,
-                    slots=pod.slots,
-                    hold=Hold.CONFIRMED,
-                    leaving=pod.deleting,
-                    ours=pod.scheduler in self.schedulers,
-                )
-            )
+            self.ledger.put(holdings.bound(pod, ours=pod.scheduler in self.schedulers))
         elif pod.finished:
             self.ledger.drop(pod.uid)
 
@@ -233,18 +217,7 @@ class Cache:
         return self.by_uid.get(uid)
 
     def _enter(self, pod: Pod, node: str, slots: int, hold: Hold) -> None:
-        self.ledger.put(
-            Holding(
-                uid=pod.uid,
-                node=node,
-                requests=pod.pod_class.requests,
-                gpu=pod.pod_class.gpu,
-                gpus=pod.pod_class.gpus,
-                slots=slots,
-                hold=hold,
-                ours=True,
-            )
-        )
+        self.ledger.put(holdings.placed(pod, node, slots, hold))
         self.families.touch(key_of(pod))
 
     # -- nodes and the small kinds -----------------------------------------------------------
@@ -253,16 +226,33 @@ class Cache:
         if isinstance(item, Rejected):
             self.rejected_nodes[item.key.name] = item
             self.rows.drop(item.key.name)
+            self._reprice(changed=self.prices.drop(item.key.name))
         else:
             self.rejected_nodes.pop(item.name, None)
             self.rows.put(item)
+            self._reprice(changed=self.prices.put(item.name, item.labels))
         self._changed()
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
         self.rejected_nodes.pop(name, None)
         self.rows.drop(name)
+        self._reprice(changed=self.prices.drop(name))
         self._changed()
+
+    def _reprice(self, *, changed: bool) -> None:
+        """Pods and Jobs that ask for GPU memory are charged by other prices than before."""
+        for pod in [*self.pods.values()] if changed else ():
+            priced = self.prices.on_pod(pod)
+            if priced is not pod:
+                self.overlay.reprice(pod.uid, priced.pod_class)
+                self._enter_pod(priced, pod)
+                held = self.ledger.get(pod.uid)
+                if held is not None:
+                    self.ledger.put(attrs.evolve(held, requests=priced.pod_class.requests))
+        for key, job in [*self.jobs.items.items()] if changed else ():
+            if self.prices.on_job(job) is not job:
+                self.put_job(key, job)
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
@@ -279,6 +269,8 @@ class Cache:
 
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
+        if isinstance(item, Job):
+            item = self.prices.on_job(item)
         self.jobs.put(key, self.overlay.show_job(key, item))
         self.families.touch(GangKey("Job", *key))
         if isinstance(item, Job) and item.group:

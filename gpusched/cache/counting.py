@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpusched.cache.gangs import Gang, Origin, Placed, make_tasks
 from gpusched.objects.group import DEFAULT_QUEUE
@@ -12,13 +12,15 @@ from gpusched.objects.pod import Pod, PodClass, PodPhase
 from gpusched.objects.resources import NOTHING, Resources
 
 
-def make_gang(origin: Origin, pods: Sequence[Pod], places: dict[UID, tuple[str, bool]]) -> Gang:
+def make_gang(
+    origin: Origin, pods: Sequence[Pod], places: Mapping[UID, tuple[str, bool, int]]
+) -> Gang:
     """Count the members of one gang.
 
     Args:
         origin: minimum, queue and wishes.
         pods: all members that exist, in any order.
-        places: node and whether it is confirmed, for members that have a place.
+        places: node, whether it is confirmed, and slots, for members that have a place.
     """
     waiting: list[Pod] = []
     placed: list[Placed] = []

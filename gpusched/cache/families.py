@@ -124,7 +124,7 @@ class Families:
         namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
         queue = namespace.queue if namespace else ""
         places = {
-            pod.uid: (held.node, bool(pod.node) or held.hold is Hold.CONFIRMED)
+            pod.uid: (held.node, bool(pod.node) or held.hold is Hold.CONFIRMED, held.slots)
             for pod in pods
             if (held := self._ledger.get(pod.uid)) is not None
         }

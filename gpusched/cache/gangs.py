@@ -28,11 +28,12 @@ class Task:
 
 @attrs.frozen(slots=True)
 class Placed:
-    """A member that has its place, bound or assumed."""
+    """A member that has its place, bound or assumed; ``slots`` are a bitmask, 0 for none or unknown."""
 
     pod: Pod
     node: str
     confirmed: bool
+    slots: int = 0
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -115,6 +116,11 @@ class Gang:
     def suspended(self) -> bool:
         """Whether it is a Job that waits to be started; its pods do not exist yet."""
         return bool(self.unborn) and self.job is not None and self.job.suspended
+
+    @property
+    def shares(self) -> bool:
+        """Whether a member that waits asks for a share of a GPU: models of ints know none."""
+        return any(task.pod_class.share is not None for task in self.tasks)
 
     @property
     def pending(self) -> int:
@@ -205,7 +211,13 @@ def make_tasks(pods: Iterable[Pod]) -> tuple[Task, ...]:
 
 def _task_order(task: Task) -> tuple[int, tuple[int, ...], str, str, str]:
     sizes = tuple(-amount for _, amount in task.pod_class.requests.items)
-    return (-task.pod_class.gpus, sizes, task.role, task.sub_group, task.pod_class.digest)
+    return (
+        -task.pod_class.gpu_thousandths,
+        sizes,
+        task.role,
+        task.sub_group,
+        task.pod_class.digest,
+    )
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -9,16 +9,21 @@ which is then right. The ledger is a function of what the API shows and of what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
+from typing import Final
 
 import attrs
 
 from gpusched.limits import COLUMN_MAX
 from gpusched.objects.meta import UID, Disbelief
 from gpusched.objects.resources import Resources
+from gpusched.objects.share import SHARED, Share, gpu_memory
 from gpusched.objects.slot import gpu_request, mask_of, slot_ranges
-from gpusched.objects.units import unit_of
+from gpusched.objects.units import DEVICE, unit_of
+
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Hold(Enum):
@@ -36,6 +41,7 @@ class Holding:
         requests: None when it cannot be read: the node then counts as full.
         gpu, gpus: which kind of GPU and how many.
         slots: bitmask; 0 with ``gpus`` above 0 means that nobody knows which.
+        share: the part that it has of its one slot, None when it has whole ones.
         leaving: whether the pod is being deleted, so that its room will be free.
         ours: whether a queue of ours is charged with it.
     """
@@ -49,19 +55,23 @@ class Holding:
     hold: Hold
     leaving: bool = False
     ours: bool = False
+    share: Share | None = None
 
 
 @attrs.frozen(slots=True)
 class NodeUse:
     """Sums over one node: amounts by resource, the slots that are free, and what will be free.
 
-    ``ours`` is the part of the amounts that queues of ours are charged with.
+    A GPU with any share on it counts as used, and is not free. ``ours`` is the part of the
+    amounts that pods of our queues hold; ``shared`` has what is taken of each slot that is shared,
+    and the part of that which will be free, in thousandths.
     """
 
     amounts: dict[str, int]
     free_slots: int
     leaving: dict[str, int] = attrs.Factory(dict)
     ours: dict[str, int] = attrs.Factory(dict)
+    shared: dict[int, tuple[int, int]] = attrs.Factory(dict)
 
 
 class Ledger:
@@ -110,37 +120,33 @@ class Ledger:
         """Who holds anything on a node, in any order."""
         return self._by_node.get(node, {})
 
-    def use(self, node: str, allocatable: Resources) -> NodeUse:
+    def use(
+        self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
+    ) -> NodeUse:
         """The sums of a node that offers so much.
 
         GPUs whose slots nobody knows are taken from the top, so that named slots, which we
         give from the bottom, meet them last. Where fewer slots are free than the count says
         (two pods claim one, or a claim lies outside), the missing ones count as used.
+
+        Args:
+            node: its name.
+            allocatable: of the node.
+            labels: of the node, which say how much memory its GPUs have.
         """
-        amounts: dict[str, int] = {}
-        taken = 0
-        unknown: dict[str, int] = {}
-        full = False
-        leaving: dict[str, int] = {}
-        ours: dict[str, int] = {}
+        sums = _Sums()
         for holding in self._by_node.get(node, {}).values():
-            if holding.requests is None:
-                full = True
-                continue
-            for name, amount in holding.requests.items:
-                amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
-                if holding.leaving:
-                    leaving[name] = min(COLUMN_MAX, leaving.get(name, 0) + amount)
-                if holding.ours:
-                    ours[name] = min(COLUMN_MAX, ours.get(name, 0) + amount)
-            taken |= holding.slots
-            if holding.gpus and not holding.slots:
-                unknown[holding.gpu] = unknown.get(holding.gpu, 0) + holding.gpus
-        if full:
-            return NodeUse({**amounts, **dict(allocatable.items)}, 0, ours=ours)
+            sums.take(holding)
+        amounts = sums.amounts
+        if sums.full:
+            return NodeUse({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
+        ranges = slot_ranges(allocatable)
+        if sums.shares:
+            sums.take_shared(ranges.get(SHARED, range(0)), gpu_memory(labels))
         free = 0
-        for gpu, numbers in slot_ranges(allocatable).items():
-            left = mask_of(numbers) & ~taken
+        unknown = sums.unknown
+        for gpu, numbers in ranges.items():
+            left = mask_of(numbers) & ~sums.taken
             for number in reversed(numbers):
                 if unknown.get(gpu, 0) <= 0:
                     break
@@ -150,7 +156,74 @@ class Ledger:
             free |= left
             gone = (len(numbers) - left.bit_count()) * unit_of(gpu)
             amounts[gpu] = max(amounts.get(gpu, 0), gone)
-        return NodeUse(amounts, free, leaving, ours)
+        return NodeUse(amounts, free, sums.leaving, sums.ours, sums.shared)
+
+
+class _Sums:
+    """What is added up over the holdings of one node."""
+
+    def __init__(self) -> None:
+        self.amounts: dict[str, int] = {}
+        self.leaving: dict[str, int] = {}
+        self.ours: dict[str, int] = {}
+        self.taken = 0
+        self.unknown: dict[str, int] = {}
+        self.full = False
+        self.shared: dict[int, tuple[int, int]] = {}
+        self.shares: list[Holding] = []
+
+    def take(self, holding: Holding) -> None:
+        """One more pod."""
+        if holding.requests is None:
+            self.full = True
+            return
+        if holding.share is not None:
+            self.shares.append(holding)
+        amounts, leaving, ours = self.amounts, self.leaving, self.ours
+        for name, amount in holding.requests.items:
+            if name == SHARED and holding.share is not None:
+                continue
+            amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
+            if holding.leaving:
+                leaving[name] = min(COLUMN_MAX, leaving.get(name, 0) + amount)
+            if holding.ours:
+                ours[name] = min(COLUMN_MAX, ours.get(name, 0) + amount)
+        if holding.share is None:
+            self.taken |= holding.slots
+            if holding.gpus and not holding.slots:
+                self.unknown[holding.gpu] = self.unknown.get(holding.gpu, 0) + holding.gpus
+
+    def take_shared(self, numbers: range, gpu_memory: int) -> None:
+        """Shares, which open the slots that they are on; called once, with the shared slots.
+
+        One whose slot nobody knows has a GPU for itself. A slot that is taken as a whole too has
+        no room for another share.
+        """
+        ours: set[int] = set()
+        for holding in self.shares:
+            slot = holding.slots.bit_length() - 1
+            if holding.slots.bit_count() != 1 or slot not in numbers:
+                self.taken |= holding.slots
+                self.unknown[SHARED] = self.unknown.get(SHARED, 0) + 1
+                self._add(SHARED, DEVICE, leaving=holding.leaving, ours=holding.ours)
+                continue
+            assert holding.share is not None
+            part = holding.share.of(gpu_memory) or DEVICE
+            twice = DEVICE if self.taken >> slot & 1 else 0
+            now, going = self.shared.get(slot, (twice, 0))
+            self.shared[slot] = (now + part, going + part * holding.leaving)
+            if holding.ours:
+                ours.add(slot)
+        for slot, (now, going) in sorted(self.shared.items()):
+            self._add(SHARED, DEVICE, leaving=now == going, ours=slot in ours)
+        self.taken |= mask_of(tuple(self.shared))
+
+    def _add(self, name: str, amount: int, *, leaving: bool, ours: bool) -> None:
+        self.amounts[name] = min(COLUMN_MAX, self.amounts.get(name, 0) + amount)
+        if leaving:
+            self.leaving[name] = min(COLUMN_MAX, self.leaving.get(name, 0) + amount)
+        if ours:
+            self.ours[name] = min(COLUMN_MAX, self.ours.get(name, 0) + amount)
 
 
 def gpus_of(requests: Resources | None) -> tuple[str, int]:

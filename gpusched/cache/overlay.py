@@ -12,7 +12,7 @@ import msgspec
 
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.others import Job
-from gpusched.objects.pod import Pod
+from gpusched.objects.pod import Pod, PodClass
 
 
 @attrs.frozen(slots=True)
@@ -83,6 +83,12 @@ class Overlay:
         )
         self._jobs[job.key] = (seen, shown)
         return shown
+
+    def reprice(self, uid: UID, pod_class: PodClass) -> None:
+        """Queues are charged otherwise for the pod."""
+        marked = self._pods.get(uid)
+        if marked is not None:
+            marked.seen = msgspec.structs.replace(marked.seen, pod_class=pod_class)
 
     # -- what the watch shows --------------------------------------------------------------
     def show(self, pod: Pod) -> Pod:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.arrays.columns import Ints, NodeColumns
-from gpusched.cache.ledger import Ledger
+from gpusched.arrays.columns import Ints, NodeColumns, SharedSlots
+from gpusched.cache.ledger import Ledger, NodeUse
 from gpusched.limits import COLUMN_MAX
 from gpusched.objects.node import Node
 
@@ -64,12 +64,14 @@ class NodeRows:
         leaving = np.zeros_like(used)
         foreign = np.zeros_like(used)
         free: list[int] = []
+        shared: dict[int, SharedSlots] = {}
         for row, node in enumerate(nodes):
             for name, amount in node.allocatable.items:
                 allocatable[row, columns[name]] = amount
-            free.append(
-                _write_use((used, leaving, foreign), row, node, columns=columns, ledger=ledger)
-            )
+            use = _write_use((used, leaving, foreign), row, node, columns=columns, ledger=ledger)
+            free.append(use.free_slots)
+            if use.shared:
+                shared[row] = use.shared
         generation = np.full(len(nodes), self._generation, dtype=np.int64)
         for array in (allocatable, used, leaving, foreign, generation):
             array.setflags(write=False)
@@ -84,15 +86,20 @@ class NodeRows:
             free_slots=tuple(free),
             generation=generation,
             epoch=self._generation,
+            shared=shared,
         )
 
     def _refresh(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
-        dirty = [old.row[name] for name in sorted(ledger.dirty) if name in old.row]
         changed = [old.row[name] for name in sorted(self._changed)]
+        # What a share by memory takes hangs by a label of the node.
+        dirty = sorted(
+            {old.row[name] for name in ledger.dirty if name in old.row}
+            | {row for row in changed if row in old.shared}
+        )
         if not dirty and not changed:
             return old
         nodes, free, generation = old.nodes, old.free_slots, old.generation
-        used, leaving, foreign = old.used, old.leaving, old.foreign
+        used, leaving, foreign, shared = old.used, old.leaving, old.foreign, old.shared
         if changed:
             listed = list(nodes)
             for row in changed:
@@ -103,19 +110,23 @@ class NodeRows:
             generation.setflags(write=False)
         if dirty:
             used, leaving, foreign = used.copy(), leaving.copy(), foreign.copy()
-            masks = list(free)
+            masks, parts = list(free), dict(shared)
             for row in dirty:
                 used[row] = leaving[row] = foreign[row] = 0
-                masks[row] = _write_use(
+                use = _write_use(
                     (used, leaving, foreign),
                     row,
                     nodes[row],
                     columns=old.columns,
                     ledger=ledger,
                 )
+                masks[row] = use.free_slots
+                parts.pop(row, None)
+                if use.shared:
+                    parts[row] = use.shared
             for array in (used, leaving, foreign):
                 array.setflags(write=False)
-            free = tuple(masks)
+            free, shared = tuple(masks), parts
         return NodeColumns(
             nodes=nodes,
             row=old.row,
@@ -127,6 +138,7 @@ class NodeRows:
             free_slots=free,
             generation=generation,
             epoch=old.epoch,
+            shared=shared,
         )
 
 
@@ -137,13 +149,13 @@ def _write_use(
     *,
     columns: dict[str, int],
     ledger: Ledger,
-) -> int:
-    """Fill one row: use, what will be free of it, what is others'. Returns its free slots.
+) -> NodeUse:
+    """Fill one row: use, what will be free of it, what is others'.
 
     What is held of a resource that no node offers has no column and blocks nobody.
     """
     used, leaving, foreign = arrays
-    use = ledger.use(node.name, node.allocatable)
+    use = ledger.use(node.name, node.allocatable, node.labels)
     for name, amount in use.amounts.items():
         column = columns.get(name)
         if column is not None:
@@ -153,4 +165,4 @@ def _write_use(
         column = columns.get(name)
         if column is not None:
             leaving[row, column] = min(amount, COLUMN_MAX)
-    return use.free_slots
+    return use

@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
+from gpusched.cache.verify_shares import beside_shares, part_on, share_trouble
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod
 from gpusched.objects.quantity import format_quantity
-from gpusched.objects.resources import Resources
+from gpusched.objects.resources import NOTHING, Resources
+from gpusched.objects.share import SHARED
+from gpusched.objects.units import DEVICE
 
 Move = tuple[ObjectKey, UID, str, UID, int]
 """Pod, its UID, node, the node's UID, slots."""
@@ -37,17 +42,28 @@ def recheck(
         return trouble
     wanted: dict[str, Resources] = {}
     taken: dict[str, int] = {}
+    parts: dict[str, dict[int, int]] = {}
     for key, uid, node, node_uid, slots in moves:
         pod = cache.pod(uid)
         trouble = pod_trouble(cache, pod, key) or node_trouble(cache, node, node_uid, decided_on)
         if trouble or pod is None:
             return trouble
+        wanted[node] = wanted.get(node, Resources()).plus(beside_shares(pod.pod_class))
+        if pod.pod_class.share is not None:
+            on = parts.setdefault(node, {})
+            there = cache.rows.get(node)
+            part = part_on(pod.pod_class, there.labels) if there is not None else 0
+            if not part:
+                return f"node {node} has no GPU for a share"
+            on[slots] = on.get(slots, 0) + part
+            continue
         if taken.get(node, 0) & slots:
             return f"GPU slots on node {node} are promised twice"
         taken[node] = taken.get(node, 0) | slots
-        wanted[node] = wanted.get(node, Resources()).plus(pod.pod_class.requests)
     for node, requests in wanted.items():
-        trouble = _room_trouble(cache, node, requests, taken[node])
+        trouble = _room_trouble(
+            cache, node, requests, slots=taken.get(node, 0), parts=parts.get(node, {})
+        )
         if trouble:
             return trouble
     return ""
@@ -95,14 +111,20 @@ def _terms(node: Node) -> tuple[object, ...]:
     return (node.unschedulable, node.taints, node.labels, node.layout, node.avoided, node.cells)
 
 
-def _room_trouble(cache: Cache, name: str, requests: Resources, slots: int) -> str:
+def _room_trouble(
+    cache: Cache, name: str, requests: Resources, *, slots: int, parts: Mapping[int, int]
+) -> str:
     node = cache.rows.get(name)
     assert node is not None
-    use = cache.ledger.use(name, node.allocatable)
+    use = cache.ledger.use(name, node.allocatable, node.labels)
+    opened = [mask for mask in parts if mask & use.free_slots]
+    if any(mask & slots for mask in parts):
+        return f"GPU slots on node {name} are promised twice"
+    requests = requests.plus(Resources.of({SHARED: DEVICE * len(opened)}) if opened else NOTHING)
     for resource, amount in requests.items:
         if use.amounts.get(resource, 0) + amount > node.allocatable.get(resource):
             wanted = format_quantity(amount, resource=resource)
             return f"node {name} has no room for {wanted} {resource} any more"
     if slots & ~use.free_slots:
         return f"GPU slots on node {name} are taken"
-    return ""
+    return share_trouble(node, use, parts)

@@ -9,8 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
+from gpusched.cache.ledger import NO_LABELS
 from gpusched.cache.verify import group_trouble, node_trouble, pod_trouble
+from gpusched.cache.verify_shares import staying, taken_by
 from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.pod import Pod
+from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import NOTHING, Resources
 
 Nominee = tuple[ObjectKey, UID, str]
@@ -48,7 +52,7 @@ def recheck_claim(
         trouble = pod_trouble(cache, pod, key)
         if trouble or pod is None:
             return trouble
-        wanted[node] = wanted.get(node, NOTHING).plus(pod.pod_class.requests)
+        wanted[node] = wanted.get(node, NOTHING).plus(_taken(cache, pod, node))
     leaving: dict[str, Resources] = {}
     for key, uid, node in victims:
         trouble = victim_trouble(cache, key, uid, node)
@@ -56,7 +60,7 @@ def recheck_claim(
             return trouble
         pod = cache.pod(uid)
         assert pod is not None
-        leaving[node] = leaving.get(node, NOTHING).plus(pod.pod_class.requests)
+        leaving[node] = leaving.get(node, NOTHING).plus(_taken(cache, pod, node))
     for node, requests in wanted.items():
         row = decided_on.row.get(node)
         if row is None:
@@ -66,6 +70,11 @@ def recheck_claim(
         if trouble:
             return trouble
     return ""
+
+
+def _taken(cache: Cache, pod: Pod, name: str) -> Resources:
+    node = cache.rows.get(name)
+    return taken_by(pod.pod_class, node.labels if node is not None else NO_LABELS)
 
 
 def victim_trouble(cache: Cache, key: ObjectKey, uid: UID, node: str) -> str:
@@ -82,9 +91,9 @@ def _room_trouble(cache: Cache, name: str, wanted: Resources, leaving: Resources
     """Whether a node will hold what is promised once all that leave it have left."""
     node = cache.rows.get(name)
     assert node is not None
-    use = cache.ledger.use(name, node.allocatable)
+    use = cache.ledger.use(name, node.allocatable, node.labels)
     for resource, amount in wanted.items:
-        staying = use.amounts.get(resource, 0) - use.leaving.get(resource, 0)
-        if staying - leaving.get(resource) + amount > node.allocatable.get(resource):
-            return f"node {name} will have no room for {amount} {resource}"
+        if staying(use, resource) - leaving.get(resource) + amount > node.allocatable.get(resource):
+            text = format_quantity(amount, resource=resource)
+            return f"node {name} will have no room for {text} {resource}"
     return ""

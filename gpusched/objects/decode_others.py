@@ -24,6 +24,7 @@ from gpusched.objects.meta import parse_time
 from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS
 from gpusched.objects.rules import parse_selector
+from gpusched.objects.share import share_of
 
 _ENDS: Final = frozenset({"Complete", "Failed"})
 _POD_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
@@ -181,7 +182,7 @@ def _template(template: wire_groups.PodTemplate) -> JobTemplate | None:
     metadata = template.metadata or wire.WorkloadMetadata()
     labels = interned(metadata.labels or {})
     return JobTemplate(
-        pod_class=class_of(spec),
+        pod_class=class_of(spec, share_of(labels, metadata.annotations)),
         scheduler=spec.scheduler_name or DEFAULT_SCHEDULER,
         labels=labels,
         priority_class=spec.priority_class_name or "",

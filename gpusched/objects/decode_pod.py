@@ -37,7 +37,10 @@ from gpusched.objects.membership import block_of, family_of, of_controllers, ran
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.pod import Pod, PodClass, PodPhase, Refusal
 from gpusched.objects.pod_class import PodClasses, requests_of
+from gpusched.objects.resources import Resources
+from gpusched.objects.share import KEYS, SHARED, Share, share_of
 from gpusched.objects.slot import parse_slots
+from gpusched.objects.units import DEVICE
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -55,13 +58,13 @@ _SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
 _NOTES: Final = msgspec.json.Decoder(wire.PodAnnotations)
 
 
-def class_of(spec: wire.PodSpec) -> PodClass:
-    """The class of a pod with this spec, shared with all equal ones.
+def class_of(spec: wire.PodSpec, share: Share | None = None) -> PodClass:
+    """The class of a pod with this spec and share, one object with all equal ones.
 
     Raises:
         Disbelief: a part of the spec that cannot be believed.
     """
-    return _classes.of(spec)
+    return _classes.of(spec, share=share)
 
 
 def pod_of(parsed: wire.Pod) -> Pod:
@@ -101,7 +104,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         labels=labels,
         owner=owner,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
-        pod_class=_classes.of(spec, status if spec.node_name else None),
+        pod_class=_classes.of(spec, status if spec.node_name else None, share_of(labels, notes)),
         priority=spec.priority or 0,
         priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
         group=group,
@@ -232,10 +235,24 @@ def _adorned(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
 
 def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:
     try:
-        return Charge(node, requests_of(_SPEC.decode(spec)), _slots_written(metadata))
+        requests = requests_of(_SPEC.decode(spec))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Not even that can be read: the node counts as full, which None says.
         return Charge(node, None)
+    slots = _slots_written(metadata)
+    if _shares(metadata):
+        # How much of its GPU it has is what nobody can read: all of it.
+        requests = requests.plus(Resources.of({SHARED: DEVICE}))
+    return Charge(node, requests, slots)
+
+
+def _shares(metadata: bytes) -> bool:
+    parts = split.members(metadata)
+    said = {
+        **split.members(parts.get("labels", b"{}")),
+        **split.members(parts.get("annotations", b"{}")),
+    }
+    return any(key in said for key in KEYS)
 
 
 def _slots_written(metadata: bytes) -> int:

@@ -12,6 +12,8 @@ from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
 from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Toleration
+from gpusched.objects.share import Share
+from gpusched.objects.units import DEVICE
 
 
 class PodPhase(StrEnum):
@@ -30,9 +32,10 @@ class PodClass:
 
     Attributes:
         digest: of the content; the same in every process, so it may order and name things.
-        requests: including init containers, sidecars, overhead and one piece of ``pods``.
-        gpu: name of the GPU resource, empty for none.
-        gpus: pieces of it, the number of slots one pod takes.
+        requests: including init containers, sidecars, overhead and one piece of ``pods``; with
+            a share, what queues are charged for it.
+        gpu: name of the resource that its slots are of, empty for none.
+        gpus: pieces of it, the number of whole slots one pod takes.
         affinity: required node affinity, ORed terms; None when there is none.
         preferred: weights and terms of preferred node affinity.
         near, apart: required affinity and anti-affinity to pods, ANDed.
@@ -43,6 +46,7 @@ class PodClass:
         aligned: what a topology manager keeps inside NUMA nodes, by container, see
             ``objects.numa``.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
+        share: the part of one GPU that it asks for, None for none; ``gpus`` is 0 then.
     """
 
     digest: str
@@ -63,6 +67,12 @@ class PodClass:
     ports: tuple[HostPort, ...] = ()
     uses_claims: bool = False
     aligned: tuple[Resources, ...] = ()
+    share: Share | None = None
+
+    @property
+    def gpu_thousandths(self) -> int:
+        """Of all its GPUs and parts of them; a slice that the hardware makes counts as a GPU."""
+        return self.requests.get(self.gpu) if self.share else self.gpus * DEVICE
 
 
 @attrs.frozen(slots=True)

@@ -18,9 +18,12 @@ import msgspec
 from gpusched.limits import CLASS_BYTES_MAX
 from gpusched.objects import requests, rules, wire
 from gpusched.objects.grants import NO_GRANTS, Grants, grants_of
+from gpusched.objects.meta import Disbelief
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import Resources
-from gpusched.objects.slot import gpu_request
+from gpusched.objects.share import SHARED, Share
+from gpusched.objects.slot import accelerator, gpu_request
+from gpusched.objects.units import DEVICE
 
 _SIDECAR: Final = "Always"
 _ENTRY_BYTES: Final = 512
@@ -37,22 +40,30 @@ class PodClasses:
         self._bytes = 0
         self._by_digest: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
 
-    def of(self, spec: wire.PodSpec, status: wire.PodStatus | None = None) -> PodClass:
+    def of(
+        self,
+        spec: wire.PodSpec,
+        status: wire.PodStatus | None = None,
+        share: Share | None = None,
+    ) -> PodClass:
         """The class of a pod with this spec.
 
         Args:
             spec: of the pod.
             status: of a bound pod, whose containers may have been resized in place.
+            share: that its annotations ask for.
 
         Raises:
             Disbelief: a part of the spec that cannot be believed.
         """
         granted = grants_of(status)
         key = (*_key(spec), *granted.parts) if granted else _key(spec)
+        if share is not None:
+            key = (*key, f"share {share.thousandths} {share.memory}")
         known = self._by_bytes.get(key)
         if known is not None:
             return known
-        made = _parse(spec, granted)
+        made = _parse(spec, granted, share)
         kept = self._by_digest.setdefault(made.digest, made)
         self._remember(key, kept)
         return kept
@@ -116,9 +127,11 @@ def _requests(spec: wire.PodSpec, granted: Grants | None) -> Resources:
     )
 
 
-def _parse(spec: wire.PodSpec, granted: Grants | None) -> PodClass:
+def _parse(spec: wire.PodSpec, granted: Grants | None, share: Share | None) -> PodClass:
     needs = _requests(spec, granted)
     gpu, gpus = gpu_request(needs)
+    if share is not None:
+        needs, gpu = with_share(needs, share), SHARED
     affinity = rules.parse_affinity(bytes(spec.affinity))
     hard, soft = rules.parse_spread(bytes(spec.topology_spread_constraints))
     ports = [bytes(each.ports) for each in spec.containers or ()]
@@ -144,6 +157,7 @@ def _parse(spec: wire.PodSpec, granted: Grants | None) -> PodClass:
         ports=rules.parse_host_ports(ports),
         uses_claims=has_claims(spec),
         aligned=_aligned(spec),
+        share=share,
     )
     return attrs.evolve(made, digest=_digest(made))
 
@@ -155,6 +169,21 @@ def _aligned(spec: wire.PodSpec) -> tuple[Resources, ...]:
     stay = [*(spec.containers or ())]
     stay += [each for each in spec.init_containers or () if each.restart_policy == _SIDECAR]
     return requests.alignment(bytes(each.resources) for each in stay)
+
+
+def with_share(needs: Resources, share: Share) -> Resources:
+    """Requests with a share, by memory a whole GPU until somebody knows how large GPUs are.
+
+    Raises:
+        Disbelief: it asks for GPUs beside its share.
+    """
+    named = [name for name, amount in needs.items if amount and accelerator(name)]
+    if named:
+        raise Disbelief(
+            "spec.containers.resources",
+            f"asks for {named[0]}, and its annotations for a share of a GPU",
+        )
+    return needs.plus(Resources.of({SHARED: share.thousandths or DEVICE}))
 
 
 def has_claims(spec: wire.PodSpec) -> bool:

@@ -1,4 +1,4 @@
-"""GPU slots: one schedulable GPU each, an int bitmask a node."""
+"""GPU slots: one schedulable GPU or MIG slice each, an int bitmask a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpusched.limits import SLOTS_PER_NODE_MAX
 from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import Resources
-from gpusched.objects.units import DEVICE, GPU_RESOURCES
+from gpusched.objects.units import GPU_RESOURCES, unit_of
 
 _PARTS = ("nvidia.com/mig-",)
 """Beginnings of the names of parts of GPUs, each a resource of its own."""
@@ -25,12 +25,12 @@ def accelerator(resource: str) -> bool:
 
 
 def gpu_request(requests: Resources) -> tuple[str, int]:
-    """The one kind of GPU that a pod asks for and how many; ``("", 0)`` for none.
+    """The one kind of GPU or slice that a pod asks for and how many; ``("", 0)`` for none.
 
     Raises:
         Disbelief: two kinds at once, which no node layout can promise together, or no whole one.
     """
-    found = [(name, requests.get(name)) for name in GPU_RESOURCES if requests.get(name)]
+    found = [(name, amount) for name, amount in requests.items if amount and accelerator(name)]
     if len(found) > 1:
         raise Disbelief(
             "spec.containers.resources", f"asks for both {found[0][0]} and {found[1][0]}"
@@ -38,19 +38,21 @@ def gpu_request(requests: Resources) -> tuple[str, int]:
     if not found:
         return "", 0
     name, amount = found[0]
-    if amount % DEVICE:
+    unit = unit_of(name)
+    if amount % unit:
         raise Disbelief(
             "spec.containers.resources", f"asks for {amount}m {name}, and whole ones are given"
         )
-    return name, amount // DEVICE
+    return name, amount // unit
 
 
 def slot_ranges(capacity: Resources) -> dict[str, range]:
-    """Slot numbers of each kind of GPU on a node with this capacity."""
+    """Slot numbers of each kind on a node with this capacity: GPUs first, then slices by name."""
     ranges: dict[str, range] = {}
     start = 0
-    for name in GPU_RESOURCES:
-        count = capacity.get(name) // DEVICE
+    slices = [name for name, _ in capacity.items if accelerator(name) and name not in GPU_RESOURCES]
+    for name in (*GPU_RESOURCES, *slices):
+        count = capacity.get(name) // unit_of(name)
         if 0 < count <= SLOTS_PER_NODE_MAX - start:
             ranges[name] = range(start, start + count)
             start += count

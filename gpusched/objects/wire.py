@@ -54,6 +54,11 @@ class WorkloadAnnotations(
         "lws_exclusive": "leaderworkerset.sigs.k8s.io/exclusive-topology",
         "jobset_exclusive": "alpha.jobset.sigs.k8s.io/exclusive-topology",
         "jobset_selector": "alpha.jobset.sigs.k8s.io/node-selector",
+        "gpu_fraction": "gpusched.io/gpu-fraction",
+        "gpu_memory": "gpusched.io/gpu-memory",
+        "kai_fraction": "gpu-fraction",
+        "kai_memory": "gpu-memory",
+        "kai_devices": "gpu-fraction-num-devices",
     },
 ):
     """Annotations that a pod, a Job or a namespace may carry for us."""
@@ -77,6 +82,11 @@ class WorkloadAnnotations(
     lws_exclusive: str | None = None
     jobset_exclusive: str | None = None
     jobset_selector: str | None = None
+    gpu_fraction: str | None = None
+    gpu_memory: str | None = None
+    kai_fraction: str | None = None
+    kai_memory: str | None = None
+    kai_devices: str | None = None
 
 
 class PodAnnotations(

@@ -149,6 +149,8 @@ class Board:
             return np.zeros(allowed.shape[0], dtype=np.int64)
         free = self._bench.free(rows, self.ask.columns)
         fits = how_many_fit(free, self.ask.amounts)
+        if self.ask.share is not None:
+            fits = np.minimum(fits, self._bench.shares_fit(rows, self.ask))
         if self._gate is not None and self._gate.once:
             fits = np.minimum(fits, 1)
         fits = np.where(allowed, fits, 0)

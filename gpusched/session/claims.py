@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
+from gpusched.objects.units import DEVICE
 from gpusched.session.jobs import pause
 from gpusched.session.plan import Claim, Eviction, JobSwitch, Stop
 from gpusched.session.promises import ClaimDraft
@@ -61,7 +62,8 @@ def _stop(session: Session, gang: Gang, leaving: Sequence[Evict], draft: ClaimDr
             reason=draft.reason,
             sentence=draft.sentence,
             gpu_seconds=lost_gpu_seconds(gang, each.member.pod.scheduled, session.snapshot.now)
-            * each.member.pod.pod_class.gpus,
+            * each.member.pod.pod_class.gpu_thousandths
+            // DEVICE,
         )
         for each in leaving
     ]

@@ -28,13 +28,14 @@ def holders(session: Session, task: Task, inside: Bools, *, lacking: int) -> str
         lacking: how many find no place there; nobody is said to hold more than these.
     """
     seat = session.seat(task.pod_class)
-    if seat.ask.missing or lacking <= 0:
+    ask = seat.ask.rough
+    if ask.missing or lacking <= 0:
         return ""
     gains: Counter[GangKey] = Counter()
     for row in np.flatnonzero(inside & seat.board.allowed).tolist():
         for key, classes in session.sitting.get(row, {}).items():
-            free = session.bench.free_on(row, seat.ask.columns) + _freed(session, classes, seat.ask)
-            fits = int(how_many_fit(free[np.newaxis], seat.ask.amounts)[0])
+            free = session.bench.free_on(row, ask.columns) + _freed(session, classes, ask)
+            fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
             gains[key] += max(0, fits - int(seat.board.fits[row]))
     ranked = sorted((-min(gain, lacking), key) for key, gain in gains.items() if gain)
     return ", ".join(

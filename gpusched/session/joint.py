@@ -116,7 +116,7 @@ class JointStarts:
 
     def _free_to_move(self, gang: Gang) -> bool:
         """Whether nothing but its own pods and its topology says where it may be."""
-        plain = not (gang.placed or gang.unborn or gang.suspended)
+        plain = not (gang.placed or gang.unborn or gang.suspended or gang.shares)
         tasks = [(task, len(task.pods)) for task in gang.tasks]
         return (
             plain

@@ -130,7 +130,7 @@ class MakingRoom:
             return -1
         quota = first_refusal(session.hooks.quota_checks, claimant)
         several = len({task.pod_class.digest for task in claimant.tasks}) > 1
-        by_trial = quota.refuses or several or bool(claimant.sub_groups)
+        by_trial = quota.refuses or several or claimant.shares or bool(claimant.sub_groups)
         refused = False
         for _ in range(_TRIES):
             if by_trial:
@@ -141,8 +141,9 @@ class MakingRoom:
                         return None
             else:
                 chosen = self._chooser.choose(claimant, kind, need, wheres)
-                if chosen is None and refused:
-                    # The cheapest may not go together; those in the order of policies may.
+                if chosen is None and (refused or session.snapshot.nodes.shared):
+                    # The cheapest may not go together; those in the order of policies may. And
+                    # only a trial sees that shares leave a GPU together.
                     by_trial = True
                     self._chooser.pardon(kind)
                     chosen = self._by_trial(claimant, kind)
@@ -172,9 +173,10 @@ class MakingRoom:
     def _cheaper(
         self, claimant: Gang, kind: Kind, wheres: Sequence[Area], known: list[Leaving]
     ) -> list[Leaving] | None:
-        """Who leaves for less than by trials; what rules between pods come to is not modelled."""
+        """Who leaves for less than by trials; what rules and shares come to is not modelled."""
         gangs = self._chooser.allowed(claimant, kind)
-        if is_related(self._session, [(task, len(task.pods)) for task in claimant.tasks]):
+        tasks = [(task, len(task.pods)) for task in claimant.tasks]
+        if claimant.shares or is_related(self._session, tasks):
             return None
         return self._roles.better(claimant, gangs, wheres, known)
 

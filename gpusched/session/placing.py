@@ -22,9 +22,9 @@ from gpusched.session.wishes import Bounds, carry_out, home_rows, problems
 def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
     """Give places to as many members as the gang must start with, or to none.
 
-    Lone pods, gangs that no policy wants compact and members with rules about other pods take
-    their places one by one; all others as one problem, whose answer is proven best where it can
-    be. Gangs of several classes that find no place one by one get the search as well.
+    Lone pods, gangs that no policy wants compact, members with rules about other pods and those
+    that share GPUs freely take their places one by one; all others as one problem, whose answer
+    is proven best where it can be. Gangs of several classes that find no place one by one get the search as well.
     """
     confines = confines_of(session, gang)
     if isinstance(confines, Refusal):
@@ -32,7 +32,7 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
     strange = strange_sub_group(gang)
     if strange:
         return Refusal(Reason.INSUFFICIENT_RESOURCES, strange)
-    if is_related(session, [(task, len(task.pods)) for task in gang.tasks]):
+    if _shared_freely(gang) or is_related(session, [(task, len(task.pods)) for task in gang.tasks]):
         return place_one_by_one(session, gang, statement, confines)
     if not _as_one(session, gang, confines):
         refusal = place_one_by_one(session, gang, statement, confines)
@@ -42,6 +42,15 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Refusal
 
 
 _FINAL = (Reason.NOT_ENOUGH_MEMBERS, Reason.INVALID_SPEC)
+
+
+def _shared_freely(gang: Gang) -> bool:
+    """Whether shares of GPUs are to be packed rather than kept together.
+
+    Where shares are of several sizes, or beside whole GPUs, counts do not tell what fits a node.
+    """
+    wishes = gang.topology.required or gang.topology.preferred or gang.sub_groups
+    return gang.shares and (len(gang.tasks) > 1 or not wishes)
 
 
 def _as_one(session: Session, gang: Gang, confines: Confines) -> bool:

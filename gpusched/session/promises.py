@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from gpusched import limits
-from gpusched.arrays.columns import demand
+from gpusched.arrays.columns import demand_of
 from gpusched.cache.gangs import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.objects.meta import GangKey
@@ -41,7 +41,7 @@ def _of(gang: Gang, snapshot: Snapshot) -> tuple[Place, ...]:
             row = nodes.row.get(pod.nominated)
             if row is None or snapshot.now - pod.unschedulable_since > limits.PROMISE_MAX_S:
                 return ()
-            ask = demand(task.pod_class.requests, nodes.columns)
+            ask = demand_of(task.pod_class, nodes.columns)
             places.append(Place(pod, row, 0, ask, promised=True))
     return tuple(places)
 

@@ -264,7 +264,7 @@ class Reservations:
         if not self.holders and not self._strict:
             return None
         places = statement.places
-        taken = self._books.by_row((place.row, place.ask) for place in places)
+        taken = self._books.by_row((place.row, place.ask.rough) for place in places)
         asked = total(place.pod.pod_class.requests for place in places)
         for holder in self._binding(gang):
             left = self._left_by(statement, holder.hold.start)
@@ -358,10 +358,8 @@ class Reservations:
 
     def _left_by(self, statement: Statement, start: int) -> dict[int, Ints]:
         """By row what those leave who are evicted by it and would still run at that time."""
-        return self._books.by_row(
-            (each.row, each.ask)
-            for each in statement.evictions
-            if self.lengths.end_of_running(each.gang) > start
+        return self._books.left_by(
+            each for each in statement.evictions if self.lengths.end_of_running(each.gang) > start
         )
 
     def _quota_left(self, holder: Holder, gang: Gang, asked: Resources) -> bool:

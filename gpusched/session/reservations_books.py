@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gpusched.arrays.columns import Demand, Ints, demand
+from gpusched.arrays.columns import Demand, Ints, demand_of
 from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import Resources, total
+from gpusched.objects.share import SHARED
+from gpusched.objects.units import DEVICE
 from gpusched.session.reservations_lengths import Lengths
 from gpusched.session.reservations_profile import FOREVER, Profile, Release
 from gpusched.session.session import Session
-from gpusched.session.statement import Place
+from gpusched.session.statement import Evict, Place
 
 
 class Books:
@@ -65,7 +67,7 @@ class Books:
         return Release(
             time,
             np.array([row for row, _ in members], dtype=np.int64),
-            np.array([self._vector(each.digest, each.requests) for _, each in members]),
+            np.array([self._vector(each, row) for row, each in members]),
             gang.key,
             self._session.path(gang),
             self._charged(members),
@@ -76,7 +78,7 @@ class Books:
         return Release(
             time,
             np.array([place.row for place in places], dtype=np.int64),
-            np.array([self._of_ask(place.ask) for place in places]),
+            np.array([self._vector(place.pod.pod_class, place.row) for place in places]),
             gang.key,
             self._session.path(gang),
             self._charged([(place.row, place.pod.pod_class) for place in places]),
@@ -98,6 +100,16 @@ class Books:
             if amounts is None:
                 amounts = found[row] = np.zeros(self._width, dtype=np.int64)
             amounts[ask.columns] += ask.amounts
+        return found
+
+    def left_by(self, evictions: Iterable[Evict]) -> dict[int, Ints]:
+        """What those who are evicted leave, summed by row, shape (resources,)."""
+        found: dict[int, Ints] = {}
+        for each in evictions:
+            amounts = found.get(each.row)
+            if amounts is None:
+                amounts = found[each.row] = np.zeros(self._width, dtype=np.int64)
+            amounts += self._vector(each.member.pod.pod_class, each.row)
         return found
 
     def held_by_gangs(self) -> Ints:
@@ -122,12 +134,20 @@ class Books:
             if room is not None:
                 yield room
 
-    def _vector(self, digest: str, requests: Resources) -> Ints:
-        known = self._vectors.get(digest)
+    def _vector(self, pod_class: PodClass, row: int) -> Ints:
+        """What a pod that ends leaves free; of a shared GPU its own part, so never too much."""
+        known = self._vectors.get(pod_class.digest)
         if known is None:
-            ask = demand(requests, self._session.snapshot.nodes.columns)
-            known = self._vectors[digest] = self._of_ask(ask)
-        return known
+            ask = demand_of(pod_class, self._session.snapshot.nodes.columns)
+            known = self._vectors[pod_class.digest] = self._of_ask(ask)
+        if pod_class.share is None:
+            return known
+        mine = known.copy()
+        column = self._session.snapshot.nodes.columns.get(SHARED)
+        if column is not None:
+            part = self._session.bench.parts_of(pod_class.share)[row]
+            mine[column] = min(DEVICE, part)
+        return mine
 
     def _of_ask(self, ask: Demand) -> Ints:
         vector: Ints = np.zeros(self._width, dtype=np.int64)

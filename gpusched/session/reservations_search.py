@@ -270,6 +270,6 @@ def _ways(session: Session, gang: Gang) -> list[_Way]:
             if too_few or not members:
                 continue
             seats = [(session.seat(task.pod_class), count) for task, count in members]
-            parts = tuple(Part(seat.ask, seat.board.allowed, count) for seat, count in seats)
+            parts = tuple(Part(seat.ask.rough, seat.board.allowed, count) for seat, count in seats)
             ways.append(_Way(variant.gang, parts))
     return ways

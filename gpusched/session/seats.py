@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 import attrs
 import numpy as np
 
-from gpusched.arrays.columns import Bools, Demand, Ints, NodeColumns, demand
+from gpusched.arrays.columns import Bools, Demand, Ints, NodeColumns, demand_of
 from gpusched.arrays.workbench import Workbench
 from gpusched.objects.meta import UID
 from gpusched.objects.pod import Pod, PodClass
@@ -151,7 +151,7 @@ class Seats:
 
     def _make(self, pod_class: PodClass, gate: RuleGate | None = None) -> ClassSeat:
         nodes = self.nodes
-        ask = demand(pod_class.requests, nodes.columns)
+        ask = demand_of(pod_class, nodes.columns)
         refused = self._refused(pod_class)
         allowed = _allowed(pod_class, refused, len(nodes))
         scores = self._hooks.scores

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gpusched.arrays.columns import demand
+import attrs
+
+from gpusched.arrays.columns import demand_of
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang, Placed
 from gpusched.cache.queues import QueueNode
@@ -245,7 +247,7 @@ class Session:
     def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
         """A member is to leave. Its node must exist."""
         row = self.snapshot.nodes.row[member.node]
-        ask = demand(member.pod.pod_class.requests, self.snapshot.nodes.columns)
+        ask = demand_of(member.pod.pod_class, self.snapshot.nodes.columns)
         statement.evict(gang, member, row, ask, path=self.path(gang))
 
     def lift(self, statement: Statement, gang: Gang) -> None:
@@ -354,12 +356,24 @@ class Session:
         self.keep(gang, statement)
 
     def _hold(self, gang: Gang, places: Sequence[Place]) -> None:
+        places = [self._promised_again(place) for place in places]
         self.promises[gang.key] = tuple(places)
         for place in places:
-            self.bench.reserve(place.row, place.ask)
             self.neighbours.promise(place.pod, place.row)
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
         self._fix(gang, places)
+
+    def _promised_again(self, place: Place) -> Place:
+        """The room of a promise is held; a share takes the GPU that suits it as things stand."""
+        gpu = 0
+        if place.ask.share is not None and place.ask.gpu >= 0:
+            with self.looking_later():
+                fits = self.bench.shares_fit([place.row], place.ask)[0]
+                # Where it does not fit any more, it is let go like others whose room is gone.
+                found = self.bench.gpu_for(place.row, place.ask) if fits else None
+                gpu = self.bench.unnamed_on(place.row) if found is None else found
+        self.bench.reserve(place.row, place.ask, gpu=gpu)
+        return attrs.evolve(place, gpu=gpu)
 
     def _fix(self, gang: Gang, places: Sequence[Place], *, times: int = 1) -> None:
         """What a gang that is not preemptible gets cannot be taken back."""

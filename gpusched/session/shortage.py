@@ -12,6 +12,8 @@ from gpusched.arrays.workbench import Workbench
 from gpusched.objects.pod import PodClass
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS
+from gpusched.objects.share import SHARED
+from gpusched.objects.units import DEVICE
 from gpusched.placement.board import Board
 from gpusched.session.hooks import Filter
 from gpusched.session.reasons import Reason, cut, no_room, what
@@ -59,7 +61,14 @@ class Shortage:
         rows = self.board.fixed if self.within is None else self.board.fixed & self.within
         ask = self.board.ask
         offered = self.bench.nodes.allocatable[rows][:, ask.columns]
-        return int(np.minimum(how_many_fit(offered, ask.amounts), most).sum())
+        fits = how_many_fit(offered, ask.amounts)
+        if ask.share is not None:
+            if ask.gpu < 0:
+                return 0
+            parts = self.bench.parts_of(ask.share)[rows]
+            gpus = self.bench.nodes.allocatable[rows, ask.gpu] // DEVICE
+            fits = np.minimum(fits, gpus * (DEVICE // parts))
+        return int(np.minimum(fits, most).sum())
 
     def causes(self) -> list[tuple[int, str]]:
         """Numbers of nodes and why they take none more, the largest first."""
@@ -78,6 +87,9 @@ class Shortage:
             if not amount:
                 continue
             lacking = full
+            if name == SHARED and self.pod_class.share is not None:
+                causes += self._no_share(full)
+                continue
             if column is not None:
                 lacking = full & (
                     nodes.allocatable[:, column] - self.bench.used[:, column] < amount
@@ -89,6 +101,19 @@ class Shortage:
         if unexplained.any():
             causes.append((int(unexplained.sum()), "have no NUMA node with room for it"))
         return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
+
+    def _no_share(self, full: Bools) -> list[tuple[int, str]]:
+        """Nodes none of whose GPUs has room for its share, and those that could never have it."""
+        ask = self.board.ask
+        if ask.share is None or ask.gpu < 0:
+            return [(int(full.sum()), f"lack free {SHARED}")] if full.any() else []
+        never = full & (self.bench.parts_of(ask.share) > DEVICE)
+        lacking = full & ~never & (self.bench.shares_fit(slice(None), ask) == 0)
+        words = "do not say that they have GPUs with so much memory"
+        if ask.share.thousandths:
+            words = "have no GPU that can be shared"
+        found = [(never, words), (lacking, "have no GPU with room for its share")]
+        return [(int(mask.sum()), text) for mask, text in found if mask.any()]
 
 
 def never_fits(pod_class: PodClass, bench: Workbench, allowed: Bools) -> str:

@@ -26,13 +26,17 @@ from gpusched.topology.fabric import choose_slots
 
 @attrs.frozen(slots=True, eq=False)
 class Place:
-    """One pod on one row with its slots; ``promised`` when the room is not free yet."""
+    """One pod on one row with its slots; ``promised`` when the room is not free yet.
+
+    ``gpu`` is the GPU of the row on which a share is promised, see ``Workbench.gpu_for``.
+    """
 
     pod: Pod
     row: int
     slots: int
     ask: Demand
     promised: bool = False
+    gpu: int = 0
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -126,13 +130,23 @@ class Statement:
         free = bench.free_on(row, ask.columns)
         if (free < ask.amounts).any():
             raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
+        share = ask.share is not None
+        gpu = bench.gpu_for(row, ask) if share else None
         if bench.later:
-            bench.reserve(row, ask)
+            bench.reserve(row, ask, gpu=gpu or 0)
             self._neighbours.promise(pod, row)
-            self._moves.append(Place(pod, row, 0, ask, promised=True))
+            self._moves.append(Place(pod, row, 0, ask, promised=True, gpu=gpu or 0))
             return
-        slots = 0
-        if pod.pod_class.gpus:
+        slots = 0 if gpu is None else 1 << gpu
+        if share and not slots:
+            slots = choose_slots(
+                bench.openable(row, ask),
+                1,
+                bench.nodes.nodes[row].layout,
+                slots=bench.slots_on(row),
+                population=bench.population,
+            )
+        elif pod.pod_class.gpus:
             slots = choose_slots(
                 bench.free_slots[row] & self._range(row, pod.pod_class.gpu),
                 pod.pod_class.gpus,
@@ -154,7 +168,7 @@ class Statement:
         Use ``Session.evict``, which knows rows, demands and paths.
         """
         self._must_be_open()
-        self._bench.release(row, ask)
+        self._bench.release(row, ask, slots=member.slots)
         self._neighbours.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(Evict(gang, member, row, ask, tuple(path)))
@@ -168,7 +182,7 @@ class Statement:
             lasting: whether it was promised to a gang that is not preemptible.
         """
         self._must_be_open()
-        self._bench.reserve(place.row, place.ask, times=-1)
+        self._bench.reserve(place.row, place.ask, gpu=place.gpu, times=-1)
         self._neighbours.promise(place.pod, place.row, times=-1)
         self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
         if lasting:
@@ -190,11 +204,11 @@ class Statement:
     def _undo(self, move: Place | Evict | Lift | Clear) -> None:
         bench = self._bench
         if isinstance(move, Evict):
-            bench.release(move.row, move.ask, times=-1)
+            bench.release(move.row, move.ask, slots=move.member.slots, times=-1)
             self._neighbours.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
         elif isinstance(move, Lift):
-            bench.reserve(move.place.row, move.place.ask)
+            bench.reserve(move.place.row, move.place.ask, gpu=move.place.gpu)
             self._neighbours.promise(move.place.pod, move.place.row)
             self._accounts.promise(move.path, move.place.pod.pod_class.requests)
             if move.lasting:
@@ -204,7 +218,7 @@ class Statement:
             bench.add(place.row, place.ask, slots=place.slots)
             self._neighbours.place(place.pod, place.row)
         elif move.promised:
-            bench.reserve(move.row, move.ask, times=-1)
+            bench.reserve(move.row, move.ask, gpu=move.gpu, times=-1)
             self._neighbours.promise(move.pod, move.row, times=-1)
         else:
             bench.remove(move.row, move.ask, slots=move.slots)

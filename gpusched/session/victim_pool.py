@@ -14,6 +14,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools, Demand
 from gpusched.cache.gangs import Gang
+from gpusched.cache.verify_shares import beside_shares
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import PodClass
 from gpusched.placement.victim_field import Field
@@ -170,7 +171,8 @@ class Pool:
         known = self._frees.get(pod_class.digest)
         if known is None:
             names = {column: name for name, column in self._session.snapshot.nodes.columns.items()}
-            known = tuple(pod_class.requests.get(names[c]) for c in self._ask.columns.tolist())
+            amounts = beside_shares(pod_class)  # a share alone need not free its GPU
+            known = tuple(amounts.get(names[c]) for c in self._ask.columns.tolist())
             self._frees[pod_class.digest] = known
         return known
 

@@ -15,6 +15,7 @@ from gpusched.cache.gangs import Gang, Placed
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.others import DisruptionBudget
 from gpusched.objects.pod import PodPhase
+from gpusched.objects.units import DEVICE
 from gpusched.session.claims import lost_gpu_seconds
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
@@ -173,7 +174,7 @@ class Victims:
     def _cost(self, gang: Gang, member: Placed) -> int:
         # A second at least: of those who have just started, the smaller one is missed less.
         lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
-        return lost * member.pod.pod_class.gpus * A_GPU_SECOND + A_POD
+        return lost * member.pod.pod_class.gpu_thousandths * A_GPU_SECOND // DEVICE + A_POD
 
 
 def _sub_groups(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:

@@ -17,7 +17,8 @@ from gpusched.objects.node import Node
 from gpusched.objects.others import Namespace
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
-from gpusched.objects.units import DEVICE, GPU_RESOURCES
+from gpusched.objects.slot import accelerator
+from gpusched.objects.units import GPU_RESOURCES, unit_of
 from gpusched.objects.volumes import Storage
 from gpusched.session.accounts import Accounts
 from gpusched.session.demand import Demand
@@ -46,7 +47,10 @@ class NodeRows:
         return amounts
 
     def used(self, resource: str) -> Ints:
-        """Base units, shape (rows,); zeros when no node offers the resource."""
+        """Base units, shape (rows,); zeros when no node offers the resource.
+
+        A GPU with any share on it counts as a whole one.
+        """
         column = self._bench.nodes.columns.get(resource)
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
@@ -56,11 +60,33 @@ class NodeRows:
 
     def gpus(self) -> Ints:
         """Whole GPUs of any kind that the nodes offer, in pieces, shape (rows,)."""
+        return self._pieces(lambda name: name in GPU_RESOURCES)
+
+    def slices(self) -> Ints:
+        """Slices of GPUs that the nodes offer, in pieces, shape (rows,)."""
+        return self._pieces(lambda name: name not in GPU_RESOURCES and accelerator(name))
+
+    def _pieces(self, counts: Callable[[str], bool]) -> Ints:
         total = np.zeros(self._length, dtype=np.int64)
-        for name in GPU_RESOURCES:
-            if name in self._bench.nodes.columns:
-                total += self.allocatable(name)
-        return total // DEVICE
+        for name in self._bench.nodes.columns:
+            if counts(name):
+                total += self.allocatable(name) // unit_of(name)
+        return total
+
+    def left_for(self, pod: PodClass) -> Ints:
+        """Where a share would go: what that GPU would have left, in thousandths, shape (rows,).
+
+        -1 where it would be the first on its GPU, or fits none.
+        """
+        left: Ints = np.full(self._length, -1, dtype=np.int64)
+        if pod.share is not None:
+            self._bench.left_for(pod.share, self._rows, left)
+        return left
+
+    def shared(self) -> Sequence[Mapping[int, int]]:
+        """GPUs of each row that are shared: thousandths that are taken, by slot."""
+        rows = range(self._length) if isinstance(self._rows, slice) else self._rows
+        return [self._bench.shared_on(row) for row in rows]
 
     def parts(self, gpu: str) -> Ints:
         """Free thousandths of each GPU of one kind: shape (rows, GPUs), 0 where there is none."""

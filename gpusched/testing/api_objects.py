@@ -8,6 +8,7 @@ from gpusched.cache.cache import Cache
 from gpusched.objects.meta import format_time
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod
+from gpusched.objects.share import FRACTION, MEMORY, SHARED
 from gpusched.objects.slot import format_slots
 
 Obj = dict[str, Any]
@@ -32,7 +33,7 @@ def api_objects(cache: Cache) -> dict[str, list[Obj]]:
 
 def _node(node: Node) -> Obj:
     return {
-        "metadata": {"name": node.name, "uid": node.uid},
+        "metadata": {"name": node.name, "uid": node.uid, "labels": dict(node.labels)},
         "status": {"allocatable": node.allocatable.quantities()},
     }
 
@@ -45,6 +46,13 @@ def _pod(pod: Pod) -> Obj:
         notes["gpusched.io/fence"] = pod.fence
     amounts = dict(pod.pod_class.requests.quantities())
     amounts.pop("pods", None)
+    share = pod.pod_class.share
+    if share is not None:
+        amounts.pop(SHARED, None)
+        if share.thousandths:
+            notes[FRACTION] = f"0.{share.thousandths:03}"
+        else:
+            notes[MEMORY] = str(share.memory)
     metadata: Obj = {
         "namespace": pod.namespace,
         "name": pod.name,

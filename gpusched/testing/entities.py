@@ -15,8 +15,10 @@ from gpusched.objects.layout import believed_islands
 from gpusched.objects.meta import UID, Owner, ResourceVersion
 from gpusched.objects.node import Node
 from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
+from gpusched.objects.pod_class import with_share
 from gpusched.objects.resources import NOTHING, PODS, Resources
 from gpusched.objects.selector import NodeTerm, Taint, Toleration
+from gpusched.objects.share import SHARED, Share
 from gpusched.objects.slot import gpu_request
 from gpusched.objects.units import of_pieces
 
@@ -50,6 +52,7 @@ def pod_class(
     preferred: Sequence[tuple[int, NodeTerm]] = (),
     tolerations: Sequence[Toleration] = (),
     unsupported: str = "",
+    share: Share | None = None,
     **rules: Any,
 ) -> PodClass:
     """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units.
@@ -61,6 +64,8 @@ def pod_class(
     }
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
+    if share is not None:
+        requests, name = with_share(requests, share), SHARED
     made = PodClass(
         digest="",
         requests=requests,
@@ -71,6 +76,7 @@ def pod_class(
         preferred=tuple(preferred),
         tolerations=tuple(tolerations),
         unsupported=unsupported,
+        share=share,
         **more_rules,
     )
     content = msgspec.json.encode(attrs.astuple(made))

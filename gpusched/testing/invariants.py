@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import attrs
@@ -40,7 +41,7 @@ def check(
     pods = objects.get("pods", ())
     return [
         *_room(pods, objects.get("nodes", ())),
-        *_slots(pods),
+        *_slots(pods, objects.get("nodes", ())),
         *_atomic(pods, objects.get("podgroups", ()), now),
         *_ours(pods, schedulers),
         *_honest(pods, objects.get("podgroups", ())),
@@ -56,6 +57,10 @@ def _room(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterable[str]:
         asked: Counter[str] = Counter()
         for pod in here:
             asked.update(requests(pod))
+        # A GPU that is shared is no other pod's, whatever part of it is free.
+        opened = {_note(pod, "slots") for pod in here if _share(pod, None) is not None}
+        if opened:
+            asked["nvidia.com/gpu"] += len(opened)
         ours = {resource for pod in here if _note(pod, "plan") for resource in requests(pod)}
         for resource, amount in sorted(asked.items()):
             have = _amount(resource, offer.get(resource, "0"))
@@ -63,21 +68,59 @@ def _room(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterable[str]:
                 yield f"I1: node {name} offers {have} {resource}, its pods ask for {amount}"
 
 
-def _slots(pods: Sequence[Obj]) -> Iterable[str]:
-    """I2: no slot has two pods, and a pod that we placed has as many slots as GPUs."""
+def _slots(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterable[str]:
+    """I2: no slot has two pods, and a pod that we placed has as many slots as GPUs and slices.
+
+    Shares: each has one slot, and those on one slot are one GPU together at most.
+    """
     taken: dict[tuple[str, str], str] = {}
+    parts: dict[tuple[str, str], Fraction] = {}
+    memory = {node["metadata"]["name"]: _gpu_memory(node) for node in nodes}
     for pod in pods:
         if not _holds(pod):
             continue
         name, node = _name(pod), pod["spec"]["nodeName"]
         slots = [each for each in _note(pod, "slots").split(",") if each]
+        share = _share(pod, memory.get(node))
+        if share is not None:
+            if _note(pod, "plan") and len(slots) != 1:
+                yield f"I2: pod {name} asks for a share of one GPU and has slots {slots}"
+            for slot in slots:
+                parts[node, slot] = parts.get((node, slot), Fraction()) + share
+            continue
         for slot in slots:
             other = taken.setdefault((node, slot), name)
             if other != name:
                 yield f"I2: slot {slot} of node {node} has pods {other} and {name}"
-        gpus = sum(amount for key, amount in requests(pod).items() if key.endswith("/gpu"))
+        gpus = sum(
+            amount
+            for key, amount in requests(pod).items()
+            if key.endswith("/gpu") or key.startswith("nvidia.com/mig-")
+        )
         if _note(pod, "plan") and gpus != len(slots):
             yield f"I2: pod {name} asks for {gpus} GPUs and has slots {slots}"
+    for (node, slot), sum_ in sorted(parts.items()):
+        if (node, slot) in taken:
+            yield f"I2: slot {slot} of node {node} has shares and pod {taken[node, slot]}"
+        if sum_ > 1:
+            yield f"I2: slot {slot} of node {node} has {float(sum_)} GPUs of shares"
+
+
+def _share(pod: Obj, gpu_memory: int | None) -> Fraction | None:
+    """The part of one GPU that a pod asks for, rounded up to thousandths; None for none."""
+    meta = pod["metadata"]
+    said = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    if "gpusched.io/gpu-fraction" in said:
+        return Fraction(said["gpusched.io/gpu-fraction"])
+    if "gpusched.io/gpu-memory" in said:
+        wanted = parse_quantity(said["gpusched.io/gpu-memory"])
+        return Fraction(-(-wanted * 1000 // gpu_memory), 1000) if gpu_memory else Fraction(1)
+    return None
+
+
+def _gpu_memory(node: Obj) -> int | None:
+    text = (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.memory")
+    return int(text) * 2**20 if text else None
 
 
 # -- I3 ------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ STEP = 10_000
 """Points for one class of the fall of fragmentation; fewer only decide between equals."""
 LOOK_AHEAD_MAX = 64
 
+SHARED_WEIGHT = 2 * (GPU_WEIGHT + len(PREFERRED))
+"""Twice what all resources weigh together: shares go where GPUs are shared already."""
+
 
 @attrs.frozen(kw_only=True)
 class NodeOrderArgs:
@@ -80,6 +83,8 @@ class NodeOrder:
 def _fullness(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
     points: Ints = np.zeros(len(rows), dtype=np.int64)
     weights = 0
+    if pod.share is not None:
+        points += sign * _joins(pod, rows)
     for resource, weight in _weights(pod):
         offered = np.maximum(rows.allocatable(resource), 1)
         points += weight * sign * (np.minimum(rows.used(resource), offered) * FULL // offered)
@@ -103,10 +108,16 @@ def _useful_rest(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], 
     return useful_rest
 
 
+def _joins(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """More points than all else together for a GPU that is shared already, most for the fullest."""
+    left = rows.left_for(pod)
+    return np.where(left >= 0, SHARED_WEIGHT * (2 * FULL - left), 0)
+
+
 def _weights(pod: PodClass) -> list[tuple[str, int]]:
     weights = [(name, 1) for name in PREFERRED if pod.requests.get(name)]
     return [*weights, (pod.gpu, GPU_WEIGHT)] if pod.gpu else weights or [("pods", 1)]
 
 
 def _has_gpus(rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return (rows.gpus() > 0).astype(np.int64)
+    return (rows.gpus() + rows.slices() > 0).astype(np.int64)

@@ -1,0 +1,220 @@
+"""Shares of GPUs in sessions: packed, charged, promised, and never more than a GPU holds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpusched.objects.share import Share
+from gpusched.testing.api_objects import api_objects
+from gpusched.testing.entities import GIB, GPU, NOW
+from gpusched.testing.given import Given
+from gpusched.testing.invariants import check
+
+HALF, QUARTER = Share(500), Share(250)
+MEMORY = "nvidia.com/gpu.memory"
+
+
+def sound(c):
+    """Nothing is wrong with rooms and slots as the API would show them; members may be gone."""
+    return [each for each in check(api_objects(c.cache)) if not each.startswith("I3")] == []
+
+
+def on(c, name, node, slot, share, **about):
+    """A pod with a share that has its place."""
+    about = {"plan": "p", "scheduled": NOW - 60, **about}
+    return c.pod(name, node=node, slots=1 << slot, share=share, **about)
+
+
+# -- packing -----------------------------------------------------------------------------------
+def test_shares_are_packed_on_as_few_gpus_as_possible(given):
+    """Five quarters are on two GPUs of one node, and the other node stays whole."""
+    c = given.nodes(2, gpus=4)
+    c.gang("a", pods=5, share=QUARTER, created=1.0).gang("w", pods=1, gpus=4, created=2.0)
+    c.when.carried_out()
+    assert c.then.started() == ["a", "w"]
+    assert sorted(slots for name, slots in c.then.slots().items() if name != "w-0") == [
+        (0,), (0,), (0,), (0,), (1,),
+    ]  # fmt: skip
+    assert len({node for name, node in c.then.nodes().items() if name != "w-0"}) == 1
+    assert sound(c)
+
+
+def test_a_share_joins_the_fullest_gpu_of_the_cluster(given):
+    """A quarter goes where three are, and not to a fuller node with a GPU at one quarter."""
+    c = given.nodes(3, gpus=2)
+    on(c, "one", "node-0", 0, QUARTER)
+    c.pod("whole", node="node-0", slots=2, gpus=1, plan="p")
+    for number in range(3):
+        on(c, f"three-{number}", "node-2", 1, QUARTER)
+    c.gang("g", pods=1, share=QUARTER)
+    c.when.carried_out()
+    assert (c.then.nodes()["g-0"], c.then.slots()["g-0"]) == ("node-2", (1,))
+    assert sound(c)
+
+
+def test_a_shared_gpu_is_not_free_for_whole_ones(given):
+    """Two GPUs, a tenth of one is taken: no pod with two whole GPUs starts, one with one does."""
+    c = given.nodes(1, gpus=2)
+    on(c, "tenth", "node-0", 0, Share(100))
+    c.gang("two", pods=1, gpus=2, created=1.0).gang("one", pods=1, gpus=1, created=2.0)
+    c.when.carried_out()
+    assert c.then.started() == ["one"]
+    assert c.then.slots() == {"one-0": (1,)}
+    assert sound(c)
+
+
+def test_a_new_gpu_is_the_one_that_breaks_least(given):
+    """Of two islands the broken one gives the GPU that is to be shared."""
+    c = given.node("n", gpus=8, layout=((0, 1, 2, 3), (4, 5, 6, 7)))
+    c.pod("whole", node="n", slots=0b1110000, gpus=3, plan="p")
+    c.gang("g", pods=1, share=HALF)
+    c.when.one_session()
+    assert c.then.slots() == {"g-0": (7,)}
+
+
+def test_gangs_start_whole_or_not_at_all(given):
+    """Four GPUs hold four shares of 0.6 and not five; the sentence says what is missing."""
+    c = given.nodes(2, gpus=2).gang("g", pods=5, share=Share(600))
+    c.when.one_session()
+    assert c.then.started() == []
+    assert c.then.reason("g") == "InsufficientResources"
+    assert "needs 5 pods with 600m nvidia.com/gpu" in c.then.why("g")
+    assert "4" in c.then.why("g")
+    c.gang("h", pods=4, share=Share(600))
+    c.when.carried_out()
+    assert c.then.started() == ["h"]
+    assert sound(c)
+
+
+def test_members_with_shares_and_with_whole_gpus_start_together(given):
+    """One gang: a leader with a half and two workers with a whole GPU each."""
+    c = given.nodes(1, gpus=3).group("g", min_member=3)
+    c.pod("leader", group="g", role="leader", share=HALF)
+    c.pods("worker", 2, group="g", role="worker", gpus=1)
+    c.when.carried_out()
+    assert c.then.started() == ["g"]
+    assert sound(c)
+    assert len({slot for slots in c.then.slots().values() for slot in slots}) == 3
+
+
+# -- memory --------------------------------------------------------------------------------------
+def test_memory_is_a_part_of_the_gpu_of_its_node(given):
+    """20 GiB are half of a GPU with 40 and a quarter of one with 80; without a label: nothing."""
+    c = given.node("small", gpus=1, labels={MEMORY: str(40 * 1024)})
+    c.node("large", gpus=1, labels={MEMORY: str(80 * 1024)}).node("mute", gpus=1)
+    c.gang("g", pods=6, share=Share(memory=20 * GIB))
+    c.when.carried_out()
+    assert c.then.started() == ["g"]
+    assert sorted(c.then.nodes().values()) == ["large"] * 4 + ["small"] * 2
+    assert sound(c)
+    c.gang("h", pods=1, share=Share(memory=20 * GIB))
+    c.when.one_session()
+    assert "1 do not say that they have GPUs with so much memory" in c.then.why("h")
+    assert "2 have no GPU with room for its share" in c.then.why("h")
+
+
+def test_memory_is_charged_as_a_part_of_the_smallest_gpu(given):
+    """20 GiB where the smallest GPU has 40 are half a GPU of quota, wherever the pod ends up."""
+    c = given.node("large", gpus=2, labels={MEMORY: str(80 * 1024)}).queue("q")
+    c.gang("g", pods=1, queue="q", share=Share(memory=20 * GIB))
+    c.when.carried_out()
+    c.when.one_session()
+    assert c.then.queue("q").allocated.get(GPU) == 250
+    c.node("small", gpus=1, labels={MEMORY: str(40 * 1024)})
+    c.when.one_session()
+    assert c.then.queue("q").allocated.get(GPU) == 500
+    c.cache.drop_node("small")
+    c.when.one_session()
+    assert c.then.queue("q").allocated.get(GPU) == 250
+
+
+# -- queues ----------------------------------------------------------------------------------------
+def test_shares_are_charged_to_queues(given):
+    """A cap of one GPU holds four quarters, and the fifth is told so."""
+    c = given.nodes(1, gpus=4).queue("q", limits={"capability": {GPU: 1}})
+    c.gang("a", pods=4, share=QUARTER, queue="q", created=1.0)
+    c.gang("b", pods=1, share=QUARTER, queue="q", created=2.0)
+    c.when.carried_out()
+    assert c.then.started() == ["a"]
+    assert "queue q holds 1 of its capability of 1" in c.then.why("b")
+    assert c.when.one_session() is not None
+    assert c.then.queue("q").allocated.get(GPU) == 1000
+
+
+# -- making room -----------------------------------------------------------------------------------
+def test_an_evicted_share_frees_its_part_only(given):
+    """Two halves on the only GPU, of low and of high priority: a half is made free, a GPU is not."""
+    c = given.nodes(1, gpus=1)
+    on(c, "low-0", "node-0", 0, HALF, group="low", priority=0)
+    on(c, "high-0", "node-0", 0, HALF, group="high", priority=100)
+    c.group("low", min_member=1).group("high", min_member=1)
+    c.gang("whole", pods=1, gpus=1, priority=50)
+    c.when.one_session()
+    assert c.then.evicted() == []
+    c.gang("half", pods=1, share=HALF, priority=50)
+    c.when.one_session()
+    assert c.then.evicted() == ["low-0"]
+
+
+def test_shares_leave_together_for_a_whole_gpu(given):
+    """Four quarters of low priority are all of one GPU: whoever needs it gets all four out."""
+    c = given.nodes(1, gpus=2)
+    for number in range(4):
+        on(c, f"low-{number}", "node-0", 0, QUARTER, group=f"low-{number}", priority=0)
+        c.group(f"low-{number}", min_member=1)
+    c.pod("other", node="node-0", slots=2, gpus=1, plan="p", priority=1000)
+    c.gang("whole", pods=1, gpus=1, priority=50)
+    c.when.carried_out()
+    assert sorted(c.then.evicted()) == [f"low-{number}" for number in range(4)]
+    c.when.carried_out()
+    assert c.then.slots() == {"whole-0": (0,)}
+    assert sound(c)
+
+
+# -- what the API shows -----------------------------------------------------------------------------
+def test_a_share_of_another_scheduler_is_not_ours_to_count(given):
+    """KAI holds the GPU with a pod of its own: its sharers take no GPU on top."""
+    c = given.nodes(1, gpus=2)
+    c.pod("holds", node="node-0", gpus=1, scheduler="kai-scheduler")
+    c.pod("shares", node="node-0", share=HALF, scheduler="kai-scheduler")
+    c.gang("g", pods=1, gpus=1)
+    c.when.one_session()
+    assert c.then.started() == ["g"]
+
+
+def test_a_share_whose_slot_nobody_knows_has_a_gpu_for_itself(given):
+    """It was bound by hand: nobody joins it."""
+    c = given.nodes(1, gpus=2).pod("by-hand", node="node-0", share=QUARTER)
+    c.gang("g", pods=1, share=QUARTER, created=1.0).gang("w", pods=1, gpus=1, created=2.0)
+    c.when.one_session()
+    assert c.then.started() == ["g"]
+    assert c.then.slots() == {"g-0": (0,)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_life_of_shares_is_sound(seed):
+    """Shares and whole GPUs come, leave and are preempted: the witness finds nothing wrong."""
+    chance = random.Random(seed)
+    c = Given()
+    for number in range(4):
+        labels = {MEMORY: str(chance.choice((40, 80)) * 1024)} if chance.random() < 0.7 else {}
+        c.node(f"n{number}", gpus=chance.choice((1, 2, 4)), labels=labels)
+    alive = []
+    for step in range(12):
+        for number in range(chance.randint(1, 3)):
+            name = f"g{step}-{number}"
+            kind = chance.choice((
+                {"gpus": 1}, {"gpus": 2}, {"share": Share(chance.choice((100, 300, 500, 700)))},
+                {"share": Share(memory=chance.choice((8, 15, 30)) * GIB)},
+            ))  # fmt: skip
+            pods = chance.randint(1, 4)
+            c.gang(name, pods=pods, priority=chance.randint(0, 2), **kind)
+            alive += [f"{name}-{pod}" for pod in range(pods)]
+        c.when.carried_out()
+        assert sound(c), check(api_objects(c.cache))
+        for name in [name for name in alive if chance.random() < 0.25]:
+            alive.remove(name)
+            c.gone(name)
+        c.now += 60
