@@ -19,12 +19,11 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat_exact import Area, Found, exact
 from gpusched.placement.cpsat_frame import Frame, frame
 from gpusched.placement.cpsat_hint import hint
-from gpusched.placement.cpsat_patterns import Book, size
+from gpusched.placement.cpsat_patterns import EXACT_MAX, Book, size
 from gpusched.placement.demand import demanded, fewest_domains
 from gpusched.placement.problem import Outcome
 from gpusched.placement.verify import names, objective
 
-_EXACT_MAX: Final = 15_000
 _TRIES: Final = 8
 _ROUNDS: Final = 12
 _WORST: Final = 4
@@ -91,7 +90,7 @@ def master(area: Area, book: Book) -> Found:
             return _judged(area, wider, choice)
         break
     found = Found(outcome=Outcome.UNKNOWN)
-    if size(area.field, area.cells) <= _EXACT_MAX:
+    if size(area.field, area.cells) <= EXACT_MAX:
         found = exact(area, book, quick=True)
     if found.counts is None:
         first = dict(list(choice.bounds.items())[:1])  # later ones hold for its value only

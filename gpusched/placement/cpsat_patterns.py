@@ -22,6 +22,8 @@ from gpusched.placement.streams import Streams
 
 _WEIGHT_MAX: Final = 2**50
 _AMOUNT_MAX: Final = 2**40
+EXACT_MAX: Final = 15_000
+"""With more variables a model of patterns takes too long to build."""
 INSIDE: Final = ("span", "nodes", "fragmentation", "price")
 
 
@@ -168,7 +170,7 @@ def _groups(field: Field, made: Frame) -> tuple[Group, ...]:
     prices = [kind.price for kind in field.kinds if kind.price is not None]
     assert field.patterns is not None
     groups = []
-    known: dict[tuple[int, int], tuple[int, int]] = {}
+    known: dict[tuple[int, int], tuple[int, int] | None] = {}
     for cell in made.cells:
         absent = [kind for kind in range(len(field.kinds)) if (kind, cell) not in made.held]
         usable = field.patterns.any(axis=1) & (field.patterns[:, absent].sum(axis=1) == 0)
@@ -181,21 +183,24 @@ def _groups(field: Field, made: Frame) -> tuple[Group, ...]:
             able = np.flatnonzero(field.able[key[0]] & usable)
             if not able.size:
                 continue
+            if problem.slots is not None:
+                for pattern in able.tolist():
+                    if (key[1], pattern) not in known:
+                        known[key[1], pattern] = _slot_cost(field, key[1], pattern)
+                able = able[[known[key[1], pattern] is not None for pattern in able.tolist()]]
             costs = np.zeros((len(able), len(INSIDE)), dtype=np.int64)
             costs[:, 1] = 1
             for kind_number, kind in enumerate(field.kinds):
                 if kind.price is not None:
                     costs[:, 3] += field.patterns[able, kind_number] * kind.price[rows[0]]
-            if problem.slots is not None:
-                for place, pattern in enumerate(able.tolist()):
-                    if (key[1], pattern) not in known:
-                        known[key[1], pattern] = _slot_cost(field, key[1], pattern)
-                    costs[place, 0], costs[place, 2] = known[key[1], pattern]
+            for place, pattern in enumerate(able.tolist()):
+                costs[place, 0], costs[place, 2] = known.get((key[1], pattern)) or (0, 0)
             groups.append(Group(rows=tuple(rows), patterns=tuple(able.tolist()), costs=costs))
     return tuple(groups)
 
 
-def _slot_cost(field: Field, state: int, pattern: int) -> tuple[int, int]:
+def _slot_cost(field: Field, state: int, pattern: int) -> tuple[int, int] | None:
+    """None where a node has fewer free slots than its free amount says."""
     assert field.patterns is not None
     assert field.problem.slots is not None
     sizes = sorted(
@@ -207,7 +212,12 @@ def _slot_cost(field: Field, state: int, pattern: int) -> tuple[int, int]:
         ),
         reverse=True,
     )
-    return field.problem.slots.cost(state, tuple(sizes)) if sizes else (0, 0)
+    if not sizes:
+        return 0, 0
+    try:
+        return field.problem.slots.cost(state, tuple(sizes))
+    except ValueError:
+        return None
 
 
 def _weighted(

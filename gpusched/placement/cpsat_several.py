@@ -13,7 +13,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import homes, lower_bounds
 from gpusched.placement.cpsat_area import solve_area
 from gpusched.placement.cpsat_exact import Area, Found, missing
-from gpusched.placement.cpsat_patterns import Book
+from gpusched.placement.cpsat_patterns import EXACT_MAX, Book, size
 from gpusched.placement.demand import (
     fewest_domains,
     fewest_for_parts,
@@ -26,8 +26,10 @@ from gpusched.placement.problem import Certificate, Effort, Outcome, Problem
 from gpusched.placement.streams import streams
 from gpusched.placement.verify import names, objective
 
-_TIES_MAX = 24
+_TIES_MAX = 8
 """Domains that are searched after one was found that is as good: for nodes and fragmentation."""
+_MISSING_SHARE = 0.2
+"""Of the budget, on top of it: how many are missing is told where it is quickly known."""
 _SHARE = 0.5
 """Of what is left, for one domain."""
 
@@ -135,9 +137,13 @@ def _searched(
     """Of an area that a search proved too small."""
     problem = area.field.problem
     every = tuple(range(len(problem.roles)))
-    share = Book(effort=attrs.evolve(book.effort, budget_s=0.2 * book.effort.budget_s))
-    short = max(1, missing(area, share))
-    book.take(share)
+    short = 1
+    if size(area.field, area.cells) <= EXACT_MAX:
+        share = Book(
+            effort=attrs.evolve(book.effort, budget_s=_MISSING_SHARE * book.effort.budget_s)
+        )
+        short = max(1, missing(area, share))
+        book.take(share)
     room = problem.members - short
     return Certificate("search", level, domain, every, problem.members, room, breaches=breaches)
 
@@ -193,6 +199,8 @@ def _by_domain(area: Area, book: Book) -> Answer:
             ties += 1
             if each.lower[:prefix] > race.best[:prefix] or ties > _TIES_MAX:
                 break
+            if each.lower >= race.best:
+                continue
         if book.left <= 0:
             break
         part = book.part(1.0 if len(candidates) == 1 else _SHARE)
@@ -286,8 +294,8 @@ def _candidates(area: Area, race: _Race) -> list[_Candidate]:
                 room=int(room[domain]),
             )
         )
-    levels = 1 + len(problem.levels)
-    return sorted(found, key=lambda one: (one.lower[:levels], one.room, one.domain))
+    until = names(problem).index("nodes") + 1
+    return sorted(found, key=lambda one: (one.lower[:until], one.room, one.domain))
 
 
 def _rooms(problem: Problem) -> Ints:
