@@ -48,8 +48,11 @@ def solve_area(area: Area, book: Book, *, known: bool) -> Found:
 
 def _best(area: Area, book: Book) -> Found:
     less = narrowed(area, len(area.flows.streams), _FLOWS_MAX)
-    if less is not area:
-        return partial(_best(less, book))
+    return _known_small(area, book) if less is area else partial(_known_small(less, book))
+
+
+def _known_small(area: Area, book: Book) -> Found:
+    """The best answer in an area that is small enough for one model."""
     flows = len(area.flows.streams) * len(area.cells)
     if len(area.cells) == 1 or size(area.field, area.cells) + flows <= WHOLE_MAX:
         found = exact(area, book)

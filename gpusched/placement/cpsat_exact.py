@@ -12,8 +12,8 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat_frame import Frame, frame
 from gpusched.placement.cpsat_hint import hint
 from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing, read
-from gpusched.placement.demand import fewest_for_parts
-from gpusched.placement.patterns import Field, Rooms, field, rooms
+from gpusched.placement.demand import Rooms, fewest_for_parts, rooms
+from gpusched.placement.patterns import Field, field
 from gpusched.placement.problem import Outcome
 from gpusched.placement.streams import Streams, streams
 from gpusched.placement.verify import objective
@@ -188,7 +188,11 @@ def pooled(area: Area, book: Book) -> Found:
         nodes = sum(len(area.field.rows[cell]) for cell in area.cells)
         less = narrowed(area, max(1, nodes * kinds // len(area.cells)), _SINGLES_MAX)
         if less is not area:
-            return partial(pooled(less, book))
+            return partial(_pool(less, book))
+    return _pool(area, book)
+
+
+def _pool(area: Area, book: Book) -> Found:
     problem = area.field.problem
     inside = np.isin(area.field.cell, np.array(area.cells, dtype=np.int64))
     flat = attrs.evolve(

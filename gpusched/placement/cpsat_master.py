@@ -297,8 +297,7 @@ def _amounts(made: Frame, area: Area) -> None:
 def _covers(made: Frame, area: Area) -> None:
     """At each level the used domains together host what is demanded."""
     for at in area.rooms.plain:
-        weights = area.rooms.directions[at].tolist()
-        _cover(made, area, needed=demanded(area.field, weights), most=area.rooms.most[at])
+        _cover(made, area, needed=area.rooms.needs[at], most=area.rooms.most[at])
     asks, room = area.field.sums()
     for column in range(asks.shape[1]):
         if np.count_nonzero(asks[:, column]) > 1:

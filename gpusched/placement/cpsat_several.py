@@ -18,10 +18,11 @@ from gpusched.placement.demand import (
     fewest_domains,
     fewest_for_parts,
     fewest_nodes,
+    rooms,
     shortfall,
     sure_parts,
 )
-from gpusched.placement.patterns import field, rooms
+from gpusched.placement.patterns import field
 from gpusched.placement.problem import Certificate, Effort, Outcome, Problem
 from gpusched.placement.streams import streams
 from gpusched.placement.verify import names, objective

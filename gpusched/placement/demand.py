@@ -4,9 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
-from gpusched.placement.patterns import Field, Rooms
+from gpusched.arrays.columns import Ints
+from gpusched.placement.patterns import Field, directions
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Rooms:
+    """What cells host at most, by direction.
+
+    Attributes:
+        directions: weights by kind, see ``directions``.
+        plain: positions of the plain ones; the first ones are each kind alone.
+        most: ``Field.best`` of each, shape (directions, cells).
+        needs: what every answer places of each at least, see ``demanded``.
+        by_node: ``Field.by_node`` of the plain ones, shape (plain, nodes).
+    """
+
+    directions: Ints
+    plain: tuple[int, ...]
+    most: Ints
+    needs: tuple[int, ...]
+    by_node: Ints
+
+    @property
+    def alone(self) -> Ints:
+        """Of each kind alone, shape (kinds, cells)."""
+        return self.most[: self.directions.shape[1]]
+
+
+def rooms(each: Field) -> Rooms:
+    """What cells host at most in all directions worth looking at."""
+    every, plain = directions(each.kinds)
+    return Rooms(
+        directions=np.array(every, dtype=np.int64),
+        plain=plain,
+        most=np.stack([each.best(direction) for direction in every]),
+        needs=tuple(demanded(each, direction) for direction in every),
+        by_node=np.stack([each.by_node(every[at]) for at in plain]),
+    )
 
 
 def least_of_kinds(field: Field) -> tuple[int, ...]:
@@ -58,12 +96,13 @@ def shortfall(
         Roles, how many members of them are needed, and how many fit at most.
     """
     problem = field.problem
-    most = rooms.most[:, list(cells)].sum(axis=1)
-    least = least_of_kinds(field)
-    for direction, room in zip(rooms.directions.tolist(), most.tolist(), strict=True):
-        over = demanded(field, direction) - room
+    most = rooms.most[:, list(cells)].sum(axis=1).tolist()
+    for at, (needed_sum, room) in enumerate(zip(rooms.needs, most, strict=True)):
+        over = needed_sum - room
         if over <= 0:
             continue
+        least = least_of_kinds(field)
+        direction = rooms.directions[at].tolist()
         kinds = [number for number, weight in enumerate(direction) if weight]
         roles = tuple(sorted(role for number in kinds for role in field.kinds[number].roles))
         outside = [kind for number, kind in enumerate(field.kinds) if number not in kinds]
@@ -81,12 +120,14 @@ def fewest_domains(field: Field, rooms: Rooms, level: int, cells: tuple[int, ...
     problem = field.problem
     domains, which = np.unique(field.at[level, list(cells)], return_inverse=True)
     opened = np.unique(problem.levels[level].domain[problem.open_rows])
+    if len(domains) == 1 and not len(opened):
+        return 1
     free = ~np.isin(domains, opened)
     fewest = 0
     for at in rooms.plain:
         room = np.zeros(len(domains), dtype=np.int64)
         np.add.at(room, which, rooms.most[at, list(cells)])
-        left = demanded(field, rooms.directions[at].tolist()) - int(room[~free].sum())
+        left = rooms.needs[at] - int(room[~free].sum())
         if left > 0:
             reached = np.cumsum(np.sort(room[free])[::-1])
             fewest = max(fewest, int(np.searchsorted(reached, left)) + 1)
@@ -95,13 +136,12 @@ def fewest_domains(field: Field, rooms: Rooms, level: int, cells: tuple[int, ...
 
 def fewest_nodes(field: Field, rooms: Rooms, cells: tuple[int, ...]) -> int:
     """How few nodes of these cells may do."""
-    inside = np.isin(field.cell, np.array(cells, dtype=np.int64))
+    inside = np.concatenate([field.rows[cell] for cell in cells])
     fewest = 0
-    for at in rooms.plain:
-        direction = rooms.directions[at].tolist()
-        reached = np.cumsum(np.sort(field.by_node(direction)[inside])[::-1])
-        needed = demanded(field, direction)
+    for place, at in enumerate(rooms.plain):
+        needed = rooms.needs[at]
         if needed > 0:
+            reached = np.cumsum(np.sort(rooms.by_node[place, inside])[::-1])
             fewest = max(fewest, int(np.searchsorted(reached, needed)) + 1)
     return fewest
 

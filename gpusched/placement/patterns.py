@@ -118,33 +118,6 @@ class Field:
         return small, total
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class Rooms:
-    """What cells host at most, by direction.
-
-    Attributes:
-        directions: weights by kind, see ``directions``.
-        plain: positions of the plain ones; the first ones are each kind alone.
-        most: ``Field.best`` of each, shape (directions, cells).
-    """
-
-    directions: Ints
-    plain: tuple[int, ...]
-    most: Ints
-
-    @property
-    def alone(self) -> Ints:
-        """Of each kind alone, shape (kinds, cells)."""
-        return self.most[: self.directions.shape[1]]
-
-
-def rooms(each: Field) -> Rooms:
-    """What cells host at most in all directions worth looking at."""
-    every, plain = directions(each.kinds)
-    most = np.stack([each.best(direction) for direction in every])
-    return Rooms(directions=np.array(every, dtype=np.int64), plain=plain, most=most)
-
-
 def field(problem: Problem) -> Field:
     """The problem's kinds, patterns and cells."""
     kinds = _kinds(problem)

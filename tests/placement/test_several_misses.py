@@ -1,0 +1,155 @@
+"""No gang that fits is missed: planted answers that a quick method does not find."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import numpy as np
+import pytest
+
+from gpusched.placement import cpsat_area, cpsat_exact
+from gpusched.placement.greedy import greedy
+from gpusched.placement.pipeline import place
+from gpusched.placement.problem import Effort, Level, Outcome, Problem, Role, Solution
+from gpusched.placement.verify import objective, trouble
+
+SHAPES = ((7, 30), (6, 33), (5, 60), (3, 50), (1, 70), (0, 16))
+"""GPUs and CPUs of a pod of each role."""
+
+
+def levels(nodes: int) -> tuple[Level, ...]:
+    rows = np.arange(nodes, dtype=np.int64)
+    return tuple(
+        Level(name=name, domain=rows // size, real=-(-nodes // size))
+        for name, size in (("block", 32), ("rack", 8))
+    )
+
+
+def planted(rng: random.Random, nodes: int, *, spare: float = 0.0) -> Problem:
+    """A gang that fills what is free exactly, cut out of nodes of 8 GPUs and 128 CPUs."""
+    free, counts = [], [0] * len(SHAPES)
+    for _ in range(nodes):
+        gpus = cpu = 0
+        for _ in range(rng.randint(0, 3)):
+            shape = rng.randrange(len(SHAPES))
+            if gpus + SHAPES[shape][0] <= 8 and cpu + SHAPES[shape][1] <= 128:
+                gpus, cpu = gpus + SHAPES[shape][0], cpu + SHAPES[shape][1]
+                counts[shape] += 1
+        free.append((min(8, gpus + (rng.random() < spare)), cpu))
+    table = np.array(free, dtype=np.int64)
+    roles = tuple(
+        role(table, shape, count) for shape, count in zip(SHAPES, counts, strict=True) if count
+    )
+    return Problem(
+        free=table,
+        roles=roles,
+        members=sum(counts),
+        minima=tuple(((number,), each.most) for number, each in enumerate(roles)),
+        levels=levels(nodes),
+    )
+
+
+def role(free: np.ndarray, shape: tuple[int, int], count: int) -> Role:
+    ask = np.array(shape, dtype=np.int64)
+    wanted = np.flatnonzero(ask)
+    fits = np.minimum((free[:, wanted] // ask[wanted]).min(axis=1), count)
+    return Role(ask=ask, most=count, fits=fits, gpus=shape[0])
+
+
+def test_planted_gangs_of_six_roles_are_all_found_where_greedy_misses_most() -> None:
+    """Not one slot or CPU is to spare, and still each is found within the usual budget."""
+    missed = 0
+    for seed in range(12):
+        problem = planted(random.Random(seed), 80)
+        found = place(problem, Effort())
+        assert trouble(problem, found.counts) == "", seed
+        missed += greedy(problem) is None
+    assert missed >= 6
+
+
+def test_a_gang_one_member_too_large_is_never_placed_and_mostly_proven_impossible() -> None:
+    """Sums allow it, nodes do not; nothing wrong is ever answered."""
+    proven = 0
+    for seed in range(8):
+        problem = planted(random.Random(seed), 60)
+        table = problem.free.copy()
+        table[np.flatnonzero(table[:, 0])[0], 0] -= 1  # one slot fewer than are asked for
+        roles = tuple(
+            role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
+        )
+        found = place(attrs.evolve(problem, free=table, roles=roles), Effort())
+        assert found.outcome in (Outcome.INFEASIBLE, Outcome.UNKNOWN)
+        proven += found.outcome is Outcome.INFEASIBLE
+    assert proven == 8
+
+
+def values(found: Solution) -> tuple[int, ...]:
+    return tuple(term.value for term in found.terms)
+
+
+def test_more_room_never_hurts() -> None:
+    """A slot more on a node costs neither the answer nor a proven number of domains."""
+    for seed in range(4):
+        problem = planted(random.Random(100 + seed), 40)
+        before = place(problem, Effort(budget_s=2.0))
+        table = problem.free.copy()
+        table[seed * 7 % 40] += (1, 16)
+        roles = tuple(
+            role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
+        )
+        after = place(attrs.evolve(problem, free=table, roles=roles), Effort(budget_s=2.0))
+        assert before.outcome is after.outcome is Outcome.OPTIMAL
+        assert values(after)[:2] <= values(before)[:2]
+
+
+def test_too_many_racks_for_one_model_cost_the_proof_and_not_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the roomiest are searched; nothing is called impossible or best for it."""
+    monkeypatch.setattr(cpsat_area, "_FLOWS_MAX", 12)
+    monkeypatch.setattr(cpsat_area, "WHOLE_MAX", 0)
+    monkeypatch.setattr(cpsat_exact, "_SINGLES_MAX", 30)
+    for seed in range(6):
+        problem = planted(random.Random(200 + seed), 40)
+        found = place(problem, Effort())
+        assert found.outcome is not Outcome.INFEASIBLE
+        assert not found.counts.size or trouble(problem, found.counts) == ""
+
+
+def test_amounts_of_any_size_where_members_are_counted_by_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Amounts that had to be rounded never make an answer wrong, nor prove that there is none."""
+    monkeypatch.setattr("gpusched.placement.patterns.PATTERNS_MAX", 0)
+    unit = np.array([1, 2**46 + 1], dtype=np.int64)
+    for seed in range(6):
+        problem = planted(random.Random(300 + seed), 12)
+        roles = tuple(attrs.evolve(each, ask=each.ask * unit) for each in problem.roles)
+        huge = attrs.evolve(problem, free=problem.free * unit, roles=roles)
+        found = place(huge, Effort())
+        assert found.outcome is not Outcome.INFEASIBLE, seed
+        assert trouble(huge, found.counts) == "", seed
+
+
+def test_the_required_domain_with_room_for_those_hoped_for_wins() -> None:
+    """Room for members that are hoped for comes before every number of domains."""
+    table = np.zeros((64, 2), dtype=np.int64)
+    table[:5] = (4, 64)  # the first block just holds the gang
+    table[32:48] = (4, 64)  # the second one has room for all that are hoped for
+    roles = (role(table, (3, 8), 4), role(table, (1, 8), 30))
+    problem = Problem(
+        free=table,
+        roles=roles,
+        members=10,
+        minima=(((0,), 4), ((1,), 6)),
+        levels=levels(64),
+        required=0,
+    )
+    tight = place(problem, Effort())
+    assert objective(problem, tight.counts)[:3] == (0, 1, 1)
+    hopeful = attrs.evolve(problem, hope=34)
+    found = place(hopeful, Effort())
+    assert found.outcome is Outcome.OPTIMAL
+    assert objective(hopeful, found.counts)[:3] == (0, 1, 1)
+    assert int(found.counts[:, 32:].sum()) == 10
