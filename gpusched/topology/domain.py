@@ -12,15 +12,43 @@ from gpusched.objects.group import Topology
 from gpusched.objects.node import Node
 
 HOST = "kubernetes.io/hostname"
-WELL_KNOWN: tuple[tuple[str, str], ...] = (
-    ("region", "topology.kubernetes.io/region"),
-    ("zone", "topology.kubernetes.io/zone"),
-    ("block", "gpusched.io/block"),
-    ("rack", "gpusched.io/rack"),
-    ("host", HOST),
+WELL_KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("region", ("topology.kubernetes.io/region",)),
+    ("zone", ("topology.kubernetes.io/zone",)),
+    (
+        "core",
+        (
+            "network.topology.nvidia.com/core",
+            "topology.k8s.aws/network-node-layer-1",
+            "oci.oraclecloud.com/rdma.hpc_island_id",
+        ),
+    ),
+    (
+        "block",
+        (
+            "gpusched.io/block",
+            "network.topology.nvidia.com/spine",
+            "cloud.google.com/gce-topology-block",
+            "topology.k8s.aws/network-node-layer-2",
+            "oci.oraclecloud.com/rdma.network_block_id",
+        ),
+    ),
+    (
+        "rack",
+        (
+            "gpusched.io/rack",
+            "network.topology.nvidia.com/leaf",
+            "cloud.google.com/gce-topology-subblock",
+            "topology.k8s.aws/network-node-layer-3",
+            "oci.oraclecloud.com/rdma.local_block_id",
+        ),
+    ),
+    ("clique", ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator")),
+    ("host", (HOST,)),
 )
-"""Levels that need no Topology object, widest first; those that no node is labelled for fall
-away, so that a missing zone label does not hide the racks."""
+"""Levels that need no Topology object, widest first, with the labels that may mark them: the first
+that any node has. Levels that no node is labelled for fall away, so that a missing zone label does
+not hide the racks. A clique is what one NVLink fabric joins."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -48,10 +76,11 @@ def levels_of(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Le
     if topologies:
         wanted: Sequence[tuple[str, str]] = topologies[0].levels
     else:
+        there = {key for node in nodes for key in node.labels} | {HOST}
         wanted = [
-            (name, label)
-            for name, label in WELL_KNOWN
-            if label == HOST or any(label in node.labels for node in nodes)
+            (name, next(label for label in labels if label in there))
+            for name, labels in WELL_KNOWN
+            if not there.isdisjoint(labels)
         ]
     paths: list[str | None] = [""] * len(nodes)
     levels = []

@@ -194,3 +194,39 @@ def test_odd_requests_are_placed_and_never_twice(given: Given, gpus: int) -> Non
         assert bind.slots.bit_count() == gpus
         assert not taken.get(bind.node, 0) & bind.slots
         taken[bind.node] = taken.get(bind.node, 0) | bind.slots
+
+
+CLOUDS = {
+    "one": ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
+    "two": ("topology.k8s.aws/network-node-layer-2", "topology.k8s.aws/network-node-layer-3"),
+    "three": (
+        "oci.oraclecloud.com/rdma.network_block_id",
+        "oci.oraclecloud.com/rdma.local_block_id",
+    ),
+    "own": ("network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"),
+}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_labels_of_clouds_are_blocks_and_racks(given: Given, cloud: str) -> None:
+    """No Topology object is needed: required and preferred levels work by their labels."""
+    block, rack = CLOUDS[cloud]
+    for number in range(4):
+        labels = {block: f"b{number // 2}", rack: f"r{number}"}
+        given.nodes(2, prefix=f"n{number}", gpus=8, labels=labels)
+    given.gang("g", pods=2, gpus=8, topology=RACK)
+    given.gang("h", pods=3, gpus=8, topology=TopologyWish(required="block"))
+    given.when.bound()
+    nodes = given.then.nodes()
+    assert len({nodes[f"g-{rank}"][:2] for rank in range(2)}) == 1
+    assert len({int(nodes[f"h-{rank}"][1]) // 2 for rank in range(3)}) == 1
+
+
+def test_a_clique_is_a_level(given: Given) -> None:
+    """Trays of one NVLink domain, by the label of the GPU operator."""
+    for clique in ("c1", "c2"):
+        labels = {"gpusched.io/rack": "r", "nvidia.com/gpu.clique": clique}
+        given.nodes(2, prefix=clique, gpus=4, labels=labels)
+    given.gang("g", pods=2, gpus=4, topology=TopologyWish(required="clique"))
+    given.when.bound()
+    assert len({name[:2] for name in given.then.nodes().values()}) == 1
