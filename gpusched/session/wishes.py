@@ -180,13 +180,29 @@ def carry_out(
         solution: with counts.
     """
     walk = tree_walk(problem)
+    sizes = _sizes_by_row(gang, solution)
     for task, counts in zip(gang.tasks, solution.counts, strict=True):
         seat = session.seat(task.pod_class)
         total = int(counts.sum())
         pods: Iterator[Pod] = iter(_chosen(session, task, total))
         for row in walk[counts[walk] > 0].tolist():
             for _ in range(int(counts[row])):
-                statement.place(next(pods), row, seat.ask)
+                then = sizes.get(row, [])
+                if task.pod_class.gpus:
+                    then.remove(task.pod_class.gpus)
+                statement.place(next(pods), row, seat.ask, then=tuple(then))
+
+
+def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:
+    """What members take of each row's slots, largest first: they are chosen together."""
+    sizes: dict[int, list[int]] = {}
+    for task, counts in zip(gang.tasks, solution.counts, strict=True):
+        if task.pod_class.gpus:
+            for row in np.flatnonzero(counts).tolist():
+                each = sizes.setdefault(row, [])
+                each += [task.pod_class.gpus] * int(counts[row])
+                each.sort(reverse=True)
+    return sizes
 
 
 def tree_walk(problem: Problem) -> Ints:
