@@ -46,12 +46,13 @@ def _over_counted(problem: Problem, counts: Ints) -> str:
 
 
 def _over_full(problem: Problem, counts: Ints) -> str:
-    used = np.zeros_like(problem.free)
+    rows = np.flatnonzero(counts.any(axis=0))
+    used = np.zeros((len(rows), problem.free.shape[1]), dtype=np.int64)
     for role, row in zip(problem.roles, counts, strict=True):
-        used += row[:, None] * role.ask[None, :]
-    over = (used > problem.free) & (used > 0)
+        used += row[rows, None] * role.ask[None, :]
+    over = (used > problem.free[rows]) & (used > 0)
     if over.any():
-        return f"node {int(np.flatnonzero(over.any(axis=1))[0])} is over full"
+        return f"node {int(rows[np.flatnonzero(over.any(axis=1))[0]])} is over full"
     return ""
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import random
+import signal
 
 import pytest
 
@@ -42,6 +43,53 @@ class Asks:
             except SolverFault as fault:
                 asked.append(str(fault))
 """
+
+
+def node(number):
+    """Two racks of two nodes; the first node of each has 5 GPUs, the second 6."""
+    amounts = {"cpu": "64", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(5 + number % 2)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": f"n{number}",
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"gpusched.io/rack": f"r{number // 2}"},
+        },
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def gang(client, name, sizes):
+    """A gang that prefers one rack, with pods of so many GPUs."""
+    client.create(
+        "podgroups.scheduling.gpusched.io",
+        {
+            "apiVersion": "scheduling.gpusched.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minMember": len(sizes), "topology": {"preferred": "rack"}},
+        },
+    )
+    for number, gpus in enumerate(sizes):
+        amounts = {"nvidia.com/gpu": str(gpus), "cpu": "1"}
+        container = {"name": "c", "image": "i", "resources": {"limits": amounts}}
+        client.create(
+            "pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{name}-{number}",
+                    "namespace": "default",
+                    "labels": {"gpusched.io/pod-group": name},
+                    "annotations": {"gpusched.io/run-for": "10h"},
+                },
+                "spec": {"schedulerName": "gpusched", "containers": [container]},
+            },
+        )
+
+
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -73,12 +121,14 @@ async def until(true, app):
         await asyncio.sleep(0.02)
 
 
-def run_daemon(tmp_path, scenario):
-    config = load(
-        "actions: [enqueue, allocate, asks]\ncycle: {maxPeriod: 100ms}\n"
-        "placement: {timeBudget: 100ms}\nleaderElection: {retryPeriod: 200ms}\n",
-        source="f.yaml",
-    )
+ASKING = (
+    "actions: [enqueue, allocate, asks]\ncycle: {maxPeriod: 100ms}\n"
+    "placement: {timeBudget: 100ms}\nleaderElection: {retryPeriod: 200ms}\n"
+)
+
+
+def run_daemon(tmp_path, scenario, text=ASKING):
+    config = load(text, source="f.yaml")
 
     async def main():
         cluster = await devcluster.start(devcluster.ClusterOptions(clock=SystemClock(), token="t"))
@@ -152,3 +202,40 @@ def test_the_event_loop_goes_on_while_the_solver_hangs(asks, tmp_path, monkeypat
     run_daemon(tmp_path, scenario)
     assert asks.asked in ([], ["the solver was ended with the daemon"])
     _until_ended(pids[0])
+
+
+def metric(app, start):
+    """The value of the first line of the metrics that starts so, 0 when there is none."""
+    lines = app.telemetry.render().decode().splitlines()
+    return next((float(line.split()[-1]) for line in lines if line.startswith(start)), 0.0)
+
+
+def test_a_gang_is_placed_by_the_process_and_without_it(tmp_path, monkeypatch, caplog):
+    """Metrics tell the one from the other; what is bound is right either way."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seconds = "gpusched_solver_duration_seconds_count"
+
+    async def scenario(app, running, client):
+        def racks(name):
+            pods = client.list("pods", "default", f"gpusched.io/pod-group={name}")
+            names = [pod["spec"].get("nodeName") for pod in pods]
+            return [int(each[1]) // 2 for each in names] if all(names) else []
+
+        for number in range(4):
+            client.create("nodes", node(number))
+        gang(client, "first", (4, 3, 2, 2))
+        await until(lambda: racks("first"), running)
+        assert len(set(racks("first"))) == 1
+        assert metric(app, f'{seconds}{{result="optimal"}}') >= 1
+        assert metric(app, f'{seconds}{{result="fault"}}') == 0
+        assert metric(app, "gpusched_solver_gap_ratio") == 0.0
+        monkeypatch.setattr("gpusched.io.solver_pipe._START", "import sys; sys.exit(7)")
+        os.kill(app.cycle._solver.pid, signal.SIGKILL)
+        gang(client, "second", (4, 3, 2, 1))
+        await until(lambda: racks("second"), running)
+        assert metric(app, f'{seconds}{{result="fault"}}') >= 1
+        assert metric(app, f'{seconds}{{result="invalid"}}') == 0
+
+    with caplog.at_level(logging.ERROR, logger="gpusched"):
+        run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\n")
+    assert "could not be started: it ended with status 7" in caplog.text
