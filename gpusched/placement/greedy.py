@@ -37,6 +37,29 @@ def greedy(problem: Problem) -> Ints | None:
     return None
 
 
+def beside(problem: Problem, role: int, row: Ints, share: tuple[int, ...]) -> Ints | None:
+    """Counts of all roles when one has its places: the others on its nodes, or in its domains.
+
+    Args:
+        problem: without sub-groups.
+        role: that has its places.
+        row: its members by node.
+        share: members of each role.
+    """
+    used = (row > 0) | problem.open_rows
+    areas = [row > 0]
+    if problem.levels:
+        domain = problem.levels[-1].domain
+        areas.append(np.isin(domain, np.unique(domain[used])))
+    for rows in areas:
+        filling = _Filling(problem)
+        filling.put(role, row)
+        counts = filling.all(share, rows, placed=role)
+        if counts is not None:
+            return counts
+    return None
+
+
 def _candidates(problem: Problem) -> list[Bools]:
     """Sets of nodes to try, each in one domain of the required level; tightest first."""
     if problem.required < 0:
@@ -90,14 +113,25 @@ class _Filling:
         self.used = problem.open_rows.copy()
         self.counts = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
 
-    def all(self, share: tuple[int, ...], rows: Bools) -> Ints | None:
-        """Counts of all roles on these nodes, largest members first; None when one fits not."""
+    def put(self, role: int, row: Ints) -> None:
+        """Members of a role on these nodes."""
+        self.counts[role] += row
+        self.free -= row[:, None] * self.problem.roles[role].ask[None, :]
+        self.used |= row > 0
+
+    def all(self, share: tuple[int, ...], rows: Bools, *, placed: int = -1) -> Ints | None:
+        """Counts of all roles on these nodes, largest members first; None when one fits not.
+
+        Args:
+            share: members of each role.
+            rows: nodes to use, shape (nodes,).
+            placed: the role that has its places, -1 for none.
+        """
         parts = self.problem.parts
         pinned = [index for index, part in enumerate(parts) if part.level >= 0]
-        alone = [[index] for index in range(len(share)) if self._part(index) not in pinned]
-        together = [
-            [index for index in range(len(share)) if self._part(index) == part] for part in pinned
-        ]
+        waiting = [index for index in range(len(share)) if index != placed]
+        alone = [[index] for index in waiting if self._part(index) not in pinned]
+        together = [[index for index in waiting if self._part(index) == part] for part in pinned]
         groups = sorted(filter(None, together), key=self._rank) + sorted(alone, key=self._rank)
         for group in groups:
             part = self._part(group[0])
@@ -151,14 +185,12 @@ class _Filling:
         return np.where(rows, np.minimum(alone, role.fits), 0)
 
     def _one(self, index: int, count: int, rows: Bools) -> bool:
-        role = self.problem.roles[index]
-        self.fits = self._fits(role, rows)
-        self.taken = self.counts[index]
+        self.fits = self._fits(self.problem.roles[index], rows)
         if int(self.fits.sum()) < count:
             return False
+        self.taken = np.zeros(self.problem.nodes, dtype=np.int64)
         self._descend(np.flatnonzero(self.fits), 0, count)
-        self.free -= self.taken[:, None] * role.ask[None, :]
-        self.used |= self.taken > 0
+        self.put(index, self.taken)
         return True
 
     def _descend(self, rows: Ints, depth: int, count: int) -> None:

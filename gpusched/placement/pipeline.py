@@ -14,6 +14,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import lower_bounds
 from gpusched.placement.certificates import no_tree, proof
 from gpusched.placement.greedy import greedy
+from gpusched.placement.leading import led
 from gpusched.placement.memory import Memory
 from gpusched.placement.one_class import OneClass, one_class
 from gpusched.placement.problem import (
@@ -47,7 +48,8 @@ def place(
 
     Returns:
         OPTIMAL or FEASIBLE with counts that were counted again, INFEASIBLE with a certificate,
-        or UNKNOWN. ``faults`` says which methods gave answers that could not be used.
+        or UNKNOWN. OPTIMAL is in all terms for members that are all alike, and at least in all
+        that are about domains for others: ``proven`` names them. ``faults`` says which methods gave answers that could not be used.
     """
     certificate = proof(problem)
     if certificate is not None:
@@ -56,25 +58,47 @@ def place(
         return place_several(problem, effort, search)
     one = one_class(problem)
     if one is None:
-        return _several(problem, effort, search)
+        return _several(problem, effort, search, memory)
     limbs = limbs_of(one)
     if not limbs:
         return _quickly(problem)
     answer = _by_tree(one, memory, limbs)
     if not answer.faults:
         return answer
-    second = _several(problem, effort, search)
+    second = _several(problem, effort, search, memory)
     return attrs.evolve(second, faults=answer.faults + second.faults)
 
 
-def _several(problem: Problem, effort: Effort, search: Search) -> Solution:
+def _several(problem: Problem, effort: Effort, search: Search, memory: Memory | None) -> Solution:
     """What the solver makes of it, with the quick answer as its start and to fall back on."""
+    known = _by_leader(problem, memory)
+    if known is not None and "nodes" in known.proven:
+        return attrs.evolve(known, outcome=Outcome.OPTIMAL)
     quick = _quickly(problem)
     if quick.outcome is Outcome.OPTIMAL:
         return quick
-    start = quick.counts if quick.counts.size else None
-    answer = place_several(problem, effort, search, start=start)
+    start = min(
+        (each for each in (quick, known) if each is not None and each.counts.size),
+        key=lambda each: tuple(term.value for term in each.terms),
+        default=quick,
+    )
+    counts = start.counts if start.counts.size else None
+    answer = place_several(problem, effort, search, start=counts)
     return attrs.evolve(answer, faults=quick.faults + answer.faults)
+
+
+def _by_leader(problem: Problem, memory: Memory | None) -> Solution | None:
+    """The large role's best place with the small ones beside it, when that is all right."""
+    found = led(problem, memory)
+    if found is None or trouble(problem, found.counts):
+        return None
+    values = objective(problem, found.counts)
+    bounds = list(lower_bounds(problem))
+    for index, bound in enumerate(found.bounds):
+        bounds[index] = bound
+        if values[index] != bound:
+            break  # with more of this term there may be less of the next ones
+    return _answer(problem, found.counts, values, bounds, method="tree")
 
 
 def _by_tree(one: OneClass, memory: Memory | None, limbs: int) -> Solution:
