@@ -11,7 +11,8 @@ from gpusched.placement.certificates import doubt
 from gpusched.placement.memory import Memory
 from gpusched.placement.one_class import OneClass
 from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome
+from gpusched.placement.problem import Effort, Outcome, search_here
+from gpusched.placement.several import place_several
 from gpusched.placement.tree import Found, best_place
 from gpusched.placement.verify import trouble
 from tests.placement.brute import least
@@ -120,3 +121,23 @@ def test_tables_that_lie_cost_their_answer_and_not_the_gang(
         assert answer.method == "greedy"
         assert not trouble(problem, answer.counts)
         assert answer.counts.sum() == true.counts.sum()
+
+
+def test_tables_and_patterns_of_the_solver_agree() -> None:
+    """On clusters too large to try everything: what the solver proves is what the tables say."""
+    rng = random.Random(15)
+    compared = 0
+    for _ in range(40):
+        problem = tiny(rng, nodes=24, members=20)
+        answer = place(problem, QUICK)
+        if not answer.counts.size:
+            continue
+        other = place_several(problem, Effort(budget_s=0.3), search_here)
+        assert not other.faults
+        assert tuple(term.value for term in other.terms) >= tuple(
+            term.value for term in answer.terms
+        )
+        known = len(other.proven)
+        assert other.terms[:known] == answer.terms[:known]
+        compared += known > 1
+    assert compared > 15
