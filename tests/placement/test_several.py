@@ -85,7 +85,7 @@ def too_high(found: Solution, best: tuple[int, ...]) -> str:
 
 def test_patterns_find_the_best_answer_of_all_or_prove_that_there_is_none() -> None:
     """Every term, on problems with and without sub-groups, filters, levels and open domains."""
-    wrong = {seed: said for seed in range(260) if (said := agrees(drawn(seed)))}
+    wrong = {seed: said for seed in range(200) if (said := agrees(drawn(seed)))}
     assert wrong == {}
 
 
@@ -94,8 +94,9 @@ def test_the_master_over_racks_equals_it_in_every_term_of_domains(
 ) -> None:
     """The same with the racks chosen first, cut and packed: no answer missed, none worse."""
     monkeypatch.setattr(cpsat_area, "WHOLE_MAX", 0)
+    monkeypatch.setattr(cpsat_area, "_APART_MAX", 0)
     wrong = {}
-    for seed in range(1_000, 1_260):
+    for seed in range(1_000, 1_200):
         problem = drawn(seed)
         if said := agrees(problem, terms=domain_terms(problem)):
             wrong[seed] = said
@@ -108,7 +109,7 @@ def test_members_counted_by_node_where_patterns_are_too_many(
     """Without patterns the same holds for domains: only ties inside nodes are not looked at."""
     monkeypatch.setattr("gpusched.placement.patterns.PATTERNS_MAX", 0)
     wrong = {}
-    for seed in range(2_000, 2_120):
+    for seed in range(2_000, 2_100):
         problem = drawn(seed)
         if said := agrees(problem, terms=domain_terms(problem)):
             wrong[seed] = said
@@ -145,7 +146,7 @@ def shuffled(problem: Problem, rng: random.Random) -> tuple[Problem, list[int]]:
 def test_order_of_nodes_changes_nothing_in_what_an_answer_is_worth() -> None:
     """The objective is the same under any order of the nodes."""
     rng = random.Random(5)
-    for seed in range(3_000, 3_060):
+    for seed in range(3_000, 3_040):
         problem = drawn(seed)
         other, _ = shuffled(problem, rng)
         first, second = solved(problem), solved(other)
