@@ -132,7 +132,7 @@ LEASE_MAX_S: Final = 300.0
 # -- joint admission ------------------------------------------------------------------------
 JOINT_GANGS_MAX: Final = 20
 """Gangs that may move so that one more starts: with more, models are not solved in time."""
-JOINT_TRIES_MAX: Final = 16
+JOINT_TRIES_MAX: Final = 8
 """Windows of one session, each some 10 to 100 ms at 1,000 nodes."""
 JOINT_WORK_S: Final = 1.0
 """Deterministic seconds of the solver for all windows of one session."""

@@ -91,11 +91,13 @@ def best_in_order(window: Window) -> Places | None:
         ordered: list[int] = sorted(every, key=lambda n: (key(window.contenders[n]), n))
         return ordered
 
-    orders = (
+    orders = [
         order(lambda each: (not each.must, -each.weight)),
         order(lambda each: (not each.must, -each.weight * 2**20 // size(each))),
         order(lambda each: (not each.must, -each.problem.required, -size(each))),
-    )
+    ]
+    if len(window.must) == len(window.contenders):
+        orders = orders[2:]  # where all must start, weights decide nothing
     best: Places | None = None
     for each in orders:
         places = in_order(window, each)

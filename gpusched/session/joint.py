@@ -111,8 +111,15 @@ class JointStarts:
         if seats is not None and self._carried_out(gang, chosen, seats):
             return True
         state = (session.accounts.version, len(self._movable))
-        self._stuck[kind] = None if proven and everybody else state
+        self._stuck[kind] = None if proven and everybody and self._room_only_shrinks else state
         return False
+
+    @property
+    def _room_only_shrinks(self) -> bool:
+        """Whether nothing that is kept for others can become free again in this session."""
+        reservations = self._session.reservations
+        held = reservations is not None and reservations.holders
+        return not self._session.promises and not held
 
     def _free_to_move(self, gang: Gang) -> bool:
         """Whether nothing but its own pods and its topology says where it may be."""
@@ -128,6 +135,9 @@ class JointStarts:
         """All that decides where it may go: gangs of a kind find room or none alike."""
         holds_out = self._session.snapshot.now - gang.created < gang.topology.max_wait_ns / 1e9
         return (
+            gang.queue,
+            gang.priority,
+            gang.terms,
             gang.topology.required,
             gang.topology.preferred if holds_out else "",
             gang.at_once,

@@ -22,7 +22,8 @@ def movers(session: Session, gang: Gang, movable: Sequence[Gang]) -> tuple[list[
     """Gangs whose moving could make room, in the order of their starts; whether these are all.
 
     Those in the domains that lack the least come first, and the last to start first among
-    equals. Empty when the gang would not fit if all of them were gone.
+    equals; then those elsewhere, who may have to make way for the first. Nobody when the gang
+    would not fit if all of them were gone.
 
     Args:
         session: in which they have their places.
@@ -32,15 +33,19 @@ def movers(session: Session, gang: Gang, movable: Sequence[Gang]) -> tuple[list[
     ranks = _ranks(session, gang, movable)
     if ranks is None:
         return [], True
-    found: dict[GangKey, tuple[int, int]] = {}
+    order: dict[GangKey, tuple[int, int]] = {}
     for number, each in enumerate(movable):
         rows = [place.row for place in session.kept(each)]
-        best = int(ranks[rows].min(initial=_NEVER))
-        if best < _NEVER and mover(session, each) is not None:
-            found[each.key] = (best, -number)
-    ordered = sorted(found, key=lambda key: found[key])
-    chosen = set(ordered[:JOINT_GANGS_MAX])
-    return [each for each in movable if each.key in chosen], len(ordered) <= JOINT_GANGS_MAX
+        order[each.key] = (int(ranks[rows].min(initial=_NEVER)), -number)
+    chosen: set[GangKey] = set()
+    asked = 0
+    for each in sorted(movable, key=lambda each: order[each.key]):
+        if len(chosen) == JOINT_GANGS_MAX:
+            break
+        asked += 1
+        if mover(session, each) is not None:
+            chosen.add(each.key)
+    return [each for each in movable if each.key in chosen], asked == len(movable)
 
 
 def _ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints | None:
