@@ -78,7 +78,9 @@ def share_of(
     if annotations is not None:
         fraction = fraction if annotations.gpu_fraction is None else annotations.gpu_fraction
         memory = memory if annotations.gpu_memory is None else annotations.gpu_memory
-        kai = (annotations.kai_fraction, annotations.kai_memory, annotations.kai_devices)
+        if fraction is None and memory is None:
+            # What loses is left out: nobody has checked its length, and the result is cached.
+            kai = (annotations.kai_fraction, annotations.kai_memory, annotations.kai_devices)
     if fraction is None and memory is None and kai == (None, None, None):
         return None
     return _share((fraction, memory, *kai))

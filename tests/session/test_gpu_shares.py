@@ -7,6 +7,8 @@ import random
 import pytest
 
 from gpusched.objects.share import Share
+from gpusched.session.session import Session
+from gpusched.testing import entities
 from gpusched.testing.api_objects import api_objects
 from gpusched.testing.entities import GIB, GPU, NOW
 from gpusched.testing.given import Given
@@ -218,3 +220,62 @@ def test_any_life_of_shares_is_sound(seed):
             alive.remove(name)
             c.gone(name)
         c.now += 60
+
+
+# -- statements --------------------------------------------------------------------------------------
+def everything(session):
+    """All that a workbench shows and keeps of shares, in both looks."""
+    bench, found = session.bench, []
+    for later in (False, True):
+        session._look(later=later)
+        found.append((
+            bench.used.tolist(), list(bench.free_slots),
+            [bench.shared_on(row) for row in range(len(bench.nodes))],
+            [session.seat(entities.pod_class(share=each)).board.fits.tolist() for each in ASKED],
+        ))  # fmt: skip
+    session._look(later=False)
+    return found
+
+
+ASKED = (HALF, Share(300), Share(memory=20 * GIB))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_statements_are_taken_back_exactly(seed):
+    """Places, promises and evictions of shares and whole GPUs, in both looks: no trace is left."""
+    chance = random.Random(seed)
+    c = Given()
+    for number in range(3):
+        c.node(f"n{number}", gpus=2, labels={MEMORY: "40960"})
+        for slot in range(2):
+            for part in range(chance.randint(0, 3)):
+                name = f"old-{number}-{slot}-{part}"
+                leaves = chance.random() < 0.3
+                on(c, name, f"n{number}", slot, Share(300), group=name, deleting=leaves)
+                c.group(name, min_member=1)
+    for number in range(8):
+        kind = chance.choice(({"gpus": 1}, *({"share": each} for each in ASKED)))
+        c.gang(f"new-{number}", pods=1, **kind)
+    session = Session(
+        c.cache.snapshot(c.now), c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+    )
+    before = everything(session)
+    news = [gang for gang in session.gangs if gang.key.name.startswith("new")]
+    olds = [gang for gang in session.snapshot.active.values() if gang.placed]
+    session._look(later=chance.random() < 0.5)
+    statement = session.statement()
+    for gang in chance.sample(olds, min(len(olds), 3)):
+        session.evict(statement, gang, gang.placed[0])
+    point, middle = statement.checkpoint(), None
+    for index, gang in enumerate(news):
+        if index == 4:
+            point, middle = statement.checkpoint(), session.bench.used.tolist()
+        seat = session.seat(gang.tasks[0].pod_class)
+        row = seat.board.best()
+        assert (row < 0) == (seat.board.total(most=9) == 0)
+        if row >= 0:
+            statement.place(gang.tasks[0].pods[0], row, seat.ask)
+    statement.rollback(point)
+    assert session.bench.used.tolist() == middle
+    statement.discard()
+    assert everything(session) == before
