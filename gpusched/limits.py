@@ -95,6 +95,18 @@ PROMISE_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 REPAIR_HOLD_MAX_S: Final = 300.0
 """Room is held so long for members that a gang has lost and that nobody has made again."""
+MOVED_HOLD_S: Final = 300.0
+"""Room for the members of a gang that was moved is held so long: as long as a promise."""
+MOVED_AGAIN_S: Final = 3600.0
+"""A gang that was moved is left where it is for so long."""
+MOVES_MAX: Final = 16
+"""Gangs that are moved for one; more would cost more than one gang is worth."""
+MOVES_LOST_S: Final = 600
+"""Work that moves may cost, unless told otherwise: as much as the gang that waits does in ten minutes."""
+MOVE_TRIES_MAX: Final = 24
+"""Sets of gangs that are tried for one that waits; each is proven by placing everybody."""
+MOVE_CLAIMANTS_MAX: Final = 8
+"""Waiting gangs for which one session looks whom to move."""
 CLAIM_MAX_S: Final = 60.0
 """Victims that a disruption budget or a busy server still protects after so long are left alone,
 and the room is sought elsewhere."""

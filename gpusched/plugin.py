@@ -27,7 +27,7 @@ from gpusched.session.hooks import Hooks, first_refusal
 from gpusched.session.keys import Key
 from gpusched.session.pairs import PairRule, PairScore
 from gpusched.session.placing import place_minimum
-from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
+from gpusched.session.proposal import CONSOLIDATE, PREEMPT, RECLAIM, Chunk, Moving, Proposal
 from gpusched.session.protocols import Action, Plugin
 from gpusched.session.reasons import Reason, request_text
 from gpusched.session.residents import PodQuery
@@ -40,6 +40,7 @@ from gpusched.session.view import NodeRows, View
 __all__ = [
     "ABSTAIN",
     "ALLOW",
+    "CONSOLIDATE",
     "DEVICE",
     "NOTHING",
     "PODS",
@@ -53,6 +54,7 @@ __all__ = [
     "Hooks",
     "HostPort",
     "Key",
+    "Moving",
     "Node",
     "NodeRows",
     "NodeTerm",

@@ -45,6 +45,7 @@ class Enqueue:
                 gang.key in session.admitted
                 and not gang.placed
                 and not session.promises.get(gang.key)
+                and not session.moved.get(gang.key)
             ):
                 fresh.append(gang)
         _queue_up(session, fresh)

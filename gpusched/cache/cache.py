@@ -18,6 +18,7 @@ from gpusched.cache.foreign import Foreign
 from gpusched.cache.gpu_prices import GpuPrices
 from gpusched.cache.insides import InsideRows
 from gpusched.cache.ledger import Hold, Ledger
+from gpusched.cache.moves import Moves
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
@@ -74,6 +75,7 @@ class Cache:
         )
         self.overlay = Overlay()
         self.prices = GpuPrices()
+        self.moves = Moves(self.groups.items, self.jobs.items)
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -364,13 +366,12 @@ class Cache:
     # -- snapshots -------------------------------------------------------------------------
     def snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
-        self._revision += 1
-        gangs = sorted(self.families.shown(), key=lambda gang: gang.key)
-        moved, nodes = set(self.ledger.dirty), self.rows.at(now).columns(self.ledger)
+        self._revision, moved = self._revision + 1, set(self.ledger.dirty)
+        nodes = self.rows.at(now).columns(self.ledger)
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
-            gangs=tuple(gangs),
+            gangs=tuple(sorted(self.families.shown(), key=lambda gang: gang.key)),
             queues=build_tree(
                 self.queues.items.values(),
                 self.families.held(),
@@ -388,5 +389,6 @@ class Cache:
             awaited=self.residents.awaited(),
             storage=self.storage.view(),
             population=self.families.sizes.shares(),
+            moves=self.moves.known(now),
             now=now,
         )

@@ -13,6 +13,7 @@ from gpusched.cache.queues import QueueTree
 from gpusched.cache.residents import Residents
 from gpusched.objects.group import Topology
 from gpusched.objects.meta import GangKey
+from gpusched.objects.move import Move
 from gpusched.objects.others import DisruptionBudget, Namespace
 from gpusched.objects.pod import Pod
 from gpusched.objects.volumes import Storage
@@ -35,6 +36,7 @@ class Snapshot:
         storage: claims of volumes, volumes and their classes.
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
+        moves: the last move of each gang that was moved of late, sorted.
     """
 
     revision: int
@@ -52,3 +54,4 @@ class Snapshot:
     storage: Storage
     now: float
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
+    moves: tuple[tuple[GangKey, Move], ...] = ()

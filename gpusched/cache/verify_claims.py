@@ -29,6 +29,7 @@ def recheck_claim(
     nominees: Sequence[Nominee],
     victims: Iterable[Nominee],
     decided_on: NodeColumns,
+    moved: Iterable[tuple[str, Resources]] = (),
 ) -> str:
     """Whether room may still be made for a gang.
 
@@ -39,6 +40,7 @@ def recheck_claim(
         nominees: who is promised which node.
         victims: who leaves which node.
         decided_on: the nodes as they were then.
+        moved: node by node, room that is held for those who leave.
 
     Returns:
         Empty, or why not: the whole claim is then dropped and decided again.
@@ -53,6 +55,8 @@ def recheck_claim(
         if trouble or pod is None:
             return trouble
         wanted[node] = wanted.get(node, NOTHING).plus(_taken(cache, pod, node))
+    for node, requests in moved:
+        wanted[node] = wanted.get(node, NOTHING).plus(requests)
     leaving: dict[str, Resources] = {}
     for key, uid, node in victims:
         trouble = victim_trouble(cache, key, uid, node)

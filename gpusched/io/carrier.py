@@ -2,11 +2,12 @@ r"""Carries out claims, stops and switches: room is made as decided, or the clai
 
 A claim::
 
-    checked --> promised --> told --> paused --> evicting --> done
-                   |           |         |           |
-                   +-----------+---------+-----------+--> dropped
+    checked --> recorded --> promised --> told --> paused --> evicting --> done
+                   |            |           |         |           |
+                   +------------+-----------+---------+-----------+--> dropped
 
-The promise is written on every pod that waits before anybody leaves; then the victims are told
+Where victims are moved to is recorded first, on their PodGroup or Job. The promise is written on
+every pod that waits before anybody leaves; then the victims are told
 (their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
 the claim: nobody else leaves for it, and the next session decides again on what there is then.
 Between a decision and the watch that shows it, the cache carries marks (``cache.overlay``). A
@@ -40,7 +41,7 @@ from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import UID, GangKey, ObjectKey, parse_time
 from gpusched.objects.others import Job
 from gpusched.session.jobs import ADMITTED
-from gpusched.session.plan import Claim, Eviction, JobSwitch, Plan, Stop
+from gpusched.session.plan import Claim, Eviction, JobSwitch, MoveOrder, Plan, Stop
 from gpusched.session.reasons import Reason
 
 _log = Log(__name__)
@@ -65,6 +66,7 @@ class _Run:
     told: str = ""
     stops: tuple[Stop, ...] = ()
     switch: JobSwitch | None = None
+    moves: tuple[MoveOrder, ...] = ()
     open: set[UID] = attrs.Factory(set)
     timer: asyncio.TimerHandle | None = None
 
@@ -146,6 +148,7 @@ class Carrier:
             told = asks.get(claim.gang)
             text = told.sentence if told is not None else claim.sentence
             run = _Run(claim.gang, fence, now, claim.nominations, text, claim.stops, start)
+            run.moves = claim.moves
             trouble = self._claim_trouble(claim, decided_on)
             self._begin(run, trouble or (self._job_trouble(start) if start else ""))
         for stop in plan.stops:
@@ -172,6 +175,12 @@ class Carrier:
             nominees=claim.nominations,
             victims=[(each.key, each.uid, each.node) for each in victims],
             decided_on=decided_on,
+            moved=[
+                (place.node, place.requests)
+                for each in claim.moves
+                for place in each.move.places
+                for _ in range(place.pods)
+            ],
         )
         return trouble or next(filter(None, map(self._stop_trouble, claim.stops)), "")
 
@@ -198,6 +207,8 @@ class Carrier:
         for _, uid, node in run.nominees:
             promise = Nomination(node, Reason.PREEMPTION_IN_PROGRESS, run.told, run.since)
             self._cache.nominate(uid, promise)
+        for order in run.moves:
+            self._cache.moves.mark(order.gang, order.uid, order.move)
         for victim in run.victims:
             self._cache.mark_leaving(victim.uid)
         for switch in run.switches:
@@ -206,6 +217,8 @@ class Carrier:
         self._pool.put(run)
 
     def _unmark(self, run: _Run, victims: Iterable[UID], switches: Sequence[JobSwitch]) -> None:
+        for order in run.moves:
+            self._cache.moves.unmark(order.gang, order.move)
         for _, uid, _ in run.nominees:
             self._cache.nominate(uid, None)
         for uid in victims:
@@ -219,15 +232,20 @@ class Carrier:
 
     # -- doing -------------------------------------------------------------------------------
     async def _carry(self, run: _Run) -> None:
-        why = await self._promise(run) or await self._tell(run)
+        why = await self._record(run) or await self._promise(run) or await self._tell(run)
         if why:
             self._drop(run, why, [each.uid for each in run.victims], run.switches)
+            # Nobody left: no room needs to be held for anybody.
+            await _all(self._calls.record(each, fence=run.fence, undo=True) for each in run.moves)
             return
         why = await self._switch(run)
         if why:
             return
         self._later(self._unmark, run, (), ())
         self._evict(run)
+
+    async def _record(self, run: _Run) -> str:
+        return await _all(self._calls.record(each, fence=run.fence) for each in run.moves)
 
     async def _promise(self, run: _Run) -> str:
         return await _all(

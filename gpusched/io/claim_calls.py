@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from gpusched import errors, limits
+from gpusched import API_VERSION, errors, limits
 from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.io.answers import api_error
@@ -22,8 +22,9 @@ from gpusched.io.pace import Pace, Traffic
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode_moves
 from gpusched.objects.meta import UID, ObjectKey
+from gpusched.objects.move import format_move
 from gpusched.objects.volumes import Claim, Volume
-from gpusched.session.plan import Eviction, JobSwitch
+from gpusched.session.plan import Eviction, JobSwitch, MoveOrder
 from gpusched.session.reasons import Reason
 
 NOT_LEADING: Final = "the leadership that decided it is over"
@@ -93,6 +94,20 @@ class ClaimCalls:
 
         path = f"{pod_path(victim.key)}/status"
         return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True)
+
+    async def record(self, order: MoveOrder, *, fence: str, undo: bool = False) -> str:
+        """Write where a gang is moved to on its PodGroup or Job, or take that off again."""
+        gang = order.gang
+        place = f"namespaces/{quote(gang.namespace)}"
+        path = f"/apis/batch/v1/{place}/jobs/{quote(gang.name)}"
+        if gang.kind != "Job":
+            path = f"/apis/{API_VERSION}/{place}/podgroups/{quote(gang.name)}/status"
+
+        def body() -> bytes | str:
+            text = "" if undo else format_move(order.move)
+            return encode_moves.move_record(order.uid, text, on_status=gang.kind != "Job")
+
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
     async def switch(self, switch: JobSwitch, *, fence: str) -> str:
         """Pause or start a Job."""

@@ -18,7 +18,7 @@ from gpusched.objects.encode import EventNote, ObjectRef, clip
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.session.plan import Ask, GangStatus, JobSwitch, Stop
 
-_DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming"}
+_DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}
 _OTHERWISE: Final = "Stopping"
 _LINE: Final = "moves"
 """What was done to a gang is told beside why it waits now, and neither replaces the other."""

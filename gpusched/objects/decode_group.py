@@ -36,6 +36,7 @@ from gpusched.objects.group import (
     Usage,
 )
 from gpusched.objects.meta import Disbelief, parse_time
+from gpusched.objects.move import parse_move
 from gpusched.objects.resources import Resources
 from gpusched.objects.rules import parse_selector
 from gpusched.objects.selector import EVERYTHING
@@ -59,6 +60,7 @@ class GroupStatus(msgspec.Struct, gc=False):
     state: str | None = None
     conditions: list[wire.Condition] | None = None
     usage: UsageStatus | None = None
+    moved: str | None = None
 
 
 _STATUS: Final = msgspec.json.Decoder(GroupStatus)
@@ -194,6 +196,7 @@ def group_of(parsed: wire_groups.PodGroup) -> PodGroup:
         conditions=conditions_of(status),
         status=canonical,
         deleting=metadata.deletion_timestamp is not None,
+        move=parse_move(status.moved),
     )
 
 

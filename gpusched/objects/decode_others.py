@@ -21,6 +21,7 @@ from gpusched.objects.fields import (
     version_of,
 )
 from gpusched.objects.meta import parse_time
+from gpusched.objects.move import parse_move
 from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS
 from gpusched.objects.rules import parse_selector
@@ -124,6 +125,7 @@ def job_of(parsed: wire_groups.Job) -> Job:
         deadline_s=_deadline_s(spec, labels, metadata.annotations),
         ran_s=_ran_s(parsed.status),
         controlled=_controlled(parsed),
+        move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
         **_started_by_us(parsed),
     )
 

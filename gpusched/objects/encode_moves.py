@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched.objects.encode import clip
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.objects.move import MOVED
 
 DISRUPTION: Final = "DisruptionTarget"
 BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -120,3 +121,20 @@ def volume_promise(
     }
     metadata = {"uid": uid, "resourceVersion": version}
     return _json.encode({"metadata": metadata, "spec": {"claimRef": reference}})
+
+
+def move_record(uid: UID, text: str, *, on_status: bool) -> bytes:
+    """A merge patch of a PodGroup's status or of a Job: where it is moved to.
+
+    It names no version: the status is written meanwhile, and nobody else writes the record.
+
+    Args:
+        uid: of the object.
+        text: the record; empty takes it off.
+        on_status: whether it is a field of the status, else an annotation.
+    """
+    metadata: dict[str, object] = {"uid": uid}
+    if on_status:
+        return _json.encode({"metadata": metadata, "status": {"moved": text or None}})
+    metadata["annotations"] = {MOVED: text or None}
+    return _json.encode({"metadata": metadata})

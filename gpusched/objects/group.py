@@ -6,6 +6,7 @@ import attrs
 
 from gpusched.objects.dimension import in_pools
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.move import Move
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.selector import EVERYTHING, Selector
 
@@ -170,6 +171,8 @@ class PodGroup:
     checkpoint_ns: int = 0
     source: str = ""
     remark: str = ""
+    move: Move | None = None
+    """The last move of the gang, see ``objects.move``."""
 
     @property
     def key(self) -> ObjectKey:

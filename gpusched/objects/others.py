@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.move import Move
 from gpusched.objects.pod import GangHints, PodClass
 from gpusched.objects.selector import Selector
 
@@ -100,6 +101,8 @@ class Job:
     controlled: bool = False
     deadline_s: int = 0
     ran_s: int = 0
+    move: Move | None = None
+    """The last move of the gang, see ``objects.move``."""
 
     @property
     def key(self) -> ObjectKey:

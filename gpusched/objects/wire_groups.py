@@ -186,6 +186,7 @@ class JobAnnotations(
         "parallelism": "gpusched.io/parallelism",
         "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
         "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
+        "moved": "gpusched.io/moved",
     },
 ):
     """Those of a Job, with what we wrote when we started it."""
@@ -194,6 +195,7 @@ class JobAnnotations(
     max_exec: str | None = None
     parallelism: str | None = None
     min_parallelism: str | None = None
+    moved: str | None = None
 
 
 class JobMetadata(Metadata, gc=False, rename="camel"):

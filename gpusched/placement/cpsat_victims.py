@@ -64,6 +64,9 @@ class VictimModel:
         limits: pairs of what bundles draw, as pairs of bundle and count, and what there is.
         exclusive: pairs of bundles of which one at most may be picked.
         cost_max: no answer may cost more.
+        followers: roles whose members do not come by themselves: pairs of a role and, as pairs of
+            bundle and count, how many of it must fit for each bundle that is picked.
+        forbidden: sets of bundles that may not be picked together.
         budget_s: deterministic seconds.
     """
 
@@ -77,6 +80,8 @@ class VictimModel:
     exclusive: tuple[tuple[int, int], ...]
     cost_max: int
     budget_s: float
+    followers: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    forbidden: tuple[tuple[int, ...], ...] = ()
     workers: int = 1
     seed: int = 1
 
@@ -91,11 +96,13 @@ class VictimModel:
         model = cp_model.CpModel()
         leaves = [model.new_bool_var(f"b{number}") for number in range(len(self.costs))]
         counts = [self._row(model, leaves, row, number) for number, row in enumerate(self.rows)]
-        self._totals(model, counts)
+        self._totals(model, counts, leaves)
         for terms, left in self.limits:
             model.add(sum(count * leaves[number] for number, count in terms) <= left)
         for one, other in self.exclusive:
             model.add_at_most_one([leaves[one], leaves[other]])
+        for numbers in self.forbidden:
+            model.add(sum(leaves[number] for number in numbers) <= len(numbers) - 1)
         total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
         model.add(total <= self.cost_max)
         model.minimize(total)
@@ -144,14 +151,18 @@ class VictimModel:
             )
         return counts
 
-    def _totals(self, model: Any, counts: list[list[Any]]) -> None:
+    def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
         by_role = [
             [each[role] for each in counts if each[role] is not None]
             for role in range(len(self.asks))
         ]
+        following = dict(self.followers)
         for members, most in zip(by_role, self.most, strict=True):
             if len(self.most) > 1:
                 model.add(sum(members) <= most)
-        model.add(sum(x for members in by_role for x in members) >= self.members)
+        own = [x for role, each in enumerate(by_role) if role not in following for x in each]
+        model.add(sum(own) >= self.members)
         for roles, least in self.minima:
             model.add(sum(x for role in roles for x in by_role[role]) >= least)
+        for role, terms in self.followers:
+            model.add(sum(by_role[role]) >= sum(count * leaves[number] for number, count in terms))

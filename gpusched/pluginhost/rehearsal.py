@@ -24,6 +24,7 @@ _AFTER: Final = {
     "allocate": ("enqueue",),
     "preempt": ("enqueue", "allocate"),
     "reclaim": ("enqueue", "allocate"),
+    "consolidate": ("enqueue", "allocate"),
     "backfill": ("enqueue", "allocate", "preempt", "reclaim"),
 }
 """Shipped actions, each with those that should have run before it in a session."""
@@ -31,6 +32,7 @@ _WHY_AFTER: Final = {
     "allocate": "gangs are placed a session after they were admitted",
     "preempt": "it evicts before free room was tried",
     "reclaim": "it evicts before free room was tried",
+    "consolidate": "it moves before free room was tried",
     "backfill": "small jobs take room before larger ones were tried",
 }
 _WANTED: Final = {

@@ -8,7 +8,8 @@ from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
 from gpusched.objects.units import DEVICE
 from gpusched.session.jobs import pause
-from gpusched.session.plan import Claim, Eviction, JobSwitch, Stop
+from gpusched.session.moved import move_of
+from gpusched.session.plan import Claim, Eviction, JobSwitch, MoveOrder, Stop
 from gpusched.session.promises import ClaimDraft
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
@@ -28,6 +29,14 @@ def claims(session: Session) -> tuple[Claim, ...]:
             stops=_stops(session, draft),
             action=draft.action,
             sentence=draft.sentence,
+            moves=tuple(
+                MoveOrder(
+                    gang=each.gang.key,
+                    uid=each.gang.uid,
+                    move=move_of(each.places, session.snapshot),
+                )
+                for each in sorted(draft.moves, key=lambda each: each.gang.key)
+            ),
         )
         for key, draft in sorted(session.claims.items())
         if not draft.gang.suspended  # it is started first; its pods then claim what they need

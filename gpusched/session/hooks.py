@@ -42,7 +42,7 @@ from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.session.keys import Excluded, Key
 from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf
-from gpusched.session.proposal import Proposal
+from gpusched.session.proposal import Moving, Proposal
 from gpusched.session.protocols import Guard
 from gpusched.session.reasons import Reason
 from gpusched.session.topology_hooks import Spare, TopologyHooks, Wanted
@@ -118,6 +118,7 @@ class Hooks:
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which room is kept."""
+        self.moving = Moving()  # bounds of the action consolidate
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []
@@ -249,7 +250,7 @@ class Hooks:
         """May any part of a running gang be evicted for the claimant?
 
         Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
-        or ``reclaim`` (another queue). It is about the pair alone, on the accounts as they
+        or ``reclaim`` (another queue), or ``consolidate`` (any: it is moved). It is about the pair alone, on the accounts as they
         are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
         no other policy can allow the victim again.
         """

@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched.objects.group import Usage
 from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.move import Move, format_move
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.slot import format_slots
 
@@ -153,6 +154,20 @@ class Stop:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class MoveOrder:
+    """The record of a move, to be written on the gang's PodGroup or Job.
+
+    Attributes:
+        gang, uid: that is moved, with the UID of that object.
+        move: where room is held for it.
+    """
+
+    gang: GangKey
+    uid: UID
+    move: Move
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class Claim:
     """Room is made, or waited for, for one gang. The promise is written before anybody leaves.
 
@@ -162,6 +177,7 @@ class Claim:
         stops: who leaves for it; empty when those who leave anyway suffice.
         action: who decided.
         sentence: what the gang is told.
+        moves: where those who leave find room again, sorted by gang; written before anything.
     """
 
     gang: GangKey
@@ -171,6 +187,7 @@ class Claim:
     stops: tuple[Stop, ...]
     action: str
     sentence: str
+    moves: tuple[MoveOrder, ...] = ()
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -265,6 +282,7 @@ class Plan:
         undone = [(*undo.gang, [uid for _, uid in undo.pods]) for undo in self.undos]
         claimed = [
             [*claim.gang, claim.nominations, [_leaving(stop) for stop in claim.stops]]
+            + [[*each.gang, format_move(each.move)] for each in claim.moves]
             for claim in self.claims
         ]
         stopped = [_leaving(stop) for stop in self.stops]

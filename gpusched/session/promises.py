@@ -47,6 +47,14 @@ def _of(gang: Gang, snapshot: Snapshot) -> tuple[Place, ...]:
 
 
 @attrs.frozen(slots=True, eq=False)
+class MoveDraft:
+    """A gang that leaves for a claim, and the places that are held for it meanwhile."""
+
+    gang: Gang
+    places: tuple[Place, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
 class ClaimDraft:
     """What a kept statement of promises came to.
 
@@ -54,6 +62,7 @@ class ClaimDraft:
         places: promised, at least one.
         evictions: who leaves for them.
         action, reason, sentence: who decided, and what victims and the gang are told.
+        moves: those of the victims that have other places.
     """
 
     gang: Gang
@@ -62,3 +71,4 @@ class ClaimDraft:
     action: str
     reason: str
     sentence: str
+    moves: tuple[MoveDraft, ...] = ()

@@ -5,12 +5,28 @@ from __future__ import annotations
 import attrs
 
 from gpusched.cache.gangs import Gang
+from gpusched.limits import MOVES_LOST_S, MOVES_MAX
 from gpusched.objects.resources import Resources, total
 
 PREEMPT = "preempt"
 """Inside one queue, by priority."""
 RECLAIM = "reclaim"
 """Across queues, by what each is due."""
+CONSOLIDATE = "consolidate"
+"""Victims get other places at once: they are moved."""
+
+
+@attrs.frozen(kw_only=True)
+class Moving:
+    """How much may be moved for one gang that waits.
+
+    Attributes:
+        gangs_max: that are moved together; 0 for none.
+        lost_s: they lose no more work in all than the gang that waits does in so many seconds.
+    """
+
+    gangs_max: int = MOVES_MAX
+    lost_s: int = MOVES_LOST_S
 
 
 @attrs.frozen(slots=True, eq=False)

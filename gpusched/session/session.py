@@ -30,9 +30,10 @@ from gpusched.session.cluster_map import ClusterMap
 from gpusched.session.hooks import Hooks
 from gpusched.session.level_names import with_level_names
 from gpusched.session.masks import MaskCache
+from gpusched.session.moved import held_places
 from gpusched.session.node_pools import pools_of
 from gpusched.session.plan import Ask, GangBind, PodBind
-from gpusched.session.promises import ClaimDraft, standing
+from gpusched.session.promises import ClaimDraft, MoveDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason
 from gpusched.session.refused import REFUSED_LATELY
@@ -139,8 +140,20 @@ class Session:
         self.estimates: dict[GangKey, float] = {}
         """When waiting gangs are expected to start, seconds since the epoch."""
         self._open(policy)
-        for key, places in sorted(standing(snapshot).items()):
+        self._hold_standing()
+
+    def _hold_standing(self) -> None:
+        self.moved: dict[GangKey, tuple[Place, ...]] = {}
+        """Room held for members of gangs that were moved, until they are made again and placed."""
+        for key, places in sorted(standing(self.snapshot).items()):
             self._hold(self._gangs[key], places)
+        for key, move in self.snapshot.moves:
+            gang = self._gangs.get(key) or self.snapshot.active.get(key)
+            if gang is not None:
+                promised = len(self.promises.get(key, ()))
+                places = held_places(self.snapshot, gang, move, promised)
+                self.moved[key] = tuple(self._promised_again(place) for place in places)
+                self._take(gang, self.moved[key])
 
     def _open(self, policy: Policy) -> None:
         self.hooks.filters.append(REFUSED_LATELY)
@@ -252,7 +265,7 @@ class Session:
 
     def lift(self, statement: Statement, gang: Gang) -> None:
         """Take back what is promised to the gang, so that it may use the room itself."""
-        for place in self.promises.get(gang.key, ()):
+        for place in (*self.promises.get(gang.key, ()), *self.moved.get(gang.key, ())):
             statement.lift(place, path=self.path(gang), lasting=not gang.terms.preemptible)
 
     def promise_holds(self, gang: Gang) -> bool:
@@ -288,6 +301,7 @@ class Session:
         places = statement.keep()
         if lifted:
             self.promises.pop(gang.key, None)
+            self.moved.pop(gang.key, None)
         if not places:
             return
         self._kept.setdefault(gang.key, []).extend(places)
@@ -310,8 +324,9 @@ class Session:
         self._kept[gang.key] = list(places)
 
     def claim(
-        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
-    ) -> None:
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str,
+        moves: tuple[MoveDraft, ...] = (),
+    ) -> None:  # fmt: skip
         """The statement's places are promised, and its victims leave for them.
 
         Args:
@@ -320,10 +335,14 @@ class Session:
             action: who decides: ``preempt``, ``reclaim``, ``allocate``.
             reason: of the evictions, one of the contract's.
             sentence: what victims are told; it names the gang and the numbers.
+            moves: victims that have other places, which the session holds for them.
         """
         evictions = statement.evictions
-        places = statement.keep()
-        self.claims[gang.key] = ClaimDraft(gang, places, evictions, action, reason, sentence)
+        lifted, places = statement.lifted, statement.keep()
+        if lifted:
+            self.moved.pop(gang.key, None)
+        draft = ClaimDraft(gang, places, evictions, action, reason, sentence, moves)
+        self.claims[gang.key] = draft
         self.evicted.update(each.member.pod.uid for each in evictions)
         self.promises[gang.key] = places
         for place in places:
@@ -358,6 +377,9 @@ class Session:
     def _hold(self, gang: Gang, places: Sequence[Place]) -> None:
         places = [self._promised_again(place) for place in places]
         self.promises[gang.key] = tuple(places)
+        self._take(gang, places)
+
+    def _take(self, gang: Gang, places: Sequence[Place]) -> None:
         for place in places:
             self.neighbours.promise(place.pod, place.row)
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)

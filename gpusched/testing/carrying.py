@@ -8,8 +8,8 @@ import attrs
 import msgspec
 
 from gpusched.cache.cache import Cache
-from gpusched.objects.meta import ResourceVersion
-from gpusched.session.plan import Claim, GangBind, GangStatus, JobSwitch, Plan, Stop
+from gpusched.objects.meta import ObjectKey, ResourceVersion
+from gpusched.session.plan import Claim, GangBind, GangStatus, JobSwitch, MoveOrder, Plan, Stop
 from gpusched.session.reasons import Reason
 
 
@@ -38,6 +38,8 @@ class Carrying:
         for status in plan.gangs:
             self._withdraw(status)
         for claim in plan.claims:
+            for order in claim.moves:
+                self._record(order)
             self._promise(claim)
             for stop in claim.stops:
                 self._stop(stop, gone=gone)
@@ -78,6 +80,16 @@ class Carrying:
                         resource_version=ResourceVersion(self.version()),
                     )
                 )
+
+    def _record(self, order: MoveOrder) -> None:
+        key = ObjectKey(order.gang.namespace, order.gang.name)
+        group, job = self.cache.groups.items.get(key), self.cache.jobs.items.get(key)
+        if order.gang.kind == "PodGroup":
+            assert group is not None
+            self.cache.put_group(key, attrs.evolve(group, move=order.move))
+        else:
+            assert job is not None
+            self.cache.put_job(key, attrs.evolve(job, move=order.move))
 
     def _promise(self, claim: Claim) -> None:
         for _, uid, node in claim.nominations:

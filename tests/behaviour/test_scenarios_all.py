@@ -14,9 +14,7 @@ ELSEWHERE = {
     71: "tests/daemon/test_daemon_refusals.py",
 }
 """File whose tests promise it."""
-NOT_YET = {
-    68: "consolidation is no action of this version",
-}
+NOT_YET = {}
 """Why there is no test here."""
 FROM_LAST = 71
 

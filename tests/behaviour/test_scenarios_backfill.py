@@ -84,3 +84,27 @@ def test_s69_a_restart_does_not_reset_the_clock(holds):
         after 150s
         """
     )
+
+
+MOVABLE = """
+node n0 8g ; n1 8g
+queue q
+gang a0 q 1g @n0 -> 1 evicted 0..1
+gang a1 q 1g @n0 -> 1 evicted 0..1
+gang a2 q 1g @n0*2 -> 2 evicted 0..2
+gang b0 q 1g @n1*4 {keep} -> 4 evicted 0..4
+gang big q 8g -> {big}
+moves
+"""
+
+
+def test_s68_small_gangs_move_to_one_node(holds):
+    """Four pods move to one node, the job runs on the other, and nobody is lost."""
+    holds(MOVABLE.format(keep="", big=1) + "evictions a0 a1 a2 b0 = 4\n")
+
+
+def test_s68_a_disruption_budget_keeps_them(holds):
+    """With budgets that let nobody go there is no move."""
+    text = MOVABLE.format(keep="keep=4", big=0)
+    text = text.replace("1g @n0 ->", "1g @n0 keep=1 ->").replace("@n0*2 ->", "@n0*2 keep=2 ->")
+    holds(text + "evictions a0 a1 a2 b0 = 0\n")

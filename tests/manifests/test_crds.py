@@ -86,6 +86,7 @@ PODGROUP = {
     "status.failed": ("integer", None, None),
     "status.queuePosition": ("integer", None, None),
     "status.estimatedStartTime": ("string", None, None),
+    "status.moved": ("string", None, None),
     "status.placement.*": ("string", None, None),
 }
 TOPOLOGY = {

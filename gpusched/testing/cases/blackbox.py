@@ -35,7 +35,7 @@ def play(case: Case, *, config: Config = DEFAULT, seed: int = 1) -> dict[str, Se
     """
 
     async def scenario(world: World) -> dict[str, Seen]:
-        async with Restartable(world, config=config, seed=seed) as daemon:
+        async with Restartable(world, config=case.config(config), seed=seed) as daemon:
             return await Played(case, world, daemon).run()
 
     return simulate(scenario, options=SimulationOptions(seed=seed, daemons=0)).value
@@ -121,7 +121,7 @@ class Played:
         if gang.keep is not None:
             client.create("poddisruptionbudgets.policy", objects.budget(gang))
         for member in objects.members(gang):
-            body = objects.pod(member)
+            body = objects.pod(member, owned=self.case.moves)
             client.create("pods", body)
             self.alive[body["metadata"]["name"]] = member
 
@@ -200,7 +200,8 @@ class Played:
         self.made += 1
         name = f"{member.gang.name}-again-{self.made}"
         again = member.again()
-        self.world.client.create("pods", objects.pod(again, name=name))
+        body = objects.pod(again, name=name, owned=self.case.moves)
+        self.world.client.create("pods", body)
         self.alive[name] = again
 
     def _nodes(self, gang: str) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.config.model import Config
+
 GPU: Final = "nvidia.com/gpu"
 SOFT_BELOW: Final = 100
 """Gangs of a priority below this may be evicted unless the case says otherwise."""
@@ -213,6 +215,7 @@ class Case:
         levels: labels of the topology, widest first; empty for none.
         seconds: virtual time until it is judged.
         again: evicted pods are made anew by their owner, as waiting ones.
+        moves: the action ``consolidate`` runs too, after those of the configuration.
         because: why the outcome is this, where peers may differ.
         off: reason why a way of playing does not agree yet, by its name.
     """
@@ -226,11 +229,17 @@ class Case:
     levels: tuple[str, ...] = ()
     seconds: int = 60
     again: bool = True
+    moves: bool = False
     because: str = ""
     off: Mapping[str, str] = attrs.Factory(dict)
     events: tuple[Event, ...] = ()
     checks: tuple[Check, ...] = ()
     told: tuple[Told, ...] = ()
+
+    def config(self, config: Config) -> Config:
+        """With which it is played."""
+        actions = config.actions
+        return attrs.evolve(config, actions=(*actions, "consolidate")) if self.moves else config
 
     @property
     def is_timed(self) -> bool:

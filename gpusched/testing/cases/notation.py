@@ -25,7 +25,7 @@
 * After the arrow: how many run (``2``, ``0..1``), where (``@n0`` all there, ``@n0,n1`` nowhere
   else, ``@n0*1+n1*2`` exactly so, ``@rack`` all in one), and ``evicted 1``. Unless told, as many
   are evicted as ran and run no more.
-* ``once``: what is evicted is not made again. ``n0..n3`` stands for several nodes.
+* ``moves``: the action ``consolidate`` runs too. ``once``: what is evicted is not made again. ``n0..n3`` stands for several nodes.
 
 What happens later, which only the whole daemon plays:
 
@@ -159,6 +159,8 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
         made["seconds"] = seconds(rest)
     elif word == "once":
         made["again"] = False
+    elif word == "moves":
+        made["moves"] = True
     elif word in {"at", "by"}:
         _later(made, word, rest)
     elif word in {"says", "reason"}:

@@ -184,8 +184,14 @@ def members(gang: CaseGang) -> Iterator[Member]:
             number += 1
 
 
-def pod(member: Member, *, name: str = "") -> Obj:
-    """One pod, bound already when its kind says so; named by gang and number unless told."""
+def pod(member: Member, *, name: str = "", owned: bool = False) -> Obj:
+    """One pod, bound already when its kind says so; named by gang and number unless told.
+
+    Args:
+        member: of which gang, and of what kind.
+        name: of the pod.
+        owned: whether it names a controller, of a kind that the cluster does not serve.
+    """
     gang, kind = member.gang, member.kind
     asks = (kind.asks or gang.asks).quantities()
     gpu = {key: amount for key, amount in asks.items() if "/" in key}
@@ -213,6 +219,16 @@ def pod(member: Member, *, name: str = "") -> Obj:
         spec["nodeSelector"] = dict(gang.node_labels)
     if (affinity := _affinity(gang)) != {}:
         spec["affinity"] = affinity
+    if owned:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": "example.org/v1",
+                "kind": "Crew",
+                "name": gang.name,
+                "uid": f"crew-{gang.name}",
+                "controller": True,
+            }
+        ]
     if kind.leaving or kind.slow:
         metadata["finalizers"] = [HOLD]
     if kind.gated:

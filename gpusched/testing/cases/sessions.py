@@ -38,7 +38,7 @@ def play(case: Case, *, config: Config = DEFAULT) -> dict[str, Seen]:
     Raises:
         AssertionError: it never came to rest, or an object of the case was refused.
     """
-    return _Play(case, Given(config=config)).run()
+    return _Play(case, Given(config=case.config(config))).run()
 
 
 @attrs.define
@@ -93,7 +93,7 @@ class _Play:
             if gang.keep is not None:
                 self._put_budget(gang)
             for member in objects.members(gang):
-                self._add(member, objects.pod(member))
+                self._add(member, objects.pod(member, owned=case.moves))
 
     def _add(self, member: Member, body: Obj) -> None:
         gang, kind = member.gang, member.kind
@@ -162,6 +162,10 @@ class _Play:
         nominated = {uid: node for status in plan.gangs for uid, node in status.nominated}
         for claim in plan.claims:
             nominated |= {uid: node for _, uid, node in claim.nominations}
+        for order in (each for claim in plan.claims for each in claim.moves):
+            key = ObjectKey(order.gang.namespace, order.gang.name)
+            group = self.given.cache.groups.items[key]
+            self.given.cache.put_group(key, attrs.evolve(group, move=order.move))
         self._nominate(nominated)
         leaving: list[Stop] = [*plan.stops, *(s for c in plan.claims for s in c.stops)]
         names = [each.key.name for stop in leaving for each in stop.evictions]
@@ -216,7 +220,8 @@ class _Play:
         self.evicted[gang.name] = self.evicted.get(gang.name, 0) + 1
         if self.case.again:
             again = member.again()
-            self._add(again, objects.pod(again, name=f"{gang.name}-again-{self.made}"))
+            name = f"{gang.name}-again-{self.made}"
+            self._add(again, objects.pod(again, name=name, owned=self.case.moves))
 
     def _let_go(self) -> None:
         for name, member in list(self.alive.items()):

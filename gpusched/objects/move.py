@@ -1,0 +1,84 @@
+"""The record of a move: where room is held for the members of a gang until they are made again.
+
+It lives in the status of the gang's PodGroup, or in an annotation of its Job, so that a restart
+finds it: the pods for which the room is held do not exist while it matters most.
+"""
+
+from __future__ import annotations
+
+import attrs
+import msgspec
+
+from gpusched.limits import GANG_PODS_MAX, QUANTITY_MAX
+from gpusched.objects.meta import Disbelief, format_time, parse_time
+from gpusched.objects.resources import Resources
+
+MOVED = "gpusched.io/moved"
+"""The annotation of a Job; written and read by us alone."""
+
+
+@attrs.frozen(slots=True)
+class MovedTo:
+    """So many members, that ask for so much each, to a node."""
+
+    node: str
+    pods: int
+    requests: Resources
+
+
+@attrs.frozen(slots=True)
+class Move:
+    """Members created before ``at`` leave; those created since take the places.
+
+    Attributes:
+        at: seconds since the epoch, whole.
+        places: sorted by node.
+    """
+
+    at: float
+    places: tuple[MovedTo, ...]
+
+
+class _Kind(msgspec.Struct):
+    requests: dict[str, int]
+    nodes: dict[str, int]
+
+
+class _Record(msgspec.Struct):
+    at: str
+    pods: list[_Kind]
+
+
+_READ = msgspec.json.Decoder(_Record)
+
+
+def format_move(move: Move) -> str:
+    """The record's text; amounts in base units, pods by node."""
+    kinds: dict[Resources, dict[str, int]] = {}
+    for place in move.places:
+        nodes = kinds.setdefault(place.requests, {})
+        nodes[place.node] = nodes.get(place.node, 0) + place.pods
+    found = [_Kind(dict(requests.items), nodes) for requests, nodes in kinds.items()]
+    return msgspec.json.encode(_Record(format_time(move.at), found)).decode()
+
+
+def parse_move(text: str | None) -> Move | None:
+    """The move that a record tells of; None for none, and for what we never wrote."""
+    if not text:
+        return None
+    try:
+        record = _READ.decode(text)
+        at = parse_time(record.at)
+    except (msgspec.MsgspecError, Disbelief):
+        return None
+    places = []
+    for kind in record.pods:
+        amounts = kind.requests.values()
+        if any(not 0 <= amount <= QUANTITY_MAX for amount in amounts):
+            return None
+        if any(not 0 < count <= GANG_PODS_MAX for count in kind.nodes.values()):
+            return None
+        requests = Resources.of(kind.requests)
+        places += [MovedTo(node, count, requests) for node, count in kind.nodes.items()]
+    places.sort(key=lambda each: (each.node, each.requests.items))
+    return Move(at, tuple(places))

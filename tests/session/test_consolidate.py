@@ -1,0 +1,328 @@
+"""Gangs are moved so that one that waits fits: nobody ends for good, and room is held before anybody leaves."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import pytest
+
+from gpusched import limits
+from gpusched.config.model import DEFAULT, PluginChoice
+from gpusched.objects.group import TopologyWish
+from gpusched.objects.meta import UID, GangKey, Owner
+from gpusched.objects.move import Move, MovedTo, format_move, parse_move
+from gpusched.objects.resources import Resources
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+from tests.session.running import budget, runs
+
+ACTIONS = ("enqueue", "allocate", "consolidate")
+OWNER = Owner("ReplicaSet", "r", UID("r"))
+RECENT = entities.NOW - 30.0
+
+
+def moving(**config):
+    return Given(config=attrs.evolve(DEFAULT, actions=ACTIONS, **config))
+
+
+def owned(c, name, nodes, **fields):
+    """A gang that somebody makes again, and that has lost little when it is moved."""
+    return runs(c, name, nodes, **{"owner": OWNER, "since": RECENT, **fields})
+
+
+def halves(c, **fields):
+    """Two nodes of two GPUs, each half full; a pod of two GPUs waits."""
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    owned(c, "a", "n0", **fields)
+    owned(c, "b", "n1", **fields)
+    return c.gang("wide", pods=1, gpus=2)
+
+
+def test_one_moves_and_its_room_is_recorded_before_anybody_leaves():
+    """The claim says who leaves, where it finds room again, and what was promised to whom."""
+    c = halves(moving())
+    plan = c.when.one_session()
+    (claim,) = plan.claims
+    (order,) = claim.moves
+    (leaving,) = c.then.evicted()
+    assert order.gang == GangKey("PodGroup", "default", leaving.removesuffix("-0"))
+    here, there = ("n0", "n1") if leaving == "a-0" else ("n1", "n0")
+    assert [(place.node, place.pods) for place in order.move.places] == [(there, 1)]
+    assert [node for _, _, node in claim.nominations] == [here]
+    assert c.then.reason("wide") == "PreemptionInProgress"
+    assert c.then.why("wide").endswith(
+        "by moving 1 pod of 1 gang to other nodes and is held for it"
+    )
+    assert "moved for default/wide" in claim.stops[0].evictions[0].sentence
+
+
+def test_it_is_off_unless_asked_for():
+    """The shipped configuration moves nobody."""
+    c = halves(Given())
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+def test_who_lost_least_moves():
+    """Work since the last checkpoint decides."""
+    c = moving()
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    owned(c, "a", "n0", since=entities.NOW - 300.0)
+    owned(c, "b", "n1", since=entities.NOW - 301.0, group={"checkpoint_ns": 100 * 10**9})
+    c.gang("wide", pods=1, gpus=2)
+    c.when.one_session()
+    assert c.then.evicted() == ["b-0"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"owner": None}, "nobody makes its pods again"),
+        ({"group": {"preemptible": False}}, "its author said so"),
+        ({"since": entities.NOW - 3600.0}, "more is lost than the other does in ten minutes"),
+        ({"group": {"min_runtime_ns": 3600 * 10**9}}, "its minimum runtime is not over"),
+    ],
+)
+def test_who_may_not_be_moved_stays(fields, why):
+    """Each reason for itself keeps both where they are."""
+    c = halves(moving(), **fields)
+    c.when.one_session()
+    assert c.then.evicted() == [], why
+
+
+def test_a_disruption_budget_keeps_everybody_in_place():
+    """Scenario 68, its second half."""
+    c = halves(moving())
+    budget(c, "guard", allowed=0)
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+def test_a_pod_without_group_or_job_has_no_place_for_its_record():
+    """It is not moved, as a restart would not know where its room is held."""
+    c = moving()
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    for number in range(2):
+        c.pod(
+            f"p{number}", gpus=1, node=f"n{number}", slots=1, plan="p", scheduled=RECENT,
+            phase="Running", owner=OWNER,
+        )  # fmt: skip
+    c.gang("wide", pods=1, gpus=2)
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+def test_nobody_leaves_who_would_not_fit_elsewhere():
+    """The whole cluster is too full for all of them."""
+    c = moving()
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    owned(c, "a", "n0")
+    owned(c, "b", "n1 n1")
+    c.gang("wide", pods=1, gpus=2)
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+def test_a_gang_moves_within_its_own_rules_or_not_at_all():
+    """Its rack is required: two nodes of two racks hold its pods, but no single rack does."""
+    c = moving()
+    for name, rack in (("a1", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c")):
+        c.node(name, gpus=4, labels={"gpusched.io/rack": rack})
+    owned(c, "pair", "a1 a1", group={"topology": TopologyWish(required="rack")})
+    for node in ("b1", "b2", "c1"):
+        owned(c, f"f{node}", " ".join([node] * 3), group={"preemptible": False})
+    c.gang("wide", pods=1, gpus=4)
+    plan = c.when.one_session()
+    assert c.then.evicted() == ["pair-0", "pair-1"]
+    (order,) = plan.claims[0].moves
+    assert [place.node for place in order.move.places] == ["b1", "b2"]
+
+
+def away(c):
+    """After the move: the pods are gone and not made again yet; where they are to go."""
+    plan = c.when.carried_out()
+    (order,) = plan.claims[0].moves
+    return order.gang.name, order.move.places[0].node
+
+
+def test_held_room_is_given_to_nobody_else():
+    """Not even to a gang of higher priority, while the pods are not made again."""
+    c = halves(moving())
+    name, _ = away(c)
+    c.now += 5.0
+    c.gang("thief", pods=1, gpus=1, priority=9)
+    c.when.bound()
+    assert c.then.started() == ["wide"]
+    c.now += 5.0
+    c.pod(f"{name}-9", group=name, gpus=1, owner=OWNER, created=c.now)
+    c.when.bound()
+    assert c.then.started() == [name]
+
+
+def test_pods_that_came_end_the_hold():
+    """Once all are placed nothing is held any more, whatever the record says."""
+    c = moving()
+    c.node("n0", gpus=3).node("n1", gpus=4)
+    owned(c, "a", "n0")
+    owned(c, "b", "n1 n1", group={"preemptible": False})
+    c.gang("wide", pods=1, gpus=3)
+    c.when.carried_out()
+    c.now += 5.0
+    c.pod("a-9", group="a", gpus=1, owner=OWNER, created=c.now)
+    c.when.bound()
+    assert c.then.started() == ["a", "wide"]
+    c.gang("next", pods=1, gpus=1)
+    c.when.bound()
+    assert c.then.started() == ["next"]
+
+
+def test_what_is_held_is_given_back_in_time():
+    """Pods that are never made again hold no room for ever."""
+    c = halves(moving())
+    away(c)
+    c.gang("late", pods=1, gpus=1)
+    c.now += limits.MOVED_HOLD_S - 1
+    c.when.bound()
+    assert "late" not in c.then.started()
+    c.now += 2
+    c.when.bound()
+    assert "late" in c.then.started()
+
+
+def test_a_gang_that_was_moved_is_left_alone_for_an_hour():
+    """Moves are no game of musical chairs."""
+    c = halves(moving())
+    name, _ = away(c)
+    c.now += 5.0
+    c.pod(f"{name}-9", group=name, gpus=1, owner=OWNER, created=c.now)
+    c.when.bound()
+    gone = next(pod for pod in list(c.cache.pods.values()) if pod.name == "wide-0")
+    c.gone(gone.name)
+    other = "b" if name == "a" else "a"
+    c.gone(f"{other}-0")
+    c.node("n2", gpus=2)
+    owned(c, "x", "n2", group={"preemptible": False})
+    c.gang("again", pods=1, gpus=2).gang("again2", pods=1, gpus=2)
+    c.now += 60.0
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+def test_a_record_is_read_as_it_was_written():
+    """And what we never wrote is none."""
+    move = Move(1_700_000_000.0, (MovedTo("n1", 2, Resources.of({"cpu": 1000})),))
+    assert parse_move(format_move(move)) == move
+    for text in ("", None, "{", "[]", '{"at": "x", "pods": []}', '{"at": 1}'):
+        assert parse_move(text) is None
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "greedy"])
+def test_without_a_solver_single_gangs_are_tried(solver):
+    """The cheapest that does alone moves."""
+    c = halves(moving(placement=attrs.evolve(DEFAULT.placement, solver=solver)))
+    c.when.one_session()
+    assert len(c.then.evicted()) == 1
+
+
+def test_several_move_at_the_least_loss_together():
+    """Four of one GPU each, of which two on one node have lost less than the two on the other."""
+    c = moving()
+    c.node("n0", gpus=4).node("n1", gpus=4)
+    for number, (node, ran) in enumerate((("n0", 50), ("n0", 60), ("n1", 100), ("n1", 5))):
+        owned(c, f"g{number}", node, since=entities.NOW - ran)
+    c.gang("wide", pods=1, gpus=4)
+    c.when.one_session()
+    assert c.then.evicted() == ["g2-0", "g3-0"] or c.then.evicted() == ["g0-0", "g1-0"]
+    lost = {"g0": 50, "g1": 60, "g2": 100, "g3": 5}
+    assert sum(lost[name.removesuffix("-0")] for name in c.then.evicted()) == 105
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_clusters_come_to_rest_and_nobody_is_lost(seed):
+    """Owners make pods again: in the end all that ran run, and moves end where nothing changes."""
+    rng = random.Random(seed)
+    c = moving()
+    free = {}
+    for number in range(rng.randint(2, 5)):
+        name = f"n{number}"
+        free[name] = rng.choice((2, 4, 8))
+        c.node(name, gpus=free[name], labels={"gpusched.io/rack": f"r{number % 2}"})
+    size, ran = {}, []
+    for number in range(rng.randint(2, 8)):
+        gpus, at = rng.choice((1, 1, 2)), []
+        for _ in range(rng.randint(1, 3)):
+            able = [name for name, left in free.items() if left >= gpus]
+            if able:
+                at.append(rng.choice(able))
+                free[at[-1]] -= gpus
+        if at:
+            name = f"g{number}"
+            size[name] = gpus
+            ran.append(name)
+            owned(c, name, " ".join(at), gpus=gpus, since=entities.NOW - rng.choice((5, 100)))
+    members = {name: sum(p.group == name for p in c.cache.pods.values()) for name in ran}
+    for number in range(rng.randint(1, 3)):
+        wish = TopologyWish(required=rng.choice(("", "rack")))
+        c.gang(f"w{number}", pods=rng.randint(1, 2), gpus=rng.choice((2, 4)), topology=wish)
+    moves = made = 0
+    for _ in range(40):
+        plan = c.when.carried_out()
+        assert c.then.faults() == ()
+        moves += sum(len(claim.moves) for claim in plan.claims)
+        c.now += 2.0
+        for name in ran:
+            have = sum(pod.group == name for pod in c.cache.pods.values())
+            for _ in range(members[name] - have):
+                made += 1
+                c.pod(
+                    f"{name}-again-{made}", group=name, gpus=size[name], owner=OWNER,
+                    created=c.now,
+                )  # fmt: skip
+        if not (plan.binds or plan.claims):
+            break
+    else:
+        pytest.fail("it never comes to rest")
+    for name in ran:
+        placed = [p for p in c.cache.pods.values() if p.group == name and p.node]
+        assert len(placed) == members[name], f"{name} was moved and did not come back"
+    assert moves <= len(ran)
+
+
+def with_bounds(**arguments):
+    """The shipped plugins, and bounds of moves."""
+    first, *rest = DEFAULT.tiers
+    named = PluginChoice(name="consolidation", arguments=arguments)
+    tier = attrs.evolve(first, plugins=(*first.plugins, named))
+    return moving(tiers=(tier, *rest))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "moved"),
+    [
+        ({}, 1),
+        ({"maxGangs": 0}, 0),
+        ({"maxLostSeconds": 14}, 0),  # the gang that waits has two GPUs, 30 s of one are lost
+        ({"maxLostSeconds": 15}, 1),
+    ],
+)
+def test_what_may_be_lost_is_bounded_by_a_plugin(arguments, moved):
+    """At most so many gangs, and as much work as the other does in so many seconds."""
+    c = halves(with_bounds(**arguments))
+    c.when.one_session()
+    assert len(c.then.evicted()) == moved
+
+
+def test_a_queue_above_its_share_moves_only_its_own():
+    """The gang that waits would bring its queue above what it is due: others are left in peace."""
+    for queue, moved in (("mine", 1), ("theirs", 0)):
+        c = moving()
+        c.queue("mine", limits={"deserved": {entities.GPU: 1}})
+        c.queue("theirs", limits={"deserved": {entities.GPU: 3}})
+        c.node("n0", gpus=2).node("n1", gpus=2)
+        owned(c, "a", "n0", queue=queue)
+        owned(c, "b", "n1", queue=queue)
+        c.gang("more", pods=2, gpus=2, queue="theirs")
+        c.gang("wide", pods=1, gpus=2, queue="mine")
+        c.when.one_session()
+        assert len(c.then.evicted()) == moved, queue
