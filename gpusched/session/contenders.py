@@ -13,6 +13,7 @@ from gpusched.objects.group import NO_WISH, SubGroup, TopologyWish
 from gpusched.objects.meta import UID
 from gpusched.placement.admission import Contender
 from gpusched.placement.problem import Level, Part, Problem, Role
+from gpusched.session.areas import Refusal, confines_of
 from gpusched.session.pod_order import in_pod_order
 from gpusched.session.session import Session
 from gpusched.session.statement import Place
@@ -57,10 +58,10 @@ def newcomer(session: Session, gang: Gang) -> Gang | None:
         return None
     orders = session.hooks.pod_orders
     taken = {pod.uid for task, count in chosen for pod in in_pod_order(task.pods, orders)[:count]}
-    holds_out = session.snapshot.now - gang.created < gang.topology.max_wait_ns / 1e9
-    wish = gang.topology
-    if wish.preferred and holds_out:
-        wish = attrs.evolve(wish, required=wish.preferred)
+    confines = confines_of(session, gang)
+    if isinstance(confines, Refusal):
+        return None
+    wish = attrs.evolve(gang.topology, required=confines.required)
     return attrs.evolve(gang, tasks=_only(gang.tasks, taken), topology=wish)
 
 
@@ -85,10 +86,16 @@ def _only(tasks: Sequence[Task], taken: set[UID]) -> tuple[Task, ...]:
 
 
 def _firm(session: Session, wish: TopologyWish, places: Sequence[Place]) -> TopologyWish | None:
+    required = TopologyWish(required=wish.required) if wish.required else NO_WISH
     if not wish.preferred or not places:
-        return TopologyWish(required=wish.required) if wish.required else NO_WISH
-    level = next((each for each in session.levels if each.name == wish.preferred), None)
-    found = set() if level is None else {int(level.domain[place.row]) for place in places}
+        return required
+    names = [each.name for each in session.levels]
+    if wish.preferred not in names:
+        return None
+    number = names.index(wish.preferred)
+    if wish.required in names and number <= names.index(wish.required):
+        return required
+    found = {int(session.levels[number].domain[place.row]) for place in places}
     in_one = len(found) == 1 and -1 not in found
     return TopologyWish(required=wish.preferred) if in_one else None
 
@@ -146,7 +153,9 @@ def _numbered(name: str, domain: Ints, real: int) -> Level:
 def contender(session: Session, gang: Gang, ground: Ground) -> Contender:
     """All members of ``gang.tasks``, who all must start."""
     names = [part.name for part in gang.sub_groups]
-    roles = tuple(_role(session, task, ground, names) for task in gang.tasks)
+    spare = session.map.spare_rows(gang)
+    usable = np.ones(len(session.bench.nodes), dtype=np.bool_) if spare is None else ~spare
+    roles = tuple(_role(session, task, ground, names, usable) for task in gang.tasks)
     return Contender(
         problem=Problem(
             free=ground.free,
@@ -163,13 +172,17 @@ def contender(session: Session, gang: Gang, ground: Ground) -> Contender:
     )
 
 
-def _role(session: Session, task: Task, ground: Ground, parts: Sequence[str]) -> Role:
+def _role(
+    session: Session, task: Task, ground: Ground, parts: Sequence[str], usable: Bools
+) -> Role:
     seat = session.seat(task.pod_class)
     amounts = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
     amounts[seat.ask.columns] = seat.ask.amounts
     ask: Ints = amounts[ground.columns]
     wants = np.flatnonzero(ask)
-    fits = np.where(open_to(session, task), how_many_fit(ground.free[:, wants], ask[wants]), 0)
+    fits = np.where(
+        _open_to(session, task) & usable, how_many_fit(ground.free[:, wants], ask[wants]), 0
+    )
     return Role(
         ask=ask,
         most=len(task.pods),
@@ -179,7 +192,7 @@ def _role(session: Session, task: Task, ground: Ground, parts: Sequence[str]) ->
     )
 
 
-def open_to(session: Session, task: Task) -> Bools:
+def _open_to(session: Session, task: Task) -> Bools:
     """Nodes that a task's members may use if there is room, shape (nodes,)."""
     seat = session.seat(task.pod_class)
     if seat.ask.missing:

@@ -226,6 +226,8 @@ class JointStarts:
             finally:
                 self._session.bench.hold_back({})
             if refusal is None and not self._breaks(gang, statement):
+                if back:
+                    statement.proof = ""  # it is the best beside rooms that were kept for others
                 return statement
             statement.discard()
         return None

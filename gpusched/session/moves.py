@@ -29,6 +29,8 @@ class Moves:
         self._before: dict[GangKey, tuple[Place, ...]] = {}
         self._settled: list[tuple[Gang, Statement]] = []
         self._gangs = tuple(gangs)
+        # What was proven of the places they had says nothing of others.
+        self._proofs = {gang.key: session.proofs.pop(gang.key, "") for gang in gangs}
         for gang in gangs:
             places = tuple(session.kept(gang))
             self._before[gang.key] = places
@@ -55,8 +57,10 @@ class Moves:
         if len(self._settled) != len(self._gangs):
             raise InvariantBroken("a gang that was to move has no places")
         self._cleared.keep()
-        for _, statement in self._settled:
+        for gang, statement in self._settled:
             statement.keep()
+            if statement.proof:
+                self._session.proofs[gang.key] = statement.proof
 
     def discard(self) -> None:
         """Everybody is where he was. Statements made since must be discarded already."""
@@ -67,6 +71,8 @@ class Moves:
         self._cleared.discard()
         for gang in self._gangs:
             self._enter(gang, self._before[gang.key])
+            if self._proofs[gang.key]:
+                self._session.proofs[gang.key] = self._proofs[gang.key]
 
     def _enter(self, gang: Gang, places: Sequence[Place], *, before: Sequence[Place] = ()) -> None:
         session = self._session

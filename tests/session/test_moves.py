@@ -112,6 +112,7 @@ def state(session: Session) -> dict[str, object]:
         "fixed": [session.accounts.fixed(name) for name in ("root", "one", "two")],
         "profile": profile.staying.tolist(),
         "releases": [(each.time, each.gang, sorted(each.rows.tolist())) for each in profile.releases],
+        "proofs": dict(session.proofs),
         "binds": [(bind.gang, bind.binds) for bind in session.gang_binds()],
         "boards": [
             session.seat(task.pod_class).board.fits.tolist()
@@ -194,9 +195,11 @@ def test_a_try_that_is_given_up_leaves_no_trace(seed: int) -> None:
         gang = named(session, name)
         session.keep(gang, placed(session, gang, first[name]))
     one_is_held(session)
+    session.proofs[named(session, "a").key] = "optimal"
     before, held = state(session), slack(session)
     moves = Moves(session, [named(session, "a"), named(session, "b")])
     assert not session.kept(named(session, "a"))
+    assert not session.proofs
     gang = named(session, "a")
     assert moves.settle(gang, placed(session, gang, then["a"]))
     moves.discard()
