@@ -11,7 +11,8 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat_frame import Frame, frame
 from gpusched.placement.cpsat_hint import hint
-from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing, read
+from gpusched.placement.cpsat_patterns import INSIDE, Book, Packing, packing
+from gpusched.placement.cpsat_read import read
 from gpusched.placement.demand import Rooms, fewest_for_parts, rooms
 from gpusched.placement.patterns import Field, field
 from gpusched.placement.problem import Outcome

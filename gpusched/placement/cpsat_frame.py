@@ -14,7 +14,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.patterns import Field
 from gpusched.placement.problem import Problem
-from gpusched.placement.streams import Stream, Streams, members_of
+from gpusched.placement.streams import Alike, Stream, Streams, members_of
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -166,15 +166,16 @@ def _apart(made: Frame, field: Field, *, flows: Streams, fewest: Mapping[int, in
     spread: list[Any] = []
     for at, alike in enumerate(flows.alikes):
         mine = [s for s, stream in enumerate(flows.streams) if stream.alike == at]
-        amounts = dict(alike.amounts)
         for domain, cells in _by_domain(field, alike.level, made.cells).items():
             if domain >= problem.levels[alike.level].real:
                 continue
             number = model.new_int_var(0, len(alike.parts), f"m{at}_{domain}")
             made.filled[at, domain] = number
-            for s in mine:
-                inside = [made.flow[s, cell] for cell in cells if (s, cell) in made.flow]
-                model.add(sum(inside) == amounts[flows.streams[s].kind] * number)
+            inside = {
+                flows.streams[s].kind: [made.flow[s, c] for c in cells if (s, c) in made.flow]
+                for s in mine
+            }
+            _filled(model, alike, inside=inside, number=number)
         if alike.preferred:
             spread += [v for (which, _), v in made.filled.items() if which == at]
     for number in range(len(problem.parts)):
@@ -185,6 +186,20 @@ def _apart(made: Frame, field: Field, *, flows: Streams, fewest: Mapping[int, in
                 model.add(sum(adds) >= fewest.get(number, 0) * made.active[number])
             spread += adds
     return spread
+
+
+def _filled(model: Any, alike: Alike, *, inside: dict[int, list[Any]], number: Any) -> None:
+    """Members by kind of so many equal sub-groups in one domain."""
+    floors = dict(alike.floors)
+    for kind, amount in alike.amounts:
+        if alike.rigid:
+            model.add(sum(inside[kind]) == amount * number)
+            continue
+        model.add(sum(inside[kind]) <= amount * number)
+        if kind in floors:
+            model.add(sum(inside[kind]) >= floors[kind] * number)
+    if not alike.rigid:
+        model.add(sum(each for kind in inside.values() for each in kind) >= alike.least * number)
 
 
 def _one_apart(made: Frame, field: Field, *, number: int, mine: list[int]) -> list[Any]:
@@ -270,15 +285,17 @@ def _strictly(made: Frame, problem: Problem, *, flows: Streams, total: _Totals) 
             model.add(number == len(alike.parts))
     for roles, least in problem.minima:
         parts: list[Any] = [each for role in roles for each in total.by_role.get(role, [])]
-        for alike, number in zip(flows.alikes, total.alike, strict=True):
+        for at, (alike, number) in enumerate(zip(flows.alikes, total.alike, strict=True)):
             shares = [
                 sum(problem.roles[role].most for role in members_of(problem, part) if role in roles)
                 for part in alike.parts
             ]
-            if all(shares):
+            if all(shares) and not alike.rigid:
+                parts += _of(made, flows, at, set(roles))
+            elif all(shares):
                 parts.append(shares[0] * number)
-            elif any(shares):  # a minimum of one of equal ones forces all of them to be there
-                parts.append(sum(shares))
+            elif any(shares):  # a minimum of one of equal ones holds for all of them
+                parts.append(min(sum(shares), least))
         model.add(sum(parts) >= least)
     completed: list[Any] = list(total.alike)
     tied = {part for alike in flows.alikes for part in alike.parts}
@@ -288,6 +305,16 @@ def _strictly(made: Frame, problem: Problem, *, flows: Streams, total: _Totals) 
             given = [each for role in roles_of for each in total.by_role[role]]
             completed.append(_active(made, problem, number=number, total=given))
     model.add(sum(completed) >= problem.parts_least)
+
+
+def _of(made: Frame, flows: Streams, alike: int, roles: set[int]) -> list[Any]:
+    """Members of equal sub-groups that are of these roles."""
+    kept = {
+        s
+        for s, stream in enumerate(flows.streams)
+        if stream.alike == alike and set(stream.roles) & roles
+    }
+    return [variable for (s, _), variable in made.flow.items() if s in kept]
 
 
 def _active(made: Frame, problem: Problem, *, number: int, total: list[Any]) -> Any:

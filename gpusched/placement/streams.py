@@ -19,9 +19,11 @@ class Alike:
     Attributes:
         parts: their numbers.
         level: index of the level.
-        forced: whether each of them must be filled.
-        preferred: whether each counts one domain of its preferred level when filled.
-        amounts: members of each kind in one of them, pairs (kind, members).
+        forced: whether each of them must get members.
+        preferred: whether each counts one domain of its preferred level when it gets members.
+        amounts: members of each kind in one of them at most, pairs (kind, members).
+        floors: the same at least, where it is more than none.
+        least: members of one of them at least; as many as there are: it is filled as a whole.
     """
 
     parts: tuple[int, ...]
@@ -29,6 +31,13 @@ class Alike:
     forced: bool
     preferred: bool
     amounts: tuple[tuple[int, int], ...]
+    floors: tuple[tuple[int, int], ...]
+    least: int
+
+    @property
+    def rigid(self) -> bool:
+        """Whether one of them gets all its members or none."""
+        return self.least == sum(amount for _, amount in self.amounts)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,46 +108,59 @@ def members_of(problem: Problem, part: int) -> list[int]:
 
 
 def _alikes(problem: Problem, kind_of: dict[int, int]) -> tuple[Alike, ...]:
-    found: dict[tuple[object, ...], list[int]] = {}
+    found: dict[Alike, dict[tuple[object, ...], list[int]]] = {}
     for number, part in enumerate(problem.parts):
-        roles = members_of(problem, number)
-        whole = sum(problem.roles[role].most for role in roles)
-        inside = part.preferred <= part.level
-        if part.level < 0 or part.homes or not whole or part.least != whole or not inside:
-            continue
-        amounts: dict[int, int] = {}
-        for role in roles:
-            amounts[kind_of[role]] = amounts.get(kind_of[role], 0) + problem.roles[role].most
-        marks, forced = _marks(problem, roles)
-        key = (part.level, part.preferred >= 0, tuple(sorted(amounts.items())), marks, forced)
-        found.setdefault(key, []).append(number)
-    alikes = []
-    for numbers in found.values():
-        first = problem.parts[numbers[0]]
-        roles = members_of(problem, numbers[0])
-        amounts = {}
-        for role in roles:
-            amounts[kind_of[role]] = amounts.get(kind_of[role], 0) + problem.roles[role].most
-        alikes.append(
-            Alike(
-                parts=tuple(numbers),
-                level=first.level,
-                forced=_marks(problem, roles)[1],
-                preferred=first.preferred >= 0,
-                amounts=tuple(sorted(amounts.items())),
-            )
-        )
-    return tuple(alikes)
+        one = _alike(problem, kind_of, number)
+        if one is not None:
+            marks = _marks(problem, kind_of, members_of(problem, number))
+            found.setdefault(one, {}).setdefault((part.preferred, marks), []).append(number)
+    return tuple(
+        attrs.evolve(one, parts=tuple(numbers))
+        for one, by_marks in found.items()
+        for numbers in by_marks.values()
+    )
 
 
-def _marks(problem: Problem, roles: list[int]) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """How much the roles count in which minima over several sub-groups; whether one forces them."""
+def _alike(problem: Problem, kind_of: dict[int, int], number: int) -> Alike | None:
+    """What a sub-group is, without its number; None when it is to be named.
+
+    Members of equal sub-groups in one domain can be dealt evenly, so that each gets its least and
+    no more than it has: by kinds, of which each role must then be one of its own.
+    """
+    part = problem.parts[number]
+    roles = members_of(problem, number)
+    amounts: dict[int, int] = {}
+    for role in roles:
+        amounts[kind_of[role]] = amounts.get(kind_of[role], 0) + problem.roles[role].most
+    whole = sum(amounts.values())
+    if part.level < 0 or part.homes or not 0 < part.least <= whole or part.preferred > part.level:
+        return None
+    own = [each for each in problem.minima if each[1] > 0 and set(each[0]) <= set(roles)]
+    floors: dict[int, int] = {}
+    if part.least < whole:
+        if len(amounts) < len(roles) or any(len(set(wanted)) > 1 for wanted, _ in own):
+            return None
+        for wanted, least in own:
+            kind = kind_of[wanted[0]]
+            floors[kind] = max(least, floors.get(kind, 0))
+    return Alike(
+        parts=(),
+        level=part.level,
+        forced=bool(own),
+        preferred=part.preferred >= 0,
+        amounts=tuple(sorted(amounts.items())),
+        floors=tuple(sorted(floors.items())),
+        least=part.least,
+    )
+
+
+def _marks(
+    problem: Problem, kind_of: dict[int, int], roles: list[int]
+) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+    """In which minima over several sub-groups which of the roles count, by kind and members."""
     marks = []
-    forced = False
-    for index, (wanted, least) in enumerate(problem.minima):
-        own = sum(problem.roles[role].most for role in roles if role in wanted)
-        if own and set(wanted) <= set(roles):
-            forced = forced or least > 0
-        elif own:
-            marks.append((index, own))
-    return tuple(marks), forced
+    for index, (wanted, _) in enumerate(problem.minima):
+        inside = [(kind_of[role], problem.roles[role].most) for role in roles if role in wanted]
+        if inside and not set(wanted) <= set(roles):
+            marks.append((index, tuple(sorted(inside))))
+    return tuple(marks)

@@ -202,6 +202,53 @@ def test_more_budget_is_never_worse() -> None:
         assert before == best, seed
 
 
+def with_equal_parts(seed: int) -> Problem:
+    """Two or three equal sub-groups that may get fewer members than they have."""
+    rng = random.Random(seed)
+    base = tiny(rng, roles=2, members=6, nodes=4, level=-1)
+    count = rng.choice((2, 2, 3))
+    width = 1 if count == 3 else 2
+    shapes = [attrs.evolve(each, price=None) for each in base.roles[:width]]
+    shapes = [attrs.evolve(each, most=min(3, each.most)) for each in shapes]
+    roles = [
+        attrs.evolve(each, part=part, fits=np.minimum(each.fits, each.most))
+        for part in range(count)
+        for each in shapes
+    ]
+    whole = sum(each.most for each in shapes)
+    part = Part(
+        least=rng.randint(1, whole),
+        level=rng.randint(-1, len(base.levels) - 1),
+        preferred=rng.choice((-1, len(base.levels) - 1)),
+    )
+    minima: tuple[tuple[tuple[int, ...], int], ...] = ()
+    draw = rng.random()
+    if draw < 0.3:
+        minima = tuple(((number,), rng.randint(0, 1)) for number in range(len(roles)))
+    elif draw < 0.6:  # of all roles of one shape together
+        minima = ((tuple(range(0, len(roles), width)), rng.randint(1, 3)),)
+    elif draw < 0.7:
+        minima = (((0,), 1),)
+    return attrs.evolve(
+        base,
+        roles=tuple(roles),
+        members=rng.randint(1, whole * count),
+        minima=minima,
+        parts=(part,) * count,
+        parts_least=rng.randint(0, count),
+        hope=0,
+    )
+
+
+def test_equal_sub_groups_are_counted_and_nothing_is_lost() -> None:
+    """What is dealt evenly among equal sub-groups is right for each, and the best of all answers."""
+    wrong = {}
+    for seed in range(6_000, 6_200):
+        if said := agrees(with_equal_parts(seed)):
+            wrong[seed] = said
+    assert wrong == {}
+
+
 # -- sub-groups ------------------------------------------------------------------------------
 def racks_of(nodes: int, *, each: int, blocks: int) -> tuple[Level, Level]:
     rows = np.arange(nodes, dtype=np.int64)
