@@ -32,8 +32,10 @@ SHARED: Final = "nvidia.com/gpu"
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 """MiB of each GPU of a node."""
 _PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
-_SLICES: Final = "-MIG-"
-"""In the product of a node whose ``nvidia.com/gpu`` are slices, not GPUs."""
+_NO_GPUS: Final = ("-MIG-", "-SHARED")
+"""In the product of a node whose ``nvidia.com/gpu`` are slices or replicas, not GPUs."""
+_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
+"""How many times the device plugin offers each GPU."""
 _MIB: Final = 2**20
 _PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,3})")
 _KAI_PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,18})")
@@ -141,5 +143,7 @@ def gpu_memory(labels: Mapping[str, str]) -> int:
 
 
 def sliced(labels: Mapping[str, str]) -> bool:
-    """Whether what a node offers as GPUs are slices of them, which nobody shares."""
-    return _SLICES in labels.get(_PRODUCT_LABEL, "")
+    """Whether what a node offers as GPUs are slices or replicas of them, which nobody shares."""
+    product = labels.get(_PRODUCT_LABEL, "")
+    several = labels.get(_REPLICAS_LABEL, "1") not in {"0", "1"}
+    return several or any(part in product for part in _NO_GPUS)

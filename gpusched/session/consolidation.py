@@ -74,7 +74,8 @@ class Consolidation:
 
     def _waits_for_room(self, gang: Gang) -> bool:
         ask = self._session.asks.get(gang.key)
-        return ask is not None and ask.reason in _WAITS and not gang.placed
+        waits = ask is not None and ask.reason in _WAITS
+        return waits and not gang.placed and not gang.shares
 
     def _serve(self, gang: Gang) -> None:
         """Choose, prove, and carry out what costs least."""
@@ -145,6 +146,7 @@ class Consolidation:
             and gang.ready >= gang.min_member
             and all(
                 each.confirmed
+                and each.pod.pod_class.share is None  # what a share frees no model says
                 and each.pod.owner is not None
                 and each.pod.created < at
                 and each.pod.uid not in session.evicted

@@ -15,6 +15,7 @@ import attrs
 from gpusched.objects.layout import FLAT, Catalogue, Island, Layout
 from gpusched.objects.node import Node
 from gpusched.objects.slot import slot_ranges
+from gpusched.objects.units import GPU_RESOURCES
 
 LABEL: Final = "gpusched.io/gpu-layout"
 PRODUCTS: Final = (
@@ -64,7 +65,8 @@ def layout_of(
         devices: what drivers publish; None for nothing.
     """
     ranges = slot_ranges(node.allocatable)
-    count = sum(len(numbers) for numbers in ranges.values())
+    # Layouts name whole GPUs; slices stand behind them and are one island.
+    count = sum(len(numbers) for name, numbers in ranges.items() if name in GPU_RESOURCES)
     if not count:
         return FLAT, ()
     doubts: list[Doubt] = []

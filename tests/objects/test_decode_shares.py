@@ -148,12 +148,15 @@ def test_memory_is_rounded_up_and_never_promises_more(wanted, there):
 
 
 def test_what_nodes_say_of_their_gpus():
-    """MiB by label; nonsense says nothing; slices are told by the product."""
+    """MiB by label; nonsense says nothing; slices and replicas are told by labels."""
     assert gpu_memory({"nvidia.com/gpu.memory": "81920"}) == 80 * GIB
     for text in ("", "-1", "80Gi", "1" * 30, "\u0663"):
         assert gpu_memory({"nvidia.com/gpu.memory": text}) == 0
     assert gpu_memory({}) == 0
     assert sliced({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
+    assert sliced({"nvidia.com/gpu.product": "Tesla-T4-SHARED"})
+    assert sliced({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "4"})
+    assert not sliced({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "1"})
     assert not sliced({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"})
 
 

@@ -13,6 +13,7 @@ from gpusched.errors import ConfigError
 from gpusched.objects.adapters import devices
 from gpusched.objects.layout import FLAT, Catalogue, Layout, LayoutError, believed_islands
 from gpusched.objects.meta import Disbelief
+from gpusched.objects.resources import Resources
 from gpusched.testing import entities
 from gpusched.topology.layouts import layout_of
 from gpusched.topology.published import published
@@ -66,6 +67,14 @@ def test_a_gpu_that_failed_leaves_the_layout_as_it_is():
     """Seven of eight are allocatable: the annotation of eight is right all the same."""
     found = layout_of(node(gpus=7, layout=PAIRS, built_in=8), CATALOGUE)
     assert said(found) == (PAIRS, [])
+
+
+def test_a_layout_names_whole_gpus_and_no_slices():
+    """Behind four GPUs with a layout stand slices, which it need not name."""
+    plain = node(4, ((0, 1), (2, 3)))
+    slices = {**dict(plain.allocatable.items), "nvidia.com/mig-1g.5gb": 7}
+    beside = attrs.evolve(plain, allocatable=Resources.of(slices))
+    assert said(layout_of(beside, CATALOGUE)) == (((0, 1), (2, 3)), [])
 
 
 def test_a_product_with_fewer_slots_than_the_node_says_nothing():
