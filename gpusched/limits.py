@@ -105,7 +105,7 @@ MOVES_LOST_S: Final = 600
 """Work that moves may cost, unless told otherwise: as much as the gang that waits does in ten minutes."""
 MOVE_TRIES_MAX: Final = 24
 """Sets of gangs that are tried for one that waits; each is proven by placing everybody."""
-MOVE_CLAIMANTS_MAX: Final = 8
+MOVE_CLAIMANTS_MAX: Final = 4
 """Waiting gangs for which one session looks whom to move."""
 CLAIM_MAX_S: Final = 60.0
 """Victims that a disruption budget or a busy server still protects after so long are left alone,

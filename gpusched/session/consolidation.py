@@ -15,9 +15,9 @@ from gpusched.cache.gangs import Gang
 from gpusched.errors import SolverFault
 from gpusched.placement.cpsat_victims import Answer, VictimModel
 from gpusched.placement.problem import Outcome
-from gpusched.session.areas import areas_of
+from gpusched.session.areas import Area, areas_of
 from gpusched.session.claims import lost_gpu_seconds
-from gpusched.session.consolidation_model import Movable, model_for
+from gpusched.session.consolidation_model import Movable, least_cost, model_for
 from gpusched.session.hooks import first_refusal
 from gpusched.session.moved import as_waiting
 from gpusched.session.placing import place_minimum
@@ -30,12 +30,12 @@ from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
 from gpusched.session.verdict import Verdict
-from gpusched.session.victims import Victims
+from gpusched.session.victims import Running, Victims
 
 _A_SECOND = 1024
 """Lost work decides, then how many pods are moved."""
-_MODELS_MAX = 64
-"""Models of one session."""
+_MODELS_MAX = 24
+"""Models of one session: each takes some 30 ms to build and to solve at 400 nodes."""
 _WAITS = (
     Reason.INSUFFICIENT_RESOURCES,
     Reason.TOPOLOGY_UNSATISFIABLE,
@@ -80,7 +80,7 @@ class Consolidation:
     def _serve(self, gang: Gang) -> None:
         """Choose, prove, and carry out what costs least."""
         cost_max = self._cost_max(gang)
-        movables = [each for each in self._movables(gang) if each.cost <= cost_max]
+        movables = list(self._movables(gang, cost_max))
         chosen = self._cheapest(gang, movables, cost_max) if movables else None
         if chosen is None:
             return
@@ -95,7 +95,7 @@ class Consolidation:
         work = sum(max(1, task.pod_class.gpus) * len(task.pods) for task in gang.tasks)
         return (work * self._bounds.lost_s + 1) * _A_SECOND - 1
 
-    def _movables(self, claimant: Gang) -> Iterator[Movable]:
+    def _movables(self, claimant: Gang, cost_max: int) -> Iterator[Movable]:
         for queue in sorted(self._victims.queues):
             if queue != claimant.queue and self._above_its_share(claimant):
                 continue
@@ -103,14 +103,17 @@ class Consolidation:
             if node is None or node.queue.ordering == "StrictFifo":
                 continue  # behind a head that is blocked it might not come back
             for gang in self._victims.of_queue(queue):
-                movable = self._movable(claimant, gang)
+                movable = self._movable(claimant, gang, cost_max)
                 if movable is not None:
                     yield movable
 
-    def _movable(self, claimant: Gang, gang: Gang) -> Movable | None:
+    def _movable(self, claimant: Gang, gang: Gang, cost_max: int) -> Movable | None:
         session = self._session
         running = self._victims.running(gang)
         if running is None or not self._is_whole(gang) or not running.may_end:
+            return None
+        cost = self._cost(gang, running)
+        if cost > cost_max:
             return None
         drawn = [number for seat in running.seats for number in seat.budgets]
         if any(drawn.count(n) > self._victims.left[n] for n in sorted(set(drawn))):
@@ -119,17 +122,19 @@ class Consolidation:
         for checks in (hooks.victim_filters, hooks.stop_filters):
             if first_refusal(checks, claimant, gang, CONSOLIDATE).refuses:
                 return None
-        again = as_waiting(gang)
-        if self._admission(session, again).refuses:
+        if self._admission(session, gang).refuses:
             return None
-        now = session.snapshot.now
+        return Movable(gang, running.seats, cost)
+
+    def _cost(self, gang: Gang, running: Running) -> int:
+        now = self._session.snapshot.now
         lost = sum(
             lost_gpu_seconds(gang, seat.member.pod.scheduled, now)
             * max(1, seat.member.pod.pod_class.gpus)
             for seat in running.seats
         )
         pods = min(len(running.seats), _A_SECOND // (2 * limits.MOVES_MAX))
-        return Movable(gang, running.seats, lost * _A_SECOND + pods, again)
+        return lost * _A_SECOND + pods
 
     def _is_whole(self, gang: Gang) -> bool:
         """Whether it runs complete, somebody makes its pods again, and its move can be recorded."""
@@ -177,12 +182,9 @@ class Consolidation:
         if refusal is not None:
             return None
         best: list[Movable] | None = None
-        for area in areas:
-            near = [
-                each
-                for each in movables
-                if area.rows is None or any(area.rows[seat.row] for seat in each.seats)
-            ]
+        for bound, _, area, near in self._in_order(gang, areas, movables):
+            if bound > cost_max:
+                break
             forbidden: list[frozenset[int]] = []
             for _ in range(limits.MOVE_TRIES_MAX):
                 if self._budget <= 0 or self._models >= _MODELS_MAX:
@@ -199,6 +201,23 @@ class Consolidation:
                     break
                 forbidden.append(frozenset(picked))
         return best
+
+    def _in_order(
+        self, gang: Gang, areas: Sequence[Area], movables: Sequence[Movable]
+    ) -> list[tuple[int, int, Area, list[Movable]]]:
+        """Areas into which moves could let the gang, by what these cost at least."""
+        found = []
+        for number, area in enumerate(areas):
+            near = [
+                each
+                for each in movables
+                if area.rows is None or any(area.rows[seat.row] for seat in each.seats)
+            ]
+            bound = least_cost(self._session, gang, area, near) if near else None
+            if bound is not None:
+                found.append((bound, number, area, near))
+        found.sort(key=lambda each: each[:2])
+        return found
 
     def _single(self, gang: Gang, movables: Sequence[Movable]) -> list[Movable] | None:
         """The cheapest gang that does alone."""
@@ -252,7 +271,7 @@ class Consolidation:
             if not held:
                 break
             other = session.statement()
-            held = place_minimum(session, each.again, other) is None
+            held = place_minimum(session, as_waiting(each.gang), other) is None
             held = held and len(other.places) == len(each.seats)
             places.append((each, other))
         if held:

@@ -16,7 +16,10 @@ from gpusched.arrays.columns import Demand, Ints
 from gpusched.cache.gangs import Gang
 from gpusched.objects.pod import PodClass
 from gpusched.placement.cpsat_victims import Row, VictimModel
+from gpusched.placement.victim_field import Field
+from gpusched.placement.victim_floor import floor
 from gpusched.placement.victim_search import COUNTS_MAX
+from gpusched.placement.victims import Bundle, Member
 from gpusched.session.areas import Area
 from gpusched.session.session import Session
 from gpusched.session.victims import Seat
@@ -28,13 +31,54 @@ class Movable:
 
     Attributes:
         cost: what it loses, see ``consolidation``.
-        again: the gang as it will be when its members are made again.
     """
 
     gang: Gang
     seats: tuple[Seat, ...]
     cost: int
-    again: Gang
+
+
+def least_cost(
+    session: Session, claimant: Gang, area: Area, movables: Sequence[Movable]
+) -> int | None:
+    """What moves cost at least that let the claimant into an area; None where none do.
+
+    A bound by counting, for claimants of one class; others are not bounded.
+
+    Args:
+        session: looked at as it will be.
+        claimant: that waits.
+        area: where it may sit.
+        movables: that sit there.
+    """
+    if len({task.pod_class.digest for task in claimant.tasks}) > 1:
+        return 0
+    seat = session.seat(claimant.tasks[0].pod_class)
+    if seat.ask.missing:
+        return None
+    allowed = seat.board.allowed if area.rows is None else seat.board.allowed & area.rows
+    rows = np.flatnonzero(allowed).tolist()
+    free = session.bench.free(rows, seat.ask.columns)
+    names = {column: name for name, column in session.snapshot.nodes.columns.items()}
+    asked = [names[column] for column in seat.ask.columns.tolist()]
+    members: list[Member] = []
+    bundles: list[Bundle] = []
+    for number, each in enumerate(movables):
+        first = len(members)
+        for one in each.seats:
+            requests = one.member.pod.pod_class.requests
+            frees = tuple(requests.get(name) for name in asked)
+            members.append(Member(one.row if allowed[one.row] else -1, frees, 0))
+        every = tuple(range(first, len(members)))
+        bundles.append(Bundle(every, number, number, extra=each.cost))
+    field = Field(
+        seat.ask.amounts.tolist(),
+        dict(zip(rows, free.tolist(), strict=True)),
+        members,
+        bundles,
+    )
+    bound = floor(field, claimant.at_once)
+    return None if bound is None else bound.cost
 
 
 def model_for(

@@ -8,7 +8,8 @@ import attrs
 import msgspec
 
 from gpusched.cache.cache import Cache
-from gpusched.objects.meta import ObjectKey, ResourceVersion
+from gpusched.objects.meta import ObjectKey, ResourceVersion, parse_time
+from gpusched.session.jobs import ADMITTED
 from gpusched.session.plan import Claim, GangBind, GangStatus, JobSwitch, MoveOrder, Plan, Stop
 from gpusched.session.reasons import Reason
 
@@ -125,10 +126,16 @@ class Carrying:
         job = self.cache.jobs.items[switch.key]
         assert job.uid == switch.uid
         parallel = job.parallelism if switch.parallelism is None else switch.parallelism
+        notes = dict(switch.annotations)
+        admitted = parse_time(notes[ADMITTED]) if ADMITTED in notes else job.admitted
         version = ResourceVersion(self.version())
         self.cache.put_job(
             switch.key,
             attrs.evolve(
-                job, suspended=switch.suspend, parallelism=parallel, resource_version=version
+                job,
+                suspended=switch.suspend,
+                parallelism=parallel,
+                admitted=admitted,
+                resource_version=version,
             ),
         )

@@ -12,6 +12,7 @@ from gpusched.config.model import DEFAULT, PluginChoice
 from gpusched.objects.group import TopologyWish
 from gpusched.objects.meta import UID, GangKey, Owner
 from gpusched.objects.move import Move, MovedTo, format_move, parse_move
+from gpusched.objects.pod import PodPhase
 from gpusched.objects.resources import Resources
 from gpusched.testing import entities
 from gpusched.testing.given import Given
@@ -326,3 +327,32 @@ def test_a_queue_above_its_share_moves_only_its_own():
         c.gang("wide", pods=1, gpus=2, queue="mine")
         c.when.one_session()
         assert len(c.then.evicted()) == moved, queue
+
+
+def test_a_job_with_a_queue_is_paused_and_started_again_in_its_room():
+    """No pod of it fails: it is suspended, its room is held, and it resumes there."""
+    c = moving()
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    owned(c, "b", "n1", group={"preemptible": False})
+    c.job(
+        "j", parallelism=1, completions=1, indexed=True, queue="default", gpus=1, node="n0",
+        slots=1, plan="p", phase=PodPhase.RUNNING, scheduled=RECENT,
+        started={"admitted": RECENT},
+    )  # fmt: skip
+    c.gang("wide", pods=1, gpus=2)
+    plan = c.when.carried_out()
+    (claim,) = plan.claims
+    assert claim.stops[0].pause is not None
+    assert claim.moves[0].gang == GangKey("Job", "default", "j")
+    c.now += 5.0
+    c.gang("thief", pods=1, gpus=1, priority=9)
+    plan = c.when.carried_out()
+    assert c.then.started() == ["wide"]
+    assert [(switch.key.name, switch.suspend) for switch in plan.switches] == [("j", False)]
+    c.now += 5.0
+    c.pod(
+        "j-again", owner=Owner("Job", "j", entities.uid("Job", "j", "default")), gpus=1,
+        created=c.now, rank=0,
+    )  # fmt: skip
+    c.when.bound()
+    assert c.then.nodes() == {"j-again": "n1"}
