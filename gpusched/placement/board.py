@@ -42,7 +42,8 @@ class Gate(Protocol):
 
 _NEVER = np.int64(-(2**62))
 _FEW = 64
-"""Up to so many rows are refreshed one by one; beyond, all at once is cheaper."""
+_PART = 4
+"""Up to so many rows, or this part of all, are refreshed alone; beyond, all at once is cheaper."""
 
 
 class Board:
@@ -88,7 +89,8 @@ class Board:
             return
         rows = sorted({*touched[self._seen :], *turned})
         self._seen = len(touched)
-        if len(rows) > _FEW or (self._gate is not None and self._gate.points() is not None):
+        few = max(_FEW, len(self.fits) // _PART)
+        if len(rows) > few or (self._gate is not None and self._gate.points() is not None):
             self.fits = self._count(slice(None), self.allowed)
             self._rank = self._ranked()
             return
