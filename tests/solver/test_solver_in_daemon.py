@@ -237,5 +237,5 @@ def test_a_gang_is_placed_by_the_process_and_without_it(tmp_path, monkeypatch, c
         assert metric(app, f'{seconds}{{result="invalid"}}') == 0
 
     with caplog.at_level(logging.ERROR, logger="gpusched"):
-        run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\n")
+        run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\nplacement: {timeBudget: 10s}\n")
     assert "could not be started: it ended with status 7" in caplog.text
