@@ -38,8 +38,8 @@ class Enqueue:
             verdict = admission(session, gang)
             if not verdict.refuses and not gang.placed:
                 verdict = first_refusal(session.hooks.enqueue_checks, gang)
-            if not verdict.refuses and not gang.placed:
-                verdict = _in_time(session, gang)
+            if not verdict.refuses and not gang.placed and not session.moved.get(gang.key):
+                verdict = _in_time(session, gang)  # whose room is held elsewhere has its own time
             session.admit(gang, verdict)
             if (
                 gang.key in session.admitted
