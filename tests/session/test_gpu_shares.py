@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from gpusched.objects.pod import GangHints
 from gpusched.objects.share import Share
 from gpusched.session.session import Session
 from gpusched.testing import entities
@@ -279,3 +280,17 @@ def test_statements_are_taken_back_exactly(seed):
     assert session.bench.used.tolist() == middle
     statement.discard()
     assert everything(session) == before
+
+
+def test_a_suspended_job_of_shares_is_started_where_it_fits(given):
+    """Its pods to come ask for what its template says, memory at the price of this cluster."""
+    c = given.node("n", gpus=1, labels={MEMORY: "40960"}).queue("q")
+    c.job("fits", parallelism=4, completions=4, suspended=True, queue="q", share=QUARTER)
+    c.job(
+        "large", parallelism=5, completions=5, suspended=True, queue="q",
+        share=Share(memory=10 * GIB), hints=GangHints(min_member=5),
+    )  # fmt: skip
+    plan = c.when.one_session()
+    assert [switch.key.name for switch in plan.switches] == ["fits"]
+    job = next(job for key, job in c.cache.jobs.items.items() if key.name == "large")
+    assert job.template.pod_class.requests.get(GPU) == 250
