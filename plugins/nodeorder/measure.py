@@ -7,9 +7,11 @@ one GPU, or part of one, or whole ones only, F is a sum over GPUs of a value tha
 GPU's free part, the node's free CPU and its group (nodes that accept the same requests), so tables
 answer for any number of nodes at once.
 
-With a look-ahead of k the value of a free part is not what the next typical request could use of
-it but what the next k of them do use, one after another: a part that is cut so that it is later
-filled to the brim is worth more than one of the same size that leaves a rest nobody asks for.
+With a look-ahead of k the value of a free part is half of that, and half of what the next k typical
+requests use of it, one after another: a part that is cut so that it is later filled to the brim is
+worth more than one of the same size that leaves a rest nobody asks for. The first half stays, because
+the second alone says nothing of how many requests can use a node that nearly any k of them fill: nodes
+that alone accept some requests would be given to others first.
 """
 
 from __future__ import annotations
@@ -149,11 +151,11 @@ class Measure:
         cells = WHOLE // step + 1
         # Between two multiples of the step a part holds what the lower one holds.
         grid = np.arange(WHOLE + 1) // step
-        if lookahead == 0:
-            held: Ints = self._next(sizes, weight, cells)[:, grid] * np.arange(WHOLE + 1)
-            return held
-        used: Ints = self._chain(sizes, weight, cells, steps=lookahead, unit=step)[:, grid]
-        return used
+        use: Ints = self._next(sizes, weight, cells)[:, grid] * np.arange(WHOLE + 1)
+        if lookahead:
+            chain = self._chain(sizes, weight, cells, steps=lookahead, unit=step)[:, grid]
+            use = (use + chain) // 2
+        return use
 
     def _next(self, sizes: Sequence[int], weight: Ints, cells: int) -> Ints:
         """Weight of the requests that a part holds: shape (ranks, cells)."""
