@@ -180,11 +180,11 @@ def test_windows_end_where_every_place_is_accounted_for():
 
 
 def daemon_pods(seed: int) -> list[Request]:
-    """Whole GPUs and none, each of some kinds equally often, so that all of them are typical."""
-    kinds = sorted({pod for pod in PODS if pod.part in {0, WHOLE}})[:9]
-    rng = random.Random(seed)
-    pods = kinds * 12
-    rng.shuffle(pods)
+    """Shares, whole GPUs and none, each of some kinds equally often, so that all are typical."""
+    shares = sorted({pod for pod in PODS if 0 < pod.part < WHOLE})[:5]
+    others = sorted({pod for pod in PODS if pod.part in {0, WHOLE}})[:6]
+    pods = [*shares, *others] * 14
+    random.Random(seed).shuffle(pods)
     return pods
 
 
