@@ -12,6 +12,7 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs import Gang, Task
 from gpusched.objects.pod import Pod
+from gpusched.objects.units import unit_of
 from gpusched.placement.problem import Level, Part, Problem, Role, Solution
 from gpusched.session.cluster_map import STEPS
 from gpusched.session.pod_order import in_pod_order
@@ -51,6 +52,7 @@ def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
     columns, roles = _roles(session, gang, bounds)
     bench = session.bench
     free: Ints = np.maximum(bench.nodes.allocatable[:, columns] - bench.used[:, columns], 0)
+    _no_more_than_slots(session, gang, columns, free)
     states, slots = session.map.slot_states() if any(role.gpus for role in roles) else (None, None)
     parts, least = _parts(session, gang, levels)
     base = Problem(
@@ -100,6 +102,18 @@ def _roles(session: Session, gang: Gang, bounds: Bounds) -> tuple[Ints, tuple[Ro
             )
         )
     return columns, tuple(roles)
+
+
+def _no_more_than_slots(session: Session, gang: Gang, columns: Ints, free: Ints) -> None:
+    """Count no GPU as free that has no free slot: what is there by amounts may be taken by number."""
+    left = session.map.slots_left() if any(task.pod_class.gpus for task in gang.tasks) else None
+    if left is None:
+        return
+    by_name = session.bench.nodes.columns
+    for name in sorted({task.pod_class.gpu for task in gang.tasks if task.pod_class.gpu}):
+        column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
+        if column >= 0:
+            free[:, column] = np.minimum(free[:, column], left * unit_of(name))
 
 
 def _price(scores: Ints, tight: Ints, fits: Ints) -> Ints | None:

@@ -37,7 +37,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         "  tier 1           sla, priority, gang, quota, conformance, minruntime",
         (
             "  tier 2           predicates, fairshare, lifetime (staleAfter: 60s), drain, "
-            "walltime (reservations: 8), drf, nodeorder (strategy: binpack)"
+            "walltime (reservations: 8), drf, topology (compact: gangs), nodeorder (strategy: binpack)"
         ),
         "  placement        cpsat, budget 500ms, workers 1, seed 1",
         "  cycle            5ms after a change, at least every 10s",
