@@ -66,6 +66,8 @@ class Workbench:
         self._gpu_parts: dict[str, GpuParts] = {}
         self._shared = {row: SharedGpus(slots) for row, slots in nodes.shared.items()}
         self._parts: dict[Share, Ints] = {}
+        self._counted: dict[int, dict[tuple[int, int, bool], int]] = {}
+        self._counted_to = 0
 
     # -- looking ---------------------------------------------------------------------------
     def look(self, *, later: bool) -> None:
@@ -237,13 +239,23 @@ class Workbench:
         free = self.nodes.allocatable[rows, ask.gpu] - self.used[rows, ask.gpu]
         fits: Ints = np.maximum(free, 0) // DEVICE * (DEVICE // parts)
         if self._shared:
+            for row in self.touched[self._counted_to :]:
+                self._counted.pop(row, None)
+            self._counted_to = len(self.touched)
             chosen = range(len(self.nodes)) if isinstance(rows, slice) else rows
             for index, row in enumerate(chosen):
-                shared = self._shared.get(row)
-                if shared is not None:
-                    spare = self._spare(row, ask.gpu)
-                    fits[index] = shared.count(int(parts[index]), spare, later=self.later)
+                if row in self._shared:
+                    fits[index] = self._share_count(row, ask.gpu, int(parts[index]))
         return fits
+
+    def _share_count(self, row: int, column: int, part: int) -> int:
+        """The same of a row with shares, counted once for equal parts until the row changes."""
+        known = self._counted.setdefault(row, {})
+        key = (part, column, self.later)
+        if key not in known:
+            spare = self._spare(row, column)
+            known[key] = self._shared[row].count(part, spare, later=self.later)
+        return known[key]
 
     def left_for(self, share: Share, rows: Sequence[int] | slice, left: Ints) -> None:
         """Write what the GPU that a share would join has left then, where it would join one.
