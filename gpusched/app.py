@@ -24,7 +24,7 @@ from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
 from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.cycle import Rules, SessionCycle
-from gpusched.io.elector import Elector
+from gpusched.io.elector import Elector, timing_of
 from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace
 from gpusched.io.http import Endpoints
@@ -42,7 +42,6 @@ from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
 from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
-from gpusched.leader.lease_state import LeaseTiming
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.pluginhost.guard import Guard
@@ -342,11 +341,7 @@ class App:
             identity=f"{options.identity}_{options.rng.getrandbits(40):010x}",
             namespace=election.lease_namespace,
             name=election.lease_name,
-            timing=LeaseTiming(
-                lease_s=election.lease_duration_s,
-                deadline_s=election.renew_deadline_s,
-                retry_s=election.retry_period_s,
-            ),
+            timing=timing_of(election),
             clock=options.clock,
             create_if_missing=not api.in_cluster,
         )

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gpusched import errors, limits
 from gpusched.clock import Clock
+from gpusched.config.model import LeaderElection
 from gpusched.io.answers import Response, api_error
 from gpusched.io.api import Api
 from gpusched.io.logs import Log
@@ -43,6 +44,15 @@ from gpusched.leader.lease_state import (
 
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _log = Log(__name__)
+
+
+def timing_of(election: LeaderElection) -> LeaseTiming:
+    """The times of a Lease as the configuration has them."""
+    return LeaseTiming(
+        lease_s=election.lease_duration_s,
+        deadline_s=election.renew_deadline_s,
+        retry_s=election.retry_period_s,
+    )
 
 
 class Elector:

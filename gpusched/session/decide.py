@@ -11,6 +11,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
 from gpusched.errors import InvariantBroken, PluginFault
 from gpusched.placement.problem import Search, search_here
+from gpusched.session.binds import gang_binds
 from gpusched.session.claims import claims, stops
 from gpusched.session.jobs import switches
 from gpusched.session.masks import MaskCache
@@ -79,7 +80,7 @@ def decide(
         faults += session.hooks.faults
     plan = Plan(
         revision=snapshot.revision,
-        binds=session.gang_binds(),
+        binds=gang_binds(session),
         claims=claims(session),
         stops=stops(session),
         switches=switches(session),

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from gpusched.arrays.columns import demand_of
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang, Placed
@@ -32,7 +30,8 @@ from gpusched.session.level_names import with_level_names
 from gpusched.session.masks import MaskCache
 from gpusched.session.moved import held_places
 from gpusched.session.node_pools import pools_of
-from gpusched.session.plan import Ask, GangBind, PodBind
+from gpusched.session.plan import Ask
+from gpusched.session.promised_again import again
 from gpusched.session.promises import ClaimDraft, MoveDraft, standing
 from gpusched.session.protocols import Guard, Policy
 from gpusched.session.reasons import Reason
@@ -152,7 +151,7 @@ class Session:
             if gang is not None:
                 promised = len(self.promises.get(key, ()))
                 places = held_places(self.snapshot, gang, move, promised)
-                self.moved[key] = tuple(self._promised_again(place) for place in places)
+                self.moved[key] = tuple(again(self, place) for place in places)
                 self._take(gang, self.moved[key])
 
     def _open(self, policy: Policy) -> None:
@@ -203,6 +202,12 @@ class Session:
     def kept(self, gang: Gang) -> list[Place]:
         """Places given to the gang in this session."""
         return self._kept.get(gang.key, [])
+
+    @property
+    def started(self) -> Iterator[tuple[Gang, Sequence[Place]]]:
+        """Gangs that were given places in this session, sorted by key, with these places."""
+        for key, places in sorted(self._kept.items()):
+            yield self._gangs[key], places
 
     def seat(self, pod_class: PodClass) -> ClassSeat:
         """The class on this session's nodes, up to date, whatever rules between pods say."""
@@ -375,27 +380,14 @@ class Session:
         self.keep(gang, statement)
 
     def _hold(self, gang: Gang, places: Sequence[Place]) -> None:
-        places = [self._promised_again(place) for place in places]
-        self.promises[gang.key] = tuple(places)
-        self._take(gang, places)
+        self.promises[gang.key] = tuple(again(self, place) for place in places)
+        self._take(gang, self.promises[gang.key])
 
     def _take(self, gang: Gang, places: Sequence[Place]) -> None:
         for place in places:
             self.neighbours.promise(place.pod, place.row)
             self.accounts.promise(self.path(gang), place.pod.pod_class.requests)
         self._fix(gang, places)
-
-    def _promised_again(self, place: Place) -> Place:
-        """The room of a promise is held; a share takes the GPU that suits it as things stand."""
-        gpu = 0
-        if place.ask.share is not None and place.ask.gpu >= 0:
-            with self.looking_later():
-                fits = self.bench.shares_fit([place.row], place.ask)[0]
-                # Where it does not fit any more, it is let go like others whose room is gone.
-                found = self.bench.gpu_for(place.row, place.ask) if fits else None
-                gpu = self.bench.unnamed_on(place.row) if found is None else found
-        self.bench.reserve(place.row, place.ask, gpu=gpu)
-        return attrs.evolve(place, gpu=gpu)
 
     def _fix(self, gang: Gang, places: Sequence[Place], *, times: int = 1) -> None:
         """What a gang that is not preemptible gets cannot be taken back."""
@@ -406,39 +398,3 @@ class Session:
     def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
         """The gang does not start in this session, and this is why."""
         self.asks[gang.key] = Ask(reason=reason, sentence=sentence)
-
-    # -- the result ------------------------------------------------------------------------
-    def gang_binds(self) -> tuple[GangBind, ...]:
-        """The kept moves as data, sorted by gang."""
-        nodes = self.snapshot.nodes.nodes
-        binds = []
-        for key, places in sorted(self._kept.items()):
-            gang = self._gangs[key]
-            if gang.unborn:
-                continue  # their room is held for them; see session.claims.switches
-            moved = [
-                PodBind(
-                    place.pod.key,
-                    place.pod.uid,
-                    nodes[place.row].name,
-                    nodes[place.row].uid,
-                    place.slots,
-                    place.pod.rank,
-                    place.pod.pod_class.requests,
-                )
-                for place in places
-            ]
-            moved.sort(key=lambda bind: (bind.key, bind.uid))
-            binds.append(
-                GangBind(
-                    gang=key,
-                    uid=gang.uid,
-                    generation=gang.generation,
-                    queue=gang.queue,
-                    min_member=gang.min_member,
-                    placed=gang.ready,
-                    binds=tuple(moved),
-                    proof=self.proofs.get(key, ""),
-                )
-            )
-        return tuple(binds)

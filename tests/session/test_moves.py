@@ -10,6 +10,7 @@ import pytest
 from gpusched.arrays.columns import Ints
 from gpusched.cache.gangs import Gang
 from gpusched.errors import InvariantBroken
+from gpusched.session.binds import gang_binds
 from gpusched.session.moves import Moves
 from gpusched.session.reservations import Reservations
 from gpusched.session.session import Session
@@ -113,7 +114,7 @@ def state(session: Session) -> dict[str, object]:
         "profile": profile.staying.tolist(),
         "releases": [(each.time, each.gang, sorted(each.rows.tolist())) for each in profile.releases],
         "proofs": dict(session.proofs),
-        "binds": [(bind.gang, bind.binds) for bind in session.gang_binds()],
+        "binds": [(bind.gang, bind.binds) for bind in gang_binds(session)],
         "boards": [
             session.seat(task.pod_class).board.fits.tolist()
             for gang in session.gangs
