@@ -91,6 +91,8 @@ class Chooser:
         Areas whose bound by counting is not below the best known are not searched; of equals
         the first wins, as areas come in the order in which the gang wishes for them.
         """
+        if len(areas) == 1:
+            return self._in_the_only(claimant, kind, need, areas[0])
         bounds: list[tuple[Floor, int]] = []
         for number, area in enumerate(areas):
             bound = self._bound(claimant, kind, need, number=number, area=area)
@@ -114,6 +116,20 @@ class Chooser:
         if best is None:
             return None
         return self._stages[kind, best[1]].pool.leaving(best[0])
+
+    def _in_the_only(
+        self, claimant: Gang, kind: Kind, need: int, area: Area
+    ) -> list[Leaving] | None:
+        """The cheapest victims where there is one area: a bound is needed where none are found."""
+        if (kind, 0) not in self._stages:
+            self._widen(claimant, kind, number=0, area=area)
+        self._stages[kind, 0].pool.refresh()
+        choice = self._in_area(claimant, kind, need, number=0, area=area)
+        pool = self._stages[kind, 0].pool
+        if choice is None and pool.floor(need) is None:
+            return None
+        best = self._improve(pool, need, choice) or choice
+        return None if best is None else pool.leaving(best)
 
     def _promising(self, kind: Kind, bound: Floor, number: int, best: tuple[Choice, int]) -> bool:
         """Whether an area may hold something better than the best known, or as good and wished for."""
