@@ -67,8 +67,15 @@ class SlotTables:
     population: Population = POPULATION
 
     def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """See ``placement.problem.SlotCosts``; nothing where a node's slots are not numbered."""
+        """See ``placement.problem.SlotCosts``; nothing where a node's slots are not numbered.
+
+        Pods that find fewer free slots than they ask for, because somebody holds slots that no
+        amount tells of, cost nothing that is known.
+        """
         free = self.states[state]
+        left = counts(free)[1] if free else 0
+        while sizes and sum(sizes) > left:
+            sizes = sizes[1:]
         return cost_of(free, sizes, self.population) if free else (0, 0)
 
     def least(self, state: int) -> int:
