@@ -20,6 +20,7 @@ from gpusched.objects.meta import ObjectKey, Rejected
 from gpusched.objects.node import Node
 from gpusched.objects.numa import Numa
 from gpusched.objects.pod import Pod
+from gpusched.objects.resources import Resources
 from gpusched.objects.slot import slot_ranges
 from gpusched.topology.layouts import Doubt, layout_of
 from gpusched.topology.numa import numa_of
@@ -27,8 +28,8 @@ from gpusched.topology.published import published
 
 E = TypeVar("E")
 _NO_CATALOGUE: Final = Catalogue()
-_LAYOUTS_SHARED: Final = 4096
-"""Distinct layouts that are remembered to be shared; nobody has so many."""
+_SHARED_MAX: Final = 4096
+"""Distinct layouts and amounts that are remembered to be shared; nobody has so many."""
 
 
 class InsideShelf(Shelf[E], Generic[E]):
@@ -93,6 +94,7 @@ class InsideRows(NodeRows):
         self._plain: dict[str, Node] = {}
         self._doubts: dict[str, tuple[Doubt, ...]] = {}
         self._layouts: dict[Layout, Layout] = {}
+        self._offers: dict[Resources, Resources] = {}
         self._refusals = Refusals()
         self.slices: InsideShelf[DeviceSlice] = InsideShelf(lambda each: each.node, self._again)
         self.zones: InsideShelf[NodeZones] = InsideShelf(lambda each: each.name, self._again)
@@ -153,12 +155,15 @@ class InsideRows(NodeRows):
         slices = self.slices.about(node.name)
         layout, doubts = layout_of(node, self._catalogue, published(slices) if slices else None)
         self._tell(node, doubts)
-        if len(self._layouts) > _LAYOUTS_SHARED:
+        if max(len(self._layouts), len(self._offers)) > _SHARED_MAX:
             self._layouts.clear()
-        layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share it
+            self._offers.clear()
+        layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share them
+        offer = self._offers.setdefault(node.allocatable, node.allocatable)
         known = self.get(node.name)
         return attrs.evolve(
             node,
+            allocatable=offer,
             layout=layout.islands,
             numa=layout.numa,
             cells=self._cells(node, layout),

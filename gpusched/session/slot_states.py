@@ -21,6 +21,9 @@ class SlotStates:
         self._bench = bench
         self._seen = 0
         self._numbers: dict[Node, int] = {}
+        self._known: dict[tuple[int, int, int], int] = {}
+        """Numbers by identity of layout and amounts, which nodes that are alike share, and by
+        free slots: hashing them would take longer than all the rest."""
         self._states: Ints | None = None
 
     def now(self) -> tuple[Ints, SlotTables]:
@@ -44,6 +47,11 @@ class SlotStates:
 
     def _number(self, row: int) -> int:
         bench = self._bench
-        layout = bench.nodes.nodes[row].layout
-        state = state_of(layout, bench.slots_on(row), bench.free_slots[row])
-        return self._numbers.setdefault(state, len(self._numbers))
+        node, free = bench.nodes.nodes[row], bench.free_slots[row]
+        key = (id(node.layout), id(node.allocatable), free)
+        number = self._known.get(key)
+        if number is None:
+            state = state_of(node.layout, bench.slots_on(row), free)
+            number = self._numbers.setdefault(state, len(self._numbers))
+            self._known[key] = number
+        return number
