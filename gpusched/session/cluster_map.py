@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import cached_property
 
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.workbench import Workbench
 from gpusched.cache.gangs import Gang
-from gpusched.objects.units import GPU_RESOURCES
+from gpusched.objects.units import GPU_RESOURCES, unit_of
 from gpusched.placement.problem import Level
+from gpusched.session.followed import Followed, Rows
 from gpusched.session.slot_states import SlotStates
+from gpusched.session.tightness import Tightness
 from gpusched.session.topology_hooks import Spare
 from gpusched.topology.domain import HOST
 from gpusched.topology.domain import Level as Labelled
 from gpusched.topology.slot_costs import SlotTables
-
-STEPS: Final = 256
-"""In so many steps tightness and scores are compared: they are the last thing that counts."""
 
 
 class ClusterMap:
@@ -39,6 +38,7 @@ class ClusterMap:
         self._spares = spares
         self._states = SlotStates(bench)
         self._made: dict[str, Level] = {}
+        self._free: dict[tuple[bytes, tuple[str, ...], bool], Followed] = {}
 
     def levels(self, *names: str) -> tuple[Level, ...]:
         """Levels of problems, widest first: all but hosts, and those of these names anyway."""
@@ -59,14 +59,12 @@ class ClusterMap:
             made = self._made[labelled.name] = Level(name=labelled.name, domain=domain, real=real)
         return made
 
-    def slots_left(self) -> Ints | None:
-        """Free slots by number, very many on nodes that have none; None as ``slot_states``."""
-        states, slots = self.slot_states()
-        if states is None or slots is None:
-            return None
-        left = np.array([slots.left(number) for number in range(len(slots.states))], dtype=np.int64)
-        found: Ints = left[states]
-        return found
+    def slots_left(self, size: int = 1) -> Ints | None:
+        """How many pods of so many slots each node's free slots are enough for, by number.
+
+        Very many on nodes that have no slots; None as ``slot_states``. Read-only.
+        """
+        return None if self._bench.later else self._states.left(size)
 
     def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
         """The state of each node's free slots, shape (nodes,), and what it costs to take some.
@@ -75,22 +73,40 @@ class ClusterMap:
         """
         return (None, None) if self._bench.later else self._states.now()
 
-    def tightness(self) -> Ints:
-        """How much room each node's domains have, coarsely; less is tighter, shape (nodes,).
+    @cached_property
+    def _tightness(self) -> Tightness:
+        return Tightness(self._bench, self.levels())
 
-        Free GPUs of the node's domain, added up over all levels and brought down to a few steps.
+    def tightness(self) -> Ints:
+        """How much room each node's domains have, coarsely; less is tighter, shape (nodes,)."""
+        return self._tightness.now()
+
+    def free(self, columns: Ints, slotted: tuple[str, ...]) -> Ints:
+        """What is free of some resources, shape (nodes, columns), read-only, none negative.
+
+        Args:
+            columns: of the resources, ascending.
+            slotted: kinds of GPUs of which no more count as free than there are free slots: what
+                is there by amounts may be taken by number.
         """
-        nodes = self._bench.nodes
-        columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
-        free = np.maximum(nodes.allocatable[:, columns] - self._bench.used[:, columns], 0)
-        free = free.sum(axis=1)
-        total = np.zeros(len(nodes), dtype=np.int64)
-        for level in self.levels():
-            room = np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64)
-            np.add.at(room, level.domain, free)
-            total += room[level.domain]
-        values, steps = np.unique(total, return_inverse=True)
-        return steps * STEPS // max(1, len(values)) if len(values) > STEPS else steps
+        key = (columns.tobytes(), slotted, self._bench.later)
+        followed = self._free.get(key)
+        if followed is None:
+            followed = self._free[key] = Followed(
+                self._bench, lambda rows: self._free_of(rows, columns, slotted)
+            )
+        return followed.now()
+
+    def _free_of(self, rows: Rows, columns: Ints, slotted: Sequence[str]) -> Ints:
+        free: Ints = np.maximum(self._bench.free(rows, columns), 0)
+        left = self.slots_left() if slotted else None
+        if left is not None:
+            by_name = self._bench.nodes.columns
+            for name in slotted:
+                column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
+                if column >= 0:
+                    free[:, column] = np.minimum(free[:, column], left[rows] * unit_of(name))
+        return free
 
     def spare_rows(self, gang: Gang) -> Bools | None:
         """Rows on which the gang may not start because they are kept for others; None for none.

@@ -25,13 +25,16 @@ class SlotStates:
         """Numbers by identity of layout and amounts, which nodes that are alike share, and by
         free slots: hashing them would take longer than all the rest."""
         self._states: Ints | None = None
+        self._tables = SlotTables((), bench.population)
+        self._left: dict[int, tuple[Ints, Ints]] = {}
+        """By size how many pods fit each row, and the states that this was said of."""
 
     def now(self) -> tuple[Ints, SlotTables]:
         """States and what they cost.
 
         Returns:
             The state of each row's free slots, int64, shape (nodes,), read-only; and the costs
-            of these states.
+            of these states, the same object as long as there are no more of them.
         """
         bench = self._bench
         seen, self._seen = self._seen, len(bench.touched)
@@ -43,7 +46,23 @@ class SlotStates:
             for row in sorted(set(bench.touched[seen:])):
                 self._states[row] = self._number(row)
         self._states.setflags(write=False)
-        return self._states, SlotTables(tuple(self._numbers), bench.population)
+        if len(self._numbers) > len(self._tables.states):
+            self._tables = SlotTables(tuple(self._numbers), bench.population)
+        return self._states, self._tables
+
+    def left(self, size: int) -> Ints:
+        """How many pods of so many slots fit each row's free ones by number, shape (nodes,).
+
+        Very many where slots are not numbered; read-only.
+        """
+        states, tables = self.now()
+        known = self._left.get(size)
+        if known is None or known[1] is not states:
+            left = [tables.left(number) // size for number in range(len(tables.states))]
+            found = np.array(left, dtype=np.int64)[states]
+            found.setflags(write=False)
+            known = self._left[size] = (found, states)
+        return known[0]
 
     def _number(self, row: int) -> int:
         bench = self._bench

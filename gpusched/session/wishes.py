@@ -12,12 +12,11 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs import Gang, Task
 from gpusched.objects.pod import Pod
-from gpusched.objects.units import unit_of
 from gpusched.placement.problem import Level, Part, Problem, Role, Solution
-from gpusched.session.cluster_map import STEPS
 from gpusched.session.pod_order import in_pod_order
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
+from gpusched.session.tightness import STEPS
 
 _SIZES_MAX: Final = 8
 """Numbers of members that are tried where sub-groups of several sizes may start a gang."""
@@ -50,13 +49,11 @@ def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
         named += [part.topology.required, part.topology.preferred]
     levels = session.map.levels(*(name for name in named if name))
     columns, roles = _roles(session, gang, bounds)
-    bench = session.bench
-    free: Ints = np.maximum(bench.nodes.allocatable[:, columns] - bench.used[:, columns], 0)
-    _no_more_than_slots(session, gang, columns, free)
+    slotted = sorted({task.pod_class.gpu for task in gang.tasks if task.pod_class.gpu})
     states, slots = session.map.slot_states() if any(role.gpus for role in roles) else (None, None)
     parts, least = _parts(session, gang, levels)
     base = Problem(
-        free=free,
+        free=session.map.free(columns, tuple(slotted)),
         roles=roles,
         members=gang.at_once,
         minima=tuple(
@@ -78,17 +75,18 @@ def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
 
 def _roles(session: Session, gang: Gang, bounds: Bounds) -> tuple[Ints, tuple[Role, ...]]:
     seats = [session.seat(task.pod_class) for task in gang.tasks]
-    columns = np.unique(np.concatenate([seat.ask.columns for seat in seats]))
+    columns = np.array(sorted({c for seat in seats for c in seat.ask.columns.tolist()}), np.int64)
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
-    left = session.map.slots_left() if any(task.pod_class.gpus for task in gang.tasks) else None
     tight = session.map.tightness()
     roles = []
     for task, seat in zip(gang.tasks, seats, strict=True):
         ask = np.zeros(len(columns), dtype=np.int64)
         ask[np.searchsorted(columns, seat.ask.columns)] = seat.ask.amounts
         fits = np.minimum(seat.board.fits, len(task.pods))
-        if left is not None and task.pod_class.gpus:
-            fits = np.minimum(fits, left // task.pod_class.gpus)
+        gpus = task.pod_class.gpus
+        left = session.map.slots_left(gpus) if gpus else None
+        if left is not None:
+            fits = np.minimum(fits, left)
         if bounds.rows is not None:
             fits = np.where(bounds.rows, fits, 0)
         roles.append(
@@ -96,7 +94,7 @@ def _roles(session: Session, gang: Gang, bounds: Bounds) -> tuple[Ints, tuple[Ro
                 ask=ask,
                 most=len(task.pods),
                 fits=fits,
-                gpus=task.pod_class.gpus,
+                gpus=gpus,
                 part=named.get(task.sub_group, -1),
                 price=_price(seat.board.scores(), tight, fits),
             )
@@ -104,29 +102,22 @@ def _roles(session: Session, gang: Gang, bounds: Bounds) -> tuple[Ints, tuple[Ro
     return columns, tuple(roles)
 
 
-def _no_more_than_slots(session: Session, gang: Gang, columns: Ints, free: Ints) -> None:
-    """Count no GPU as free that has no free slot: what is there by amounts may be taken by number."""
-    left = session.map.slots_left() if any(task.pod_class.gpus for task in gang.tasks) else None
-    if left is None:
-        return
-    by_name = session.bench.nodes.columns
-    for name in sorted({task.pod_class.gpu for task in gang.tasks if task.pod_class.gpu}):
-        column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
-        if column >= 0:
-            free[:, column] = np.minimum(free[:, column], left * unit_of(name))
-
-
 def _price(scores: Ints, tight: Ints, fits: Ints) -> Ints | None:
     """The tightest domains first, among these the nodes with the best scores; less is better."""
     possible = fits > 0
-    if not possible.any():
+    some = int(np.count_nonzero(possible))
+    if not some:
         return None
-    best, worst = int(scores[possible].max()), int(scores[possible].min())
-    points = np.where(possible, best - scores, 0)
+    chosen: slice | Bools = slice(None) if some == len(possible) else possible
+    known = scores[chosen]
+    best, worst = int(known.max()), int(known.min())
+    price = best - scores
     if best - worst >= STEPS:
-        points = points * (STEPS - 1) // (best - worst)
-    price: Ints = np.where(possible, tight * STEPS + points, 0)
-    return price - int(price[possible].min()) * possible
+        price = price * (STEPS - 1) // (best - worst)
+    price += tight * STEPS
+    price -= int(price[chosen].min())
+    price *= possible
+    return price
 
 
 def _index(levels: Sequence[Level], name: str) -> int:
@@ -134,8 +125,9 @@ def _index(levels: Sequence[Level], name: str) -> int:
 
 
 def _placed(session: Session, gang: Gang) -> Ints:
-    placed = np.zeros(len(session.bench.nodes), dtype=np.int64)
-    np.add.at(placed, home_rows(session, gang), 1)
+    rows = home_rows(session, gang)
+    placed = np.zeros(len(session.bench.nodes) if rows else 0, dtype=np.int64)
+    np.add.at(placed, rows, 1)
     return placed
 
 
@@ -193,7 +185,7 @@ def carry_out(
         problem: that was solved.
         solution: with counts.
     """
-    walk = tree_walk(problem)
+    walk = tree_walk(problem, np.flatnonzero(solution.counts.any(axis=0)))
     sizes = _sizes_by_row(gang, solution)
     for task, counts in zip(gang.tasks, solution.counts, strict=True):
         seat = session.seat(task.pod_class)
@@ -219,11 +211,15 @@ def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:
     return sizes
 
 
-def tree_walk(problem: Problem) -> Ints:
-    """Rows in the order in which a walk through the domains comes by, int64, shape (nodes,)."""
-    keys = [np.arange(problem.nodes, dtype=np.int64)]
-    keys += [level.domain for level in reversed(problem.levels)]
-    return np.lexsort(keys).astype(np.int64)
+def tree_walk(problem: Problem, rows: Ints) -> Ints:
+    """Rows in the order in which a walk through the domains comes by.
+
+    Args:
+        problem: whose levels count.
+        rows: ascending.
+    """
+    keys = [level.domain[rows] for level in reversed(problem.levels)]
+    return rows[np.lexsort(keys)] if keys else rows
 
 
 def _chosen(session: Session, task: Task, count: int) -> Sequence[Pod]:
