@@ -26,7 +26,7 @@ class Snapshot:
     Attributes:
         gangs: with members that wait, or whose status may have changed; sorted by key.
         namespaces: by name.
-        topologies: sorted by name; the first that knows a level defines it.
+        topologies: sorted by name; see ``topology.domain.levels_of`` for which one counts.
         running: by queue, gangs that have their minimum.
         active: every gang of which a member has a place, by key; in any order.
         runs: seconds that Jobs took which completed, ascending, by queue and pods at a time.

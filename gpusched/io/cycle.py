@@ -37,12 +37,14 @@ from gpusched.objects.units import unit_of
 from gpusched.placement.problem import search_here
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
+from gpusched.session.due import next_due
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
 from gpusched.session.protocols import Policy
 from gpusched.session.reservations_estimates import told_start
 from gpusched.session.searches import Record
 
+_DUE_LEAST_S: Final = 0.02
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
 """Of a core: metrics are in cores, bytes and pieces, as Prometheus users expect."""
@@ -110,6 +112,7 @@ class SessionCycle:
         self._fragmentation = FragmentationGauge(clock, telemetry)
         self._changed = asyncio.Event()
         self._last_change = 0.0
+        self._due: float | None = None
         self._thread = None if inline else Aside("session")
         self._solver = solver
         self._dumps = Dumps()
@@ -174,7 +177,7 @@ class SessionCycle:
     async def _pause(self) -> None:
         cycle = self.rules.config.cycle
         try:
-            async with asyncio.timeout(cycle.max_period_s):
+            async with asyncio.timeout(self._longest_s()):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -189,6 +192,13 @@ class SessionCycle:
                 return
             await self._clock.sleep(rest_s)
 
+    def _longest_s(self) -> float:
+        """How long to wait when nothing changes: until a gang's patience ends, if that is soon."""
+        longest_s = self.rules.config.cycle.max_period_s
+        if self._due is None:
+            return longest_s
+        return min(longest_s, max(_DUE_LEAST_S, self._due - self._clock.now()))
+
     def _may_act(self) -> bool:
         return self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0)
 
@@ -196,6 +206,7 @@ class SessionCycle:
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
         snapshot = self._cache.snapshot(self._clock.now())
+        self._due = next_due(snapshot)
         with tracing.span("session", revision=snapshot.revision):
             decision = await self._decide(snapshot)
             self.sessions += 1

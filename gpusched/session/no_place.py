@@ -10,10 +10,11 @@ from gpusched.objects.pod import Pod
 from gpusched.placement.problem import Certificate, Outcome, Solution
 from gpusched.session.areas import ANYWHERE, Area, Confines, Refusal
 from gpusched.session.holders import holders
-from gpusched.session.reasons import Reason, cut, members, what
+from gpusched.session.reasons import Reason, cut, members, nodes, what
 from gpusched.session.session import Session
 from gpusched.session.shortage import Shortage
 from gpusched.session.wanting import wanted
+from gpusched.topology.domain import Level
 
 NOT_FOUND = "no placement was found within the time budget of the search"
 NOT_SEARCHED = "a quick pass finds no place, and placement.solver allows no more than that"
@@ -61,7 +62,8 @@ def _no_level(session: Session, gang: Gang, solution: Solution, confines: Confin
     """No domain of the required level holds the gang: how far the best one gets."""
     proof = solution.certificate
     if proof is None or not proof.roles or proof.domain < 0:
-        return no_domain(session, gang, confines)
+        alone = _lacking(gang, proof) if proof is not None and len(proof.roles) == 1 else None
+        return no_domain(session, gang, confines, of=alone, more=how_sure(session, solution))
     task = gang.tasks[proof.roles[0]]
     several = len(proof.roles) > 1
     asked = members(proof.needed) if several else what(proof.needed, task.pod_class)
@@ -96,7 +98,7 @@ def _causes(session: Session, task: Task, inside: Bools) -> str:
         refused=refused, within=inside,
     )  # fmt: skip
     causes = ", ".join(f"{count} {text}" for count, text in shortage.causes()[:3])
-    return f"of its {int(inside.sum())} nodes {causes}" if causes else ""
+    return f"of its {nodes(int(inside.sum()))} {causes}" if causes else ""
 
 
 def _reason(confines: Confines) -> Reason:
@@ -119,26 +121,62 @@ def torn(session: Session, rows: list[int], confines: Confines) -> Refusal | Non
     return Refusal(_reason(confines), f"its placed pods do not share one {confines.required}")
 
 
-def no_domain(session: Session, gang: Gang, confines: Confines) -> Refusal:
-    """No domain holds the minimum, and nothing was proven: tell how far the best one gets."""
+def no_domain(
+    session: Session,
+    gang: Gang,
+    confines: Confines,
+    *,
+    of: tuple[Task, int] | None = None,
+    more: str = "",
+) -> Refusal:
+    """No domain holds the minimum: how far the best one gets, each task counted alone.
+
+    Args:
+        session: as its bench is looked at.
+        gang: that finds no domain.
+        confines: within which it was to be placed.
+        of: the task that alone finds too little room anywhere, and how many of it are needed.
+        more: how sure that is, appended.
+    """
     name = confines.required
     level = next(each for each in session.levels if each.name == name)
     if not level.names:
         sentence = f"no node is labelled for topology level {name[:64]!r}"
         return Refusal(_reason(confines), sentence)
     found, _ = wanted(gang, largest_first=True)
-    tasks = found or [(gang.tasks[0], gang.at_once)]
+    tasks = [of] if of is not None else found or [(gang.tasks[0], gang.at_once)]
     for task, count in tasks:
         if task.pod_class.unsupported:
             return told(session, task, count, ANYWHERE, pod=task.pods[0])
-    task, count = max(tasks, key=lambda each: each[1])
-    board = session.seat(task.pod_class).board
-    rooms = [board.total(level.domain == number, most=count) for number in range(len(level.names))]
-    best = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
-    proof = Certificate("domain", -1, best, (), count, min(count, rooms[best]))
+    places = range(len(level.names))
+    rooms = [_rooms(session, task, count, level) for task, count in tasks]
+    # A task that no domain holds says more than all of them together.
+    short = [at for at, (_, count) in enumerate(tasks) if max(rooms[at]) < count]
+    if short:
+        tasks, rooms = [tasks[short[0]]], [rooms[short[0]]]
+    total = [sum(each[number] for each in rooms) for number in places]
+    best = max(places, key=lambda number: (total[number], -number))
+    count = sum(count for _, count in tasks)
+    task = tasks[0][0]
     asked = members(count) if len(tasks) > 1 else what(count, task.pod_class)
-    text = _best(session, task, proof, name, asked)
-    return Refusal(_reason(confines), cut(text + _patience(gang, confines)))
+    if total[best] < count:
+        proof = Certificate("domain", -1, best, (), count, total[best])
+        text = _best(session, task, proof, name, asked)
+    else:
+        text = (
+            f"needs {asked} in one {name}; counted one by one they fit {level.names[best]}, "
+            f"but no {name} was found that takes them together"
+        )
+    return Refusal(_reason(confines), cut(text + more + _patience(gang, confines)))
+
+
+def _rooms(session: Session, task: Task, count: int, level: Level) -> list[int]:
+    """How many of so many members of a task each domain of a level takes, beside nobody else."""
+    board = session.seat(task.pod_class).board
+    return [
+        min(count, board.total(level.domain == number, most=count))
+        for number in range(len(level.names))
+    ]
 
 
 def told(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -12,6 +13,8 @@ from gpusched.objects.group import Topology
 from gpusched.objects.node import Node
 
 HOST = "kubernetes.io/hostname"
+DEFAULT_NAME: Final = "default"
+"""Of several Topology objects the one of this name counts."""
 WELL_KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("region", ("topology.kubernetes.io/region",)),
     ("zone", ("topology.kubernetes.io/zone",)),
@@ -71,10 +74,12 @@ def levels_of(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Le
 
     Args:
         nodes: in row order.
-        topologies: sorted by name; the first one counts, else the well-known labels.
+        topologies: sorted by name; the one named ``default`` counts, else the first; with none,
+            the well-known labels.
     """
     if topologies:
-        wanted: Sequence[tuple[str, str]] = topologies[0].levels
+        chosen = next((each for each in topologies if each.name == DEFAULT_NAME), topologies[0])
+        wanted: Sequence[tuple[str, str]] = chosen.levels
     else:
         there = {key for node in nodes for key in node.labels} | {HOST}
         wanted = [

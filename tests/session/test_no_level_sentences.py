@@ -1,0 +1,71 @@
+"""Gangs of several kinds of pods that find no domain of their level: what the sentence is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.objects.group import Topology, TopologyWish
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.testing.given import Given
+
+RACK = TopologyWish(required="rack")
+
+
+def racks(c: Given, *gpus: list[int]) -> Given:
+    """Racks of nodes with so many GPUs each."""
+    for rack, sizes in enumerate(gpus):
+        for number, size in enumerate(sizes):
+            c.nodes(
+                1, prefix=f"r{rack}-{number}", gpus=size, labels={"gpusched.io/rack": f"r{rack}"}
+            )
+    return c
+
+
+def mixed(c: Given, *kinds: tuple[int, int]) -> Given:
+    """Gang ``g`` of so many pods with so many GPUs, kind by kind."""
+    c.group("g", min_member=sum(count for count, _ in kinds), topology=RACK)
+    for at, (count, gpus) in enumerate(kinds):
+        c.pods(f"g-{at}", count, group="g", gpus=gpus, cpu=0, memory=0)
+    return c
+
+
+def test_the_kind_that_fits_nowhere_is_the_one_told(given: Given) -> None:
+    """No node holds 7 GPUs: the two pods of 2, which fit, are not what is missing."""
+    c = mixed(racks(given, [4, 4], [4]), (2, 2), (1, 7))
+    assert c.when.one_session().binds == ()
+    assert c.then.why("g") == (
+        "needs 1 pod with 7 nvidia.com/gpu in one rack; best rack r0 has room for 0: "
+        "of its 2 nodes 2 lack free nvidia.com/gpu"
+    )
+
+
+def test_a_rack_never_lacks_what_it_has_room_for(given: Given) -> None:
+    """Whatever the mix, the sentence names more than there is room for, or says together."""
+    c = mixed(racks(given, [8], [8, 2]), (2, 3), (1, 4))
+    assert c.when.one_session().binds == ()
+    assert c.then.why("g").startswith("needs 3 pods in one rack; best rack r")
+    assert "has room for 2" in c.then.why("g")
+
+
+def test_one_node_is_one_node(given: Given) -> None:
+    """Grammar of a rack with a single node."""
+    c = racks(given, [4]).gang("g", pods=2, gpus=8, cpu=0, memory=0, topology=RACK)
+    assert c.when.one_session().binds == ()
+    assert "of its 1 node 1 lack" in c.then.why("g")
+
+
+@pytest.mark.parametrize("names", [("alt", "default"), ("default", "zoo")])
+def test_the_topology_named_default_counts(given: Given, names: tuple[str, str]) -> None:
+    """A second Topology object, whatever its name, does not take the levels away."""
+    c = racks(given, [8, 8])
+    for at, name in enumerate(names):
+        label = "gpusched.io/rack" if name == "default" else "example.com/row"
+        level = "rack" if name == "default" else "row"
+        made = Topology(
+            name=name, uid=UID(f"t{at}"), resource_version=ResourceVersion(f"{at}"),
+            levels=((level, label),),
+        )  # fmt: skip
+        c.cache.put_topology(ObjectKey("", name), made)
+    c.gang("g", pods=2, gpus=8, topology=RACK)
+    c.when.bound()
+    assert len(c.then.nodes()) == 2
