@@ -22,7 +22,7 @@ from benchmarks import (
     virtual_hour,
 )
 from benchmarks.figures import Figure, as_json, show
-from benchmarks.placement import b1, b2, b3, b4, b5, openb
+from benchmarks.placement import b1, b2, b3, b4, b5, feasibility, openb
 from benchmarks.placement.openb_traces import TraceMissing
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
@@ -42,6 +42,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-b3": b3.measure,
     "placement-b4": b4.measure,
     "placement-b5": b5.measure,
+    "placement-feasibility": feasibility.measure,
     "placement-openb": openb.measure,
 }
 ONLY_WHEN_NAMED: Final = ("placement-openb",)

@@ -91,7 +91,7 @@ def exact(
         cells=area.cells,
         fewest=fewest_for_parts(area.field, area.rooms, area.cells),
     )
-    packed = packing(area.field, made)
+    packed = packing(area.field, made, cover=quick)
     if area.start is not None:
         hint(made, area.field, flows=area.flows, counts=area.start, packed=packed)
     search = _Stages(area=area, book=book, made=made, packed=packed)

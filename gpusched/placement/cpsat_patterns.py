@@ -16,7 +16,7 @@ from gpusched.errors import SolverFault
 from gpusched.placement.cpsat import tune
 from gpusched.placement.cpsat_frame import Frame
 from gpusched.placement.patterns import Field
-from gpusched.placement.problem import Effort, Outcome, Problem
+from gpusched.placement.problem import NO_COUNTS, Effort, Outcome, Problem
 from gpusched.placement.stopping import STOPPING
 
 _WEIGHT_MAX: Final = 2**50
@@ -134,12 +134,21 @@ def size(field: Field, cells: tuple[int, ...]) -> int:
     return sum(int(many[np.unique(field.sign[field.rows[cell]])].sum()) for cell in cells)
 
 
-def packing(field: Field, made: Frame) -> Packing:
-    """Adds to a frame what fits into the nodes of its cells."""
+def packing(field: Field, made: Frame, *, cover: bool = False) -> Packing:
+    """Adds to a frame what fits into the nodes of its cells.
+
+    Args:
+        field: the nodes.
+        made: variables above them.
+        cover: whether only patterns to which nothing can be added are used, of which members may
+            be left out: nothing that fits is lost, and there are far fewer. Costs are not told.
+    """
     if field.patterns is None:
         return _singles(field, made)
     patterns = field.patterns
     groups = _groups(field, made)
+    if cover:
+        groups = _fullest(field, groups)
     takes: dict[tuple[int, int], Any] = {}
     by_held: dict[tuple[int, int], tuple[list[Any], list[int]]] = {
         key: ([], []) for key in made.held
@@ -159,7 +168,9 @@ def packing(field: Field, made: Frame) -> Packing:
         model.add(sum(mine) <= len(group.rows))
     for key, (variables, counts) in by_held.items():
         total = sum(count * each for count, each in zip(counts, variables, strict=True))
-        model.add(total == made.held[key])
+        model.add(total >= made.held[key] if cover else total == made.held[key])
+    if cover:
+        return Packing(groups=groups, takes=takes, single={}, cost=0, exact=False)
     cost, exact = _weighted(field.problem, groups, takes)
     return Packing(groups=groups, takes=takes, single={}, cost=cost, exact=exact)
 
@@ -196,6 +207,36 @@ def _groups(field: Field, made: Frame) -> tuple[Group, ...]:
                 costs[place, 0], costs[place, 2] = known.get((key[1], pattern)) or (0, 0)
             groups.append(Group(rows=tuple(rows), patterns=tuple(able.tolist()), costs=costs))
     return tuple(groups)
+
+
+def _fullest(field: Field, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Groups of one cell that can take the same as one, with their maximal patterns only."""
+    assert field.patterns is not None
+    rows: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for group in groups:
+        key = (int(field.cell[group.rows[0]]), maximal(field.patterns, group.patterns))
+        rows.setdefault(key, []).extend(group.rows)
+    return tuple(
+        Group(rows=tuple(sorted(mine)), patterns=patterns, costs=NO_COUNTS)
+        for (_, patterns), mine in rows.items()
+    )
+
+
+def maximal(patterns: Ints, able: tuple[int, ...]) -> tuple[int, ...]:
+    """Numbers of those patterns of which no other one has as many of each kind.
+
+    Args:
+        patterns: all, shape (patterns, kinds).
+        able: numbers of those to look at.
+    """
+    order = sorted(able, key=lambda number: (-int(patterns[number].sum()), number))
+    kept: Ints = np.zeros((0, patterns.shape[1]), dtype=np.int64)
+    found = []
+    for number in order:
+        if not (kept >= patterns[number]).all(axis=1).any():
+            kept = np.vstack([kept, patterns[number]])
+            found.append(number)
+    return tuple(sorted(found))
 
 
 def _slot_cost(field: Field, state: int, pattern: int) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusched.cache.gangs import Gang
 from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Problem, Solution
+from gpusched.placement.problem import Outcome, Problem, Solution
 from gpusched.session.areas import Confines, Refusal, confines_of
 from gpusched.session.no_place import explained, how_sure, torn
 from gpusched.session.one_by_one import place_one_by_one
@@ -83,6 +83,7 @@ def _place_whole(
             return None
         if refusal is None:
             refusal = explained(session, gang, solution, confines)
+        if not sure or solution.outcome is not Outcome.INFEASIBLE:
             sure = how_sure(session, solution)
     if not gang.sub_groups:
         return refusal

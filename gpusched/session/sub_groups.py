@@ -113,9 +113,39 @@ class _Search:
                 task = self.gang.tasks[index]
                 wanted.append((attrs.evolve(task, pods=tuple(pods[:count])), count))
                 need -= count
-        if need > 0:
-            return False
-        return self.place_all(self.session, wanted, self.statement, self.rows)
+        return need <= 0 and self._extras(wanted)
+
+    def _extras(self, wanted: Chosen) -> bool:
+        """Place members beyond the minima, each where the others of its sub-group have to be."""
+        mark = self.statement.checkpoint()
+        parts = {part.name: part for part in self.gang.sub_groups}
+        bound = {name for name, part in parts.items() if part.topology.required}
+        by_part: dict[str, Chosen] = {}
+        for task, count in wanted:
+            name = task.sub_group if task.sub_group in bound else ""
+            by_part.setdefault(name, []).append((task, count))
+        for name in sorted(by_part, key=lambda each: (not each, each)):
+            rows = self._home(parts[name]) if name else [self.rows]
+            if not any(
+                self.place_all(self.session, by_part[name], self.statement, each) for each in rows
+            ):
+                self.statement.rollback(mark)
+                return False
+        return True
+
+    def _home(self, part: SubGroup) -> list[Bools | None]:
+        """Where more members of a sub-group with a required level may be."""
+        level = next((x for x in self.session.levels if x.name == part.topology.required), None)
+        if level is None:
+            return []
+        rows = _homes(self.session, self.gang, part)
+        rows += [each.row for each in self.statement.places if each.pod.sub_group == part.name]
+        homes = {int(level.domain[row]) for row in rows}
+        if len(homes) > 1:
+            return []
+        numbers = sorted(homes) or list(range(len(level.names)))
+        found = [level.domain == number for number in numbers if number < len(level.names)]
+        return [each if self.rows is None else each & self.rows for each in found]
 
     def _complete(self) -> set[str]:
         have = Counter(dict(self.gang.ready_sub_groups))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
-from typing import Final
 
 import attrs
 import numpy as np
@@ -15,11 +13,9 @@ from gpusched.objects.pod import Pod
 from gpusched.placement.problem import Level, Part, Problem, Role, Solution
 from gpusched.session.pod_order import in_pod_order
 from gpusched.session.session import Session
+from gpusched.session.start_sizes import start_sizes
 from gpusched.session.statement import Statement
 from gpusched.session.tightness import STEPS
-
-_SIZES_MAX: Final = 8
-"""Numbers of members that are tried where sub-groups of several sizes may start a gang."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -36,7 +32,7 @@ class Bounds:
 
 
 def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
-    """The problems to try one after another: more than one only where sub-groups differ in size.
+    """The problems to try one after another: more than one only where sub-groups come whole.
 
     Args:
         session: as its bench is looked at.
@@ -69,7 +65,7 @@ def problems(session: Session, gang: Gang, bounds: Bounds) -> Iterator[Problem]:
         states=np.zeros(0, dtype=np.int64) if states is None else states,
         slots=slots,
     )
-    for members in _sizes(gang, parts, least):
+    for members in start_sizes(gang, parts, least):
         yield base if members == base.members else attrs.evolve(base, members=members)
 
 
@@ -156,20 +152,6 @@ def _parts(session: Session, gang: Gang, levels: Sequence[Level]) -> tuple[tuple
         )
     complete = sum(1 for part in parts if not part.least)
     return tuple(parts), max(0, gang.min_sub_groups - complete)
-
-
-def _sizes(gang: Gang, parts: Sequence[Part], least: int) -> list[int]:
-    """Numbers of members with which the gang may start, the fewest first."""
-    need = gang.at_once
-    lacks = sorted({part.least for part in parts if part.least})
-    if len(lacks) < 2 or not least:
-        return [need]
-    waiting = [part.least for part in parts if part.least]
-    if len(waiting) > _SIZES_MAX:
-        total = sum(sorted(waiting)[-least:])
-        return sorted({need, max(need, total)})
-    sums = {sum(chosen) for chosen in combinations(waiting, least)}
-    return sorted({max(need, each) for each in sums} | {need})[:_SIZES_MAX]
 
 
 # -- the answer as moves -----------------------------------------------------------------------
