@@ -20,7 +20,7 @@ def demands(problem: Problem) -> tuple[tuple[tuple[int, ...], int], ...]:
 def homes(problem: Problem) -> tuple[int, ...]:
     """Domains of the required level that may hold the gang: the one of placed members, if any."""
     level = problem.levels[problem.required]
-    opened = np.unique(level.domain[problem.open_rows]).tolist()
+    opened = problem.opened(level).tolist()
     if not opened:
         return tuple(range(level.real))
     return tuple(opened) if len(opened) == 1 and opened[0] < level.real else ()
@@ -42,11 +42,9 @@ def room(problem: Problem, roles: Sequence[int], rows: Bools | None = None) -> i
 
 def rooms(problem: Problem, roles: Sequence[int], level: Level) -> Ints:
     """The same for each domain of a level, shape (domains,)."""
-    total = np.zeros(max(int(level.domain.max(initial=-1)) + 1, level.real), dtype=np.int64)
+    total = np.zeros(max(level.count, level.real), dtype=np.int64)
     for role in (problem.roles[index] for index in roles):
-        held = np.zeros_like(total)
-        np.add.at(held, level.domain, role.fits)
-        total += np.minimum(held, role.most)
+        total[: level.count] += np.minimum(level.sums(role.fits), role.most)
     return total
 
 
@@ -68,7 +66,7 @@ def lower_bounds(problem: Problem) -> tuple[int, ...]:
 
 def _fewest_domains(problem: Problem, level: Level) -> int:
     """The roomiest first, until each demand is met."""
-    opened = np.unique(level.domain[problem.open_rows])
+    opened = problem.opened(level)
     found = 0
     for roles, needed in demands(problem):
         there = rooms(problem, roles, level)

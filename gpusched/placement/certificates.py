@@ -47,7 +47,7 @@ def _no_domain(problem: Problem) -> Certificate | None:
     """Each domain of the required level has too little room for some demand."""
     level = problem.levels[problem.required]
     wanted = demands(problem)
-    shut = np.ones(max(level.real, int(level.domain.max(initial=-1)) + 1), dtype=np.bool_)
+    shut = np.ones(max(level.real, level.count), dtype=np.bool_)
     shut[list(homes(problem))] = False
     there = np.stack([rooms(problem, roles, level) for roles, _ in wanted])  # (demands, domains)
     there = np.where(shut[None, :], 0, there)[:, : level.real]

@@ -22,6 +22,8 @@ BITS: Final = 60
 _NEVER: Final = 2**61
 """Above every cost; two of them still fit 64 bits."""
 _FIRST: Final = 4096
+_SOME: Final = 256
+"""Tables that are merged sooner one by one than in arrays."""
 _FEW: Final = 64
 """Pairs that are looked up sooner than sorted."""
 _LITTLE: Final = 100_000
@@ -37,9 +39,9 @@ class Step:
         left, right: positions of the two that make each of the next; right is -1 for none.
     """
 
-    numbers: Ints
-    left: Ints
-    right: Ints
+    numbers: Ints | list[int]
+    left: Ints | list[int]
+    right: Ints | list[int]
 
 
 @attrs.frozen(eq=False)
@@ -180,6 +182,11 @@ class Tables:
         sizes = np.bincount(parents, minlength=count)
         whole = np.full(count, self.none, dtype=np.int64)
         held = np.flatnonzero(sizes)
+        position = np.full(count, -1, dtype=np.int64)
+        position[held] = np.arange(len(held))
+        if len(numbers) <= _SOME:
+            whole[held], steps = self._merged_some(sizes[held].tolist(), numbers.tolist())
+            return Merge(whole, tuple(steps), position)
         for left, paired in _rounds(sizes[held]):
             right = np.where(paired, left + 1, -1)
             steps.append(Step(numbers, left, right))
@@ -187,9 +194,29 @@ class Tables:
             after[paired] = self._pairs(after[paired], numbers[left[paired] + 1])
             numbers = after
         whole[held] = numbers
-        position = np.full(count, -1, dtype=np.int64)
-        position[held] = np.arange(len(held))
         return Merge(whole, tuple(steps), position)
+
+    def _merged_some(self, sizes: list[int], numbers: list[int]) -> tuple[list[int], list[Step]]:
+        """The same, table by table, which is quicker where there are not many."""
+        steps: list[Step] = []
+        while max(sizes, default=0) > 1:
+            left: list[int] = []
+            right: list[int] = []
+            begin = 0
+            for size in sizes:
+                end = begin + size
+                left += range(begin, end, 2)
+                right += range(begin + 1, end, 2)
+                right += [-1] * (size & 1)
+                begin = end
+            steps.append(Step(numbers, left, right))
+            pairs = [(numbers[a], numbers[b]) for a, b in zip(left, right, strict=True) if b >= 0]
+            merged = iter(self._pairs_made(pairs))
+            numbers = [
+                next(merged) if b >= 0 else numbers[a] for a, b in zip(left, right, strict=True)
+            ]
+            sizes = [(size + 1) // 2 for size in sizes]
+        return numbers, steps
 
     def _each(self, numbers: Ints, kinds: Ints, make: Callable[[int, int], int]) -> Ints:
         """``make`` of each pair that differs."""
@@ -237,10 +264,13 @@ class Tables:
 
     def _pairs_one_by_one(self, left: Ints, right: Ints) -> Ints:
         pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        return np.array(self._pairs_made(pairs), dtype=np.int64)
+
+    def _pairs_made(self, pairs: list[tuple[int, int]]) -> list[int]:
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._made]
         if new:
             self._made.update(zip(new, self._make(new), strict=True))
-        return np.array([self._made[pair] for pair in pairs], dtype=np.int64)
+        return [self._made[pair] for pair in pairs]
 
     def _make(self, pairs: Sequence[tuple[int, int]]) -> list[int]:
         """Work out tables of pairs, those of about the same lengths at once."""

@@ -46,6 +46,9 @@ class OneClass:
         """Domains of ``pin`` that may take all members, shape (domains,)."""
         problem = self.problem
         levels = problem.levels
+        if self.pin == problem.required and self.part is None and not problem.placed.size:
+            # No node is out of the question; a domain without any takes nobody anyway.
+            return np.arange(levels[self.pin].count) < levels[self.pin].real
         able = np.ones(problem.nodes, dtype=np.bool_)
         if problem.required >= 0:
             able &= _among(levels[problem.required].domain, problem.open_rows)
@@ -56,7 +59,7 @@ class OneClass:
             for home in self.part.homes:
                 able &= level.domain == home
         domain = levels[self.pin].domain
-        found = np.zeros(int(domain.max(initial=-1)) + 1, dtype=np.bool_)
+        found = np.zeros(levels[self.pin].count, dtype=np.bool_)
         found[domain[able]] = True
         return found
 

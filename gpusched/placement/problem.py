@@ -8,6 +8,7 @@ answer better than another is a list of ints that are compared from left to righ
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol
 
 import attrs
@@ -102,6 +103,17 @@ class Level:
     domain: Ints
     real: int
 
+    @cached_property
+    def count(self) -> int:
+        """Numbers that domains have, those of nodes without a label too."""
+        return int(self.domain.max(initial=-1)) + 1
+
+    def sums(self, values: Ints) -> Ints:
+        """Of values by node the sum in each domain, int64, shape (count,)."""
+        total = np.zeros(self.count, dtype=np.int64)
+        np.add.at(total, self.domain, values)
+        return total
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Problem:
@@ -140,6 +152,12 @@ class Problem:
     def nodes(self) -> int:
         """How many nodes there are."""
         return int(self.free.shape[0])
+
+    def opened(self, level: Level) -> Ints:
+        """Domains of a level with placed members, ascending."""
+        if not self.placed.size:
+            return np.zeros(0, dtype=np.int64)
+        return np.unique(level.domain[self.placed > 0])
 
     @property
     def open_rows(self) -> Bools:

@@ -108,7 +108,7 @@ def _packed(one: OneClass, leaves: Leaves, limbs: int) -> Packing:
 
 def _sizes(problem: Problem) -> list[int]:
     """Domains of each level."""
-    return [int(level.domain.max(initial=-1)) + 1 for level in problem.levels]
+    return [level.count for level in problem.levels]
 
 
 def _has_parts(one: OneClass) -> bool:
@@ -162,10 +162,7 @@ class _Tree:
 
     def _found(self, domain: int, taken: int, hope: tuple[int, ...], costs: Ints) -> Found:
         problem, part = self.one.problem, self.one.part
-        base = [
-            len(np.unique(level.domain[problem.open_rows])) if problem.placed.size else 0
-            for level in problem.levels
-        ]
+        base = [len(problem.opened(level)) for level in problem.levels]
         if _has_parts(self.one):
             free = part is not None and part.preferred >= 0 and part.level < 0
             base.append(len(set(part.homes)) if part is not None and free else 0)
@@ -235,7 +232,7 @@ class _Tree:
         """Of each domain whether it counts when entered: for the gang, for the sub-group."""
         problem, part = self.one.problem, self.one.part
         closed = np.ones(self.sizes[level], dtype=np.int64)
-        closed[problem.levels[level].domain[problem.open_rows]] = 0
+        closed[problem.opened(problem.levels[level])] = 0
         apart = np.zeros_like(closed)
         if part is not None and part.preferred == level:
             apart[:] = 1
@@ -254,9 +251,11 @@ class _Tree:
         """What entering the wider domains of these costs, shape (limbs, domains)."""
         problem = self.one.problem
         pinned = problem.levels[self.one.pin].domain
+        total = np.zeros((self.packing.limbs, len(domains)), dtype=np.int64)
+        if self.one.pin == 0:
+            return total
         some = np.zeros(self.sizes[self.one.pin], dtype=np.int64)
         some[pinned] = np.arange(problem.nodes)
-        total = np.zeros((self.packing.limbs, len(domains)), dtype=np.int64)
         for level in range(self.one.pin):
             closed, apart = self._shut(level)
             wider = problem.levels[level].domain[some[domains]]
@@ -269,8 +268,9 @@ class _Tree:
         if problem.required < 0:
             return ()
         level = problem.levels[problem.required]
-        required = np.zeros(self.sizes[self.one.pin], dtype=np.int64)
-        required[problem.levels[self.one.pin].domain] = level.domain
+        required = np.arange(self.sizes[self.one.pin])
+        if self.one.pin != problem.required:
+            required[problem.levels[self.one.pin].domain] = level.domain
         there = rooms(problem, range(len(problem.roles)), level)
         wanted = max(problem.hope, problem.members)
         return (np.maximum(0, wanted - there[required[domains]]),)

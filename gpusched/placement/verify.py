@@ -67,8 +67,7 @@ def _torn(problem: Problem, counts: Ints) -> str:
     if problem.required < 0:
         return ""
     level = problem.levels[problem.required]
-    used = (counts.sum(axis=0) > 0) | problem.open_rows
-    domains = np.unique(level.domain[used])
+    domains = np.unique(level.domain[_used(problem, counts)])
     if len(domains) > 1:
         return f"it uses {len(domains)} domains of level {level.name}"
     if len(domains) and int(domains[0]) >= level.real:
@@ -112,8 +111,7 @@ def objective(problem: Problem, counts: Ints) -> tuple[int, ...]:
     domains used by each sub-group at its preferred level, summed; islands spanned inside nodes;
     nodes that get members; fragmentation added; plugins' prices.
     """
-    total = counts.sum(axis=0)
-    used = (total > 0) | problem.open_rows
+    used = _used(problem, counts)
     values = []
     if problem.required >= 0:
         values.append(_hope(problem, used))
@@ -126,14 +124,21 @@ def objective(problem: Problem, counts: Ints) -> tuple[int, ...]:
         for role, row in zip(problem.roles, counts, strict=True)
         if role.price is not None
     )
-    return (*values, span, int((total > 0).sum()), fragmentation, price)
+    taking = int(np.count_nonzero(counts.any(axis=0)))
+    return (*values, span, taking, fragmentation, price)
+
+
+def _used(problem: Problem, counts: Ints) -> Ints:
+    """Nodes with members, placed before or now."""
+    used = counts.any(axis=0)
+    return np.flatnonzero(used | problem.open_rows if problem.placed.size else used)
 
 
 def _hope(problem: Problem, used: Ints) -> int:
-    if not used.any():
+    if not used.size:
         return 0
     level = problem.levels[problem.required]
-    inside = level.domain == level.domain[used][0]
+    inside = level.domain == level.domain[used[0]]
     room = sum(min(role.most, int(role.fits[inside].sum())) for role in problem.roles)
     return max(0, max(problem.hope, problem.members) - room)
 
@@ -156,7 +161,7 @@ def _slots(problem: Problem, counts: Ints) -> tuple[int, int]:
     if problem.slots is None:
         return 0, 0
     sizes = [role.gpus for role in problem.roles]
-    for node in np.flatnonzero(counts.sum(axis=0)).tolist():
+    for node in np.flatnonzero(counts.any(axis=0)).tolist():
         taken = sorted(
             (size for size, count in zip(sizes, counts[:, node].tolist(), strict=True)
              for _ in range(count) if size),
