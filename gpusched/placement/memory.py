@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.placement.leaves import Sorting
 from gpusched.placement.min_plus import Tables
 
 KINDS_MAX: Final = 32
@@ -88,6 +89,16 @@ class Memory:
     """Tables by kind of gang; those that were not used for longest go first."""
 
     _kinds: dict[Kind, Kept] = attrs.field(factory=dict)
+    _sortings: dict[tuple[int, bytes], Sorting] = attrs.field(factory=dict)
+
+    def sorting(self, members: int, ask: Ints) -> Sorting:
+        """How nodes were sorted last for so many members that ask for so much."""
+        key = (members, ask.tobytes())
+        found = self._sortings.pop(key, None) or Sorting()
+        self._sortings[key] = found
+        while len(self._sortings) > KINDS_MAX:
+            del self._sortings[next(iter(self._sortings))]
+        return found
 
     def kept(self, kind: Kind, limbs: int) -> Kept:
         """What is known of this kind; new where nothing is."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.placement.bounds import rooms
-from gpusched.placement.leaves import Leaves, leaves_of
+from gpusched.placement.leaves import Leaves
 from gpusched.placement.memory import Kept, Memory, side_by_side
 from gpusched.placement.min_plus import work
 from gpusched.placement.one_class import OneClass
@@ -91,9 +91,10 @@ def best_place(one: OneClass, memory: Memory | None = None, *, limbs: int = LIMB
         limbs: ints that a cost may have; terms that find no space are not looked at.
     """
     problem = one.problem
-    leaves = leaves_of(one)
+    memory = memory or Memory()
+    leaves = memory.sorting(problem.members, one.role.ask).sort(one)
     packed = _packed(one, leaves, limbs)
-    kept = (memory or Memory()).kept((problem.members, packed.places), packed.limbs)
+    kept = memory.kept((problem.members, packed.places), packed.limbs)
     return _Tree(one, leaves, packed, kept, _sizes(problem)).solve()
 
 
@@ -102,7 +103,7 @@ def _packed(one: OneClass, leaves: Leaves, limbs: int) -> Packing:
     problem = one.problem
     entered = [min(problem.members, count) for count in _sizes(problem)]
     spread = [max(entered, default=0)] if _has_parts(one) else []
-    ranges = leaves.ranges(problem.members, problem.nodes)
+    ranges = leaves.ranges(problem.members)
     return packing((*entered, *spread, *ranges), limbs)
 
 
@@ -205,7 +206,7 @@ class _Tree:
         """Of each node the number of its table."""
         leaves, tables = self.leaves, self.kept.tables
         numbers = np.full(self.one.problem.nodes, tables.none, dtype=np.int64)
-        if len(leaves.rows):
+        if len(leaves.most):
             nodes = np.broadcast_to(np.arange(leaves.span.shape[1]) > 0, leaves.span.shape)
             nothing = np.zeros_like(leaves.span)
             before = [nothing] * (len(self.sizes) + _has_parts(self.one))
@@ -215,7 +216,7 @@ class _Tree:
                 tables.leaf(costs[:, kind, : most + 1])
                 for kind, most in enumerate(leaves.most.tolist())
             ]
-            numbers[leaves.rows] = np.array(made, dtype=np.int64)[leaves.kind]
+            numbers = np.array([*made, tables.none], dtype=np.int64)[leaves.kind]
         return numbers
 
     def _entered(self, level: int, numbers: Ints) -> Ints:
@@ -301,5 +302,5 @@ class _Tree:
         parent = stratum.parent[among]
         if stratum.level < len(self.sizes):
             return among[np.argsort(parent, kind="stable")]
-        kind = self.leaves.kind[np.searchsorted(self.leaves.rows, among)]
-        return side_by_side(among, stratum.parent, kind, self.one.problem.members)
+        kinds = self.leaves.kind[among]
+        return side_by_side(among, stratum.parent, kinds, self.one.problem.members)

@@ -1,0 +1,67 @@
+"""Nodes that are sorted from how they were before come out as if nothing had been known."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+
+from gpusched.placement.leaves import Leaves, Sorting
+from gpusched.placement.memory import Memory
+from gpusched.placement.one_class import one_class
+from gpusched.placement.pipeline import place
+from gpusched.placement.problem import Effort, Problem
+from tests.placement.tiny import tiny
+
+QUICK = Effort(solver=False)
+
+
+def changed(problem: Problem, rng: random.Random) -> Problem:
+    """The same gang where a few nodes take other numbers, at other prices, in other states."""
+    (role,) = problem.roles
+    fits, states = role.fits.copy(), problem.states.copy()
+    price = None if role.price is None else role.price.copy()
+    for _ in range(rng.randint(0, 2)):
+        row = rng.randrange(problem.nodes)
+        fits[row] = rng.randint(0, int(fits[row]))
+        if price is not None:
+            price[row] = rng.randint(0, 4)
+        if states.size:
+            other = rng.randrange(problem.nodes)
+            states[row], fits[row] = states[other], min(int(fits[row]), int(fits[other]))
+    return attrs.evolve(problem, roles=(attrs.evolve(role, fits=fits, price=price),), states=states)
+
+
+def told(leaves: Leaves) -> list[object]:
+    """All that is said of each node."""
+    return [
+        kind if kind < 0 else (
+            kind,
+            *(each[kind, : leaves.most[kind] + 1].tolist()
+              for each in (leaves.span, leaves.fragmentation, leaves.price)),
+        )
+        for kind in leaves.kind.tolist()
+    ]  # fmt: skip
+
+
+def test_a_history_of_small_changes_leaves_no_trace() -> None:
+    """Kinds, costs and ranges are those of the problem alone, and so is the answer."""
+    rng = random.Random(31)
+    gone_on = 0
+    for _ in range(150):
+        problem = tiny(rng, nodes=6, members=rng.randint(1, 5))
+        sorting, memory = Sorting(), Memory()
+        for _ in range(6):
+            one = one_class(problem)
+            if one is None:
+                break
+            before = sorting.counts
+            known, alone = sorting.sort(one), Sorting().sort(one)
+            gone_on += sorting.counts is before
+            assert told(known) == told(alone)
+            assert known.ranges(problem.members) == alone.ranges(problem.members)
+            with_memory, without = place(problem, QUICK, memory=memory), place(problem, QUICK)
+            assert with_memory.terms == without.terms
+            assert with_memory.counts.tolist() == without.counts.tolist()
+            problem = changed(problem, rng)
+    assert gone_on > 200, "most were sorted from what was known"
