@@ -42,18 +42,18 @@ class Tally:
         cases, feasible: how many, and how many of them fit.
         quick: which of those that fit the quick method refused, by seed.
         missed: which of them were refused with the solver.
-        wrong: which of them were called impossible.
         broken: which answers broke a rule, or were given where nothing fits.
-        unsure: of those that do not fit, which were not proven to.
+        wrong: which that fit were called impossible; None where that was not looked at.
+        unsure: of those that do not fit, which were not proven to; None as well.
     """
 
     cases: int
     feasible: int
     quick: tuple[int, ...]
     missed: tuple[int, ...]
-    wrong: tuple[int, ...] = ()
-    broken: tuple[int, ...] = ()
-    unsure: tuple[int, ...] = ()
+    broken: tuple[int, ...]
+    wrong: tuple[int, ...] | None = None
+    unsure: tuple[int, ...] | None = None
 
 
 def measure() -> list[Figure]:
@@ -80,9 +80,10 @@ def _figures(name: str, tally: Tally) -> list[Figure]:
     about = f"of {tally.feasible} that fit, {tally.cases} in all"
     zeros = {
         "refused although they fit": tally.missed,
-        "called impossible although they fit": tally.wrong,
         "answers that break a rule": tally.broken,
     }
+    if tally.wrong is not None:
+        zeros["called impossible although they fit"] = tally.wrong
     found = [
         Figure(
             name=f"feasibility, {name}: {what}",
@@ -97,7 +98,7 @@ def _figures(name: str, tally: Tally) -> list[Figure]:
         for what, seeds in zeros.items()
     ]
     many = tally.cases - tally.feasible
-    if many:
+    if many and tally.unsure is not None:
         proven = many - len(tally.unsure)
         what = f"feasibility, {name}: proven impossible"
         found.append(

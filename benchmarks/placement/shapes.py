@@ -208,7 +208,7 @@ def _sound(case: Case) -> Case:
         attrs.evolve(case.squads[part], least=max(1, case.squads[part].least)) for part in kept
     )
     needed = min(case.squads_least, len(squads))
-    return attrs.evolve(case, crews=crews, squads=squads, squads_least=needed)
+    return attrs.evolve(case, crews=crews, squads=squads, squads_least=needed, planted=False)
 
 
 def _fewer_needed(rng: random.Random, case: Case) -> Case:

@@ -80,6 +80,8 @@ def exact(
         caps: terms of domains that are known: they may not be above, and are not searched.
         quick: whether any answer will do.
     """
+    if book.left <= 0:
+        return Found(outcome=Outcome.UNKNOWN)  # building a model takes as long as solving it
     from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
     model = cp_model.CpModel()
@@ -184,6 +186,8 @@ def pooled(area: Area, book: Book) -> Found:
     Much smaller than the model that knows cells. Where sub-groups must be in one domain each it
     can only prove that there is no answer.
     """
+    if book.left <= 0:
+        return Found(outcome=Outcome.UNKNOWN)
     kinds = len(area.field.kinds)
     if area.field.patterns is None:
         nodes = sum(len(area.field.rows[cell]) for cell in area.cells)
@@ -247,6 +251,8 @@ def partial(found: Found) -> Found:
 
 def missing(area: Area, book: Book) -> int:
     """How many members at least do not fit in an area, 0 when that is not known."""
+    if book.left <= 0:
+        return 0
     from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
     model = cp_model.CpModel()

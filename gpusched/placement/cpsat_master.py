@@ -70,6 +70,8 @@ def master(area: Area, book: Book) -> Found:
     cuts = Cuts()
     choice = _Choice()
     for _ in range(_TRIES):
+        if book.left <= 0:
+            break
         share = book.part(_CHOICE_SHARE)
         choice = _choose(area, share, cuts)
         book.take(share)
@@ -93,9 +95,22 @@ def master(area: Area, book: Book) -> Found:
     if size(area.field, area.cells) <= EXACT_MAX:
         found = exact(area, book, quick=True)
     if found.counts is None:
-        first = dict(list(choice.bounds.items())[:1])  # later ones hold for its value only
-        return attrs.evolve(found, bounds=first)
+        return attrs.evolve(found, bounds=_bounds(area, choice))
     return _judged(area, found, choice)
+
+
+def _bounds(area: Area, choice: _Choice) -> dict[str, int]:
+    """What the master proved and holds for the known answer: each for the values before it."""
+    values: dict[str, int] = {}
+    if area.start is not None:
+        problem = area.field.problem
+        values = dict(zip(names(problem), objective(problem, area.start), strict=True))
+    bounds: dict[str, int] = {}
+    for name, bound in choice.bounds.items():
+        bounds[name] = bound
+        if values.get(name) != bound:
+            break
+    return bounds
 
 
 def _judged(area: Area, found: Found, choice: _Choice) -> Found:
