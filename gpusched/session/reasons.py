@@ -6,11 +6,15 @@ Every sentence says what is needed, what there is, and where a number helps, the
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from gpusched.limits import FOREIGN_TEXT_MAX, TEXT_MAX
 from gpusched.objects.pod import PodClass
 from gpusched.objects.quantity import format_quantity
 from gpusched.objects.resources import PODS, Resources
+from gpusched.objects.share import SHARED
+
+_NONE: Final = "no resources"
 
 
 class Reason(StrEnum):
@@ -65,12 +69,19 @@ def request_text(requests: Resources, *, gpu: str = "") -> str:
         for name, amount in sorted(requests.items, key=lambda item: (item[0] != gpu, item[0]))
         if amount and name != PODS
     ]
-    return ", ".join(parts) or "no resources"
+    return ", ".join(parts) or _NONE
 
 
 def what(count: int, pod_class: PodClass) -> str:
-    """``3 pods with 8 nvidia.com/gpu, 4 cpu``."""
-    return f"{members(count)} with {request_text(pod_class.requests, gpu=pod_class.gpu)}"
+    """``3 pods with 8 nvidia.com/gpu, 4 cpu``, ``1 pod with 10Gi of the memory of one GPU``."""
+    share = pod_class.share
+    if share is None or not share.memory:
+        return f"{members(count)} with {request_text(pod_class.requests, gpu=pod_class.gpu)}"
+    # What it counts as in quotas is not what it asks for.
+    rest = Resources.of({key: each for key, each in pod_class.requests.items if key != SHARED})
+    part = f"{format_quantity(share.memory, resource='memory')} of the memory of one GPU"
+    more = request_text(rest)
+    return f"{members(count)} with {part}" + ("" if more == _NONE else f", {more}")
 
 
 def not_enough_members(need: int, *, have: int, gated: int, leaving: int) -> str:

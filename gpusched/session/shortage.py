@@ -52,7 +52,8 @@ class Shortage:
         if never:
             return Reason.NO_FEASIBLE_NODE, cut(f"{sentence}; {never}")
         room = self._room_when_empty(count)
-        if room < count:
+        # That none fits even then was said of each node already, where it is the share that is too big.
+        if room < count and (room or self.pod_class.share is None):
             sentence = cut(f"{sentence}; even empty they have room for {room} only")
         return Reason.INSUFFICIENT_RESOURCES, sentence
 
@@ -89,6 +90,8 @@ class Shortage:
             lacking = full
             if name == SHARED and self.pod_class.share is not None:
                 causes += self._no_share(full)
+                # What such a node lacks otherwise is told by the other resources.
+                unexplained &= self._gives_share(full)
                 continue
             if column is not None:
                 lacking = full & (
@@ -101,6 +104,13 @@ class Shortage:
         if unexplained.any():
             causes.append((int(unexplained.sum()), "have no NUMA node with room for it"))
         return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
+
+    def _gives_share(self, full: Bools) -> Bools:
+        """Which of these nodes have a GPU with room for its share, shape (nodes,)."""
+        ask = self.board.ask
+        if ask.share is None or ask.gpu < 0:
+            return np.zeros_like(full)
+        return full & (self.bench.shares_fit(slice(None), ask) > 0)
 
     def _no_share(self, full: Bools) -> list[tuple[int, str]]:
         """Nodes none of whose GPUs has room for its share, and those that could never have it."""
