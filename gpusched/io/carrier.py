@@ -124,6 +124,8 @@ class Carrier:
             "claim", limit=limits.CLAIMS_IN_FLIGHT_MAX, work=self._carry, on_fault=on_fault
         )
         self._runs: dict[GangKey, _Run] = {}
+        self._failures: dict[GangKey, int] = {}
+        """In a row, by gang; forgotten when one is carried out."""
         self._closed = False
 
     def knows(self, gang: GangKey) -> bool:
@@ -238,6 +240,7 @@ class Carrier:
             # Nobody left: no room needs to be held for anybody.
             await _all(self._calls.record(each, fence=run.fence, undo=True) for each in run.moves)
             return
+        self._failures.pop(run.gang, None)
         why = await self._switch(run)
         if why:
             return
@@ -351,7 +354,13 @@ class Carrier:
         say = _log.info if why == NOT_LEADING else _log.warning
         say("room is not made as decided", gang=run.gang, why=why)
         self._unmark(run, victims, switches)
-        self._end(run)
+        if why == NOT_LEADING or self._closed:
+            self._end(run)
+            return
+        # The same would be decided at once and fail again: the gang waits, others do not.
+        failures = self._failures[run.gang] = self._failures.get(run.gang, 0) + 1
+        wait = min(limits.BACKOFF_MAX_S, 2.0 ** (min(failures, 10) - 1))
+        run.timer = asyncio.get_running_loop().call_later(wait, self._end, run)
 
     def _end(self, run: _Run) -> None:
         if run.timer is not None:

@@ -134,8 +134,13 @@ def test_a_nomination_that_fails_costs_nobody_his_place(play, scene):
     async def scenario(w):
         first = await scene.low_and_high(w)
 
+        tries = []
+
         def fault(_method, path):
-            return "422" if "/pods/high-" in path and path.endswith("/status") else ""
+            if "/pods/high-" not in path or not path.endswith("/status"):
+                return ""
+            tries.append(w.clock.now())
+            return "422"
 
         first.fault = fault
         before = scene.uids(w.pods("low"))
@@ -147,6 +152,7 @@ def test_a_nomination_that_fails_costs_nobody_his_place(play, scene):
         assert not any(
             c["type"] == "DisruptionTarget" for b in said for c in b["status"]["conditions"]
         )
+        assert 4 <= len(tries) < 60, "it is tried again, later each time"
         first.fault = lambda _m, _p: ""
         await w.until(lambda: len(w.running("high")) == 2)
 
