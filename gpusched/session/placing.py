@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
+
 from gpusched.cache.gangs import Gang
 from gpusched.placement.pipeline import place
 from gpusched.placement.problem import Outcome, Problem, Solution
 from gpusched.session.areas import Confines, Refusal, confines_of
+from gpusched.session.hooks import first_refusal
 from gpusched.session.no_place import explained, how_sure, torn
 from gpusched.session.one_by_one import place_one_by_one
 from gpusched.session.proven import proof_text
@@ -77,6 +80,9 @@ def _place_whole(
     bounds = Bounds(required=confines.required, rows=None if spare is None else ~spare)
     for problem in problems(session, gang, bounds):
         solution = solve(session, problem)
+        beyond = _beyond_quota(session, gang, problem, solution)
+        if beyond is not None:
+            return beyond
         if solution.counts.size:
             carry_out(session, gang, statement, problem, solution)
             statement.proof = proof_text(solution)
@@ -90,6 +96,25 @@ def _place_whole(
     # Part by part: an answer where the search gave up, else how far one gets, for the sentence.
     stuck = place_one_by_one(session, gang, statement, confines)
     return stuck and Refusal(stuck.reason, cut(f"{stuck.sentence}{sure}"))
+
+
+def _beyond_quota(
+    session: Session, gang: Gang, problem: Problem, solution: Solution
+) -> Refusal | None:
+    """Whether quotas forbid a start with more members than were asked about before."""
+    if not solution.counts.size or problem.members <= gang.at_once:
+        return None
+    tasks = tuple(
+        attrs.evolve(task, pods=task.pods[:count])
+        for task, count in zip(gang.tasks, solution.counts.sum(axis=1).tolist(), strict=True)
+        if count
+    )
+    start = attrs.evolve(
+        gang, min_member=gang.ready + problem.members, min_roles=(), ready_roles=(),
+        sub_groups=(), tasks=tasks,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, start)
+    return Refusal(Reason(verdict.reason), verdict.sentence) if verdict.refuses else None
 
 
 def solve(session: Session, problem: Problem) -> Solution:
