@@ -52,12 +52,15 @@ class Kept:
         leaves: number of each node's table, 0 where it takes nothing.
         domain: of each node.
         wholes: number of each domain's table.
+        kinds: prices of kinds of nodes, how many terms come before those of nodes, and what was
+            made of it: the table of each kind.
     """
 
     tables: Tables
     leaves: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
     domain: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
     wholes: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    kinds: tuple[Ints, int, Ints] | None = None
 
     def domains(self, leaves: Ints, domain: Ints, count: int) -> Ints:
         """The table of each domain; only those with changed nodes are worked out.

@@ -220,8 +220,10 @@ class Tables:
 
     def _each(self, numbers: Ints, kinds: Ints, make: Callable[[int, int], int]) -> Ints:
         """``make`` of each pair that differs."""
-        if not len(numbers):
-            return numbers
+        if len(numbers) <= _SOME:
+            asked = list(zip(numbers.tolist(), kinds.tolist(), strict=True))
+            of = {pair: make(*pair) for pair in dict.fromkeys(asked)}
+            return np.array([of[pair] for pair in asked], dtype=np.int64)
         width = int(kinds.max()) + 1
         pairs, which = np.unique(numbers * width + kinds, return_inverse=True)
         made = [make(pair // width, pair % width) for pair in pairs.tolist()]

@@ -204,29 +204,33 @@ class _Tree:
 
     def _leaf_tables(self) -> Ints:
         """Of each node the number of its table."""
+        leaves, kept = self.leaves, self.kept
+        entered = len(self.sizes) + _has_parts(self.one)
+        known = kept.kinds
+        # What kinds cost stays the same object while only nodes move from one kind to another.
+        if known is None or known[0] is not leaves.price or known[1] != entered:
+            known = kept.kinds = (leaves.price, entered, self._kind_tables(entered))
+        return known[2][leaves.kind]
+
+    def _kind_tables(self, entered: int) -> Ints:
+        """The table of each kind of nodes, and that of those that take nothing."""
         leaves, tables = self.leaves, self.kept.tables
-        numbers = np.full(self.one.problem.nodes, tables.none, dtype=np.int64)
-        if len(leaves.most):
-            nodes = np.broadcast_to(np.arange(leaves.span.shape[1]) > 0, leaves.span.shape)
-            nothing = np.zeros_like(leaves.span)
-            before = [nothing] * (len(self.sizes) + _has_parts(self.one))
-            terms = [leaves.span, nodes.astype(np.int64), leaves.fragmentation, leaves.price]
-            costs = self.packing.pack([*before, *terms])
-            made = [
-                tables.leaf(costs[:, kind, : most + 1])
-                for kind, most in enumerate(leaves.most.tolist())
-            ]
-            numbers = np.array([*made, tables.none], dtype=np.int64)[leaves.kind]
-        return numbers
+        if not len(leaves.most):
+            return np.array([tables.none], dtype=np.int64)
+        nodes = np.broadcast_to(np.arange(leaves.span.shape[1]) > 0, leaves.span.shape)
+        before = [np.zeros_like(leaves.span)] * entered
+        terms = [leaves.span, nodes.astype(np.int64), leaves.fragmentation, leaves.price]
+        costs = self.packing.pack([*before, *terms])
+        made = [
+            tables.leaf(costs[:, kind, : most + 1])
+            for kind, most in enumerate(leaves.most.tolist())
+        ]
+        return np.array([*made, tables.none], dtype=np.int64)
 
     def _entered(self, level: int, numbers: Ints) -> Ints:
         """Tables of a level's domains with what it costs to enter them."""
         closed, apart = self._shut(level)
-        charges = [
-            tuple(self._charge(level, domain, part).tolist())
-            for part in (0, 1)
-            for domain in (0, 1)
-        ]
+        charges = [self._toll(level, domain, part) for part in (0, 1) for domain in (0, 1)]
         return self.kept.tables.charged(numbers, closed + 2 * apart, charges)
 
     def _shut(self, level: int) -> tuple[Ints, Ints]:
@@ -247,6 +251,17 @@ class _Tree:
         terms = [np.zeros_like(domains)] * level + [domains]
         terms += [np.zeros_like(domains)] * (len(self.sizes) - level - 1)
         return self.packing.pack([*terms, parts] if _has_parts(self.one) else terms)
+
+    def _toll(self, level: int, domains: int, parts: int) -> tuple[int, ...]:
+        """The same for one domain, or for none: one int a limb."""
+        places = self.packing.places
+        packed = [0] * self.packing.limbs
+        terms = [(level, domains), (len(self.sizes), parts if _has_parts(self.one) else 0)]
+        for term, count in terms:
+            if count and term < len(places):
+                limb, shift = places[term]
+                packed[limb] += count << shift
+        return tuple(packed)
 
     def _above(self, domains: Ints) -> Ints:
         """What entering the wider domains of these costs, shape (limbs, domains)."""

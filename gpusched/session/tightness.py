@@ -11,7 +11,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.arrays.workbench import Workbench
 from gpusched.objects.units import GPU_RESOURCES
 from gpusched.placement.problem import Level
-from gpusched.session.followed import Followed, Rows
+from gpusched.session.followed import Rows
 
 STEPS: Final = 256
 """In so many steps tightness and scores are compared: they are the last thing that counts."""
@@ -32,8 +32,8 @@ class Tightness:
         self._bench = bench
         nodes = bench.nodes
         self._columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
-        self._free = Followed(bench, self._count)
-        self._counted: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self._seen = len(bench.touched)
+        self._free = self._count(slice(None))
         self._levels = levels
         narrowest = levels[-1].domain if levels else np.zeros(len(nodes), dtype=np.int64)
         _, some, which = np.unique(narrowest, return_index=True, return_inverse=True)
@@ -41,30 +41,34 @@ class Tightness:
         """Of each node its narrowest domain, counted without gaps."""
         self._domains = [level.domain[some] for level in levels]
         """Of each narrowest domain the one of each level that it lies in."""
-        self._rooms = [
-            np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64) for level in levels
-        ]
-        self._now: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self._rooms = [level.sums(self._free) for level in levels]
+        self._now = self._ranked()
 
     def now(self) -> Ints:
         """Steps by node, shape (nodes,), less is tighter; read-only."""
-        free = self._free.now()
-        if free is self._counted:
-            return self._now
-        rows = np.flatnonzero(free != self._counted)
-        more = free[rows] - self._counted[rows]
-        self._counted = free
-        if len(rows) and self._levels:
-            total = np.zeros(len(self._domains[0]), dtype=np.int64)
-            for level, domains, room in zip(self._levels, self._domains, self._rooms, strict=True):
-                np.add.at(room, level.domain[rows], more)
-                total += room[domains]
-            values, steps = np.unique(total, return_inverse=True)
-            if len(values) > STEPS:
-                steps = steps * STEPS // len(values)
-            self._now = steps[self._which]
-            self._now.setflags(write=False)
+        touched = self._bench.touched
+        if self._seen < len(touched):
+            rows = sorted(set(touched[self._seen :]))
+            self._seen = len(touched)
+            free = self._count(rows)
+            more = free - self._free[rows]
+            if more.any():
+                self._free[rows] = free
+                for level, room in zip(self._levels, self._rooms, strict=True):
+                    np.add.at(room, level.domain[rows], more)
+                self._now = self._ranked()
         return self._now
+
+    def _ranked(self) -> Ints:
+        if not self._levels:
+            return np.zeros(len(self._which), dtype=np.int64)
+        total = sum(room[of] for of, room in zip(self._domains, self._rooms, strict=True))
+        values, steps = np.unique(total, return_inverse=True)
+        if len(values) > STEPS:
+            steps = steps * STEPS // len(values)
+        now: Ints = steps[self._which]
+        now.setflags(write=False)
+        return now
 
     def _count(self, rows: Rows) -> Ints:
         bench = self._bench

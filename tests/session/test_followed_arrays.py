@@ -1,0 +1,78 @@
+"""What problems are made of follows the workbench: free amounts, slots left and tightness."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from gpusched.arrays.columns import demand
+from gpusched.arrays.workbench import Workbench
+from gpusched.objects.resources import Resources
+from gpusched.session.cluster_map import ClusterMap
+from gpusched.testing import entities
+from gpusched.topology.domain import Level
+
+NODES = 12
+
+
+def bench_of(given):
+    """A workbench of nodes with GPUs and two without."""
+    given.nodes(NODES - 2, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    given.nodes(2)
+    return Workbench(given.cache.snapshot(0.0).nodes)
+
+
+def level(label, domain):
+    """A level whose domains are named by number; -1 for nodes without a label."""
+    names = tuple(str(number) for number in range(max(domain) + 1))
+    return Level(label, label, np.array(domain, dtype=np.int64), names)
+
+
+LEVELS = (
+    level("zone", [0] * 6 + [1] * 6),
+    level("rack", [0, 0, 0, 1, 1, 1, 2, 2, 3, 3, -1, -1]),
+)
+
+
+def as_counted(bench, narrow):
+    """Steps of tightness, counted node by node."""
+    gpu = bench.nodes.columns[entities.GPU]
+    free = np.maximum(bench.nodes.allocatable[:, gpu] - bench.used[:, gpu], 0).tolist()
+    total = []
+    for row in range(NODES):
+        peers = [
+            [other for other in range(NODES) if numbers[other] == numbers[row]]
+            for numbers in narrow
+        ]
+        total.append(sum(free[other] for each in peers for other in each))
+    return [sorted(set(total)).index(each) for each in total]
+
+
+def test_after_any_moves_they_are_those_of_a_fresh_look(given):
+    """Nothing is forgotten that was touched, and what was handed out before stays as it was."""
+    bench = bench_of(given)
+    followed = ClusterMap(bench, LEVELS, ())
+    narrow = [each.domain.tolist() for each in followed.levels()]
+    rng = random.Random(5)
+    ask = demand(Resources.of({entities.GPU: 1, "cpu": 500}), bench.nodes.columns)
+    slotted = (entities.GPU,)
+    for _ in range(80):
+        row, slot = rng.randrange(NODES - 2), 1 << rng.randrange(8)
+        if bench.free_slots[row] & slot:
+            bench.add(row, ask, slots=slot)
+        else:
+            bench.remove(row, ask, slots=slot)
+        if rng.random() < 0.3:
+            continue
+        fresh = ClusterMap(bench, LEVELS, ())
+        free = followed.free(ask.columns, slotted)
+        before = free.tolist()
+        assert before == fresh.free(ask.columns, slotted).tolist()
+        assert followed.tightness().tolist() == as_counted(bench, narrow)
+        for size in (1, 3):
+            assert followed.slots_left(size).tolist() == fresh.slots_left(size).tolist()
+        bench.add(0, ask, slots=0)
+        followed.free(ask.columns, slotted)
+        assert free.tolist() == before
+        bench.remove(0, ask, slots=0)
