@@ -18,7 +18,7 @@ from gpusched.session.session import Session
 _NAMED_MAX: Final = 2
 
 
-def holders(session: Session, task: Task, inside: Bools, *, lacking: int) -> str:
+def holders(session: Session, task: Task, inside: Bools, *, lacking: int, claimant: GangKey) -> str:
     """``2 held by team-b/llm-7, 1 by team-c/old``; empty when no gang holds what is missing.
 
     Args:
@@ -26,6 +26,7 @@ def holders(session: Session, task: Task, inside: Bools, *, lacking: int) -> str
         task: whose members would sit there.
         inside: rows that are looked at, shape (nodes,).
         lacking: how many find no place there; nobody is said to hold more than these.
+        claimant: the gang that asks, which does not stand in its own way.
     """
     seat = session.seat(task.pod_class)
     ask = seat.ask.rough
@@ -34,6 +35,8 @@ def holders(session: Session, task: Task, inside: Bools, *, lacking: int) -> str
     gains: Counter[GangKey] = Counter()
     for row in np.flatnonzero(inside & seat.board.allowed).tolist():
         for key, classes in session.sitting.get(row, {}).items():
+            if key == claimant:
+                continue
             free = session.bench.free_on(row, ask.columns) + _freed(session, classes, ask)
             fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
             gains[key] += max(0, fits - int(seat.board.fits[row]))

@@ -67,12 +67,14 @@ def _no_level(session: Session, gang: Gang, solution: Solution, confines: Confin
     task = gang.tasks[proof.roles[0]]
     several = len(proof.roles) > 1
     asked = members(proof.needed) if several else what(proof.needed, task.pod_class)
-    text = _best(session, task, proof, confines.required, asked)
+    text = _best(session, gang, task, proof, name=confines.required, asked=asked)
     text += how_sure(session, solution) + _patience(gang, confines)
     return Refusal(_reason(confines), cut(text))
 
 
-def _best(session: Session, task: Task, proof: Certificate, name: str, asked: str) -> str:
+def _best(
+    session: Session, gang: Gang, task: Task, proof: Certificate, *, name: str, asked: str
+) -> str:
     """``needs 3 pods with 8 GPUs in one rack; best rack r3 has room for 2 (1 held by b/llm-7)``."""
     level = next(each for each in session.levels if each.name == name)
     text = f"needs {asked} in one {name}"
@@ -82,7 +84,7 @@ def _best(session: Session, task: Task, proof: Certificate, name: str, asked: st
         return f"{text}; no {name} has room for them"
     path = level.names[proof.domain]
     inside = level.domain == proof.domain
-    held = holders(session, task, inside, lacking=proof.needed - proof.room)
+    held = holders(session, task, inside, lacking=proof.needed - proof.room, claimant=gang.key)
     text = f"{text}; best {name} {path} has room for {proof.room}"
     if held:
         text = f"{text} ({held})"
@@ -161,7 +163,7 @@ def no_domain(
     asked = members(count) if len(tasks) > 1 else what(count, task.pod_class)
     if total[best] < count:
         proof = Certificate("domain", -1, best, (), count, total[best])
-        text = _best(session, task, proof, name, asked)
+        text = _best(session, gang, task, proof, name=name, asked=asked)
     else:
         text = (
             f"needs {asked} in one {name}; counted one by one they fit {level.names[best]}, "

@@ -6,6 +6,7 @@ import pytest
 
 from gpusched.objects.group import Topology, TopologyWish
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
 RACK = TopologyWish(required="rack")
@@ -52,6 +53,16 @@ def test_one_node_is_one_node(given: Given) -> None:
     c = racks(given, [4]).gang("g", pods=2, gpus=8, cpu=0, memory=0, topology=RACK)
     assert c.when.one_session().binds == ()
     assert "of its 1 node 1 lack" in c.then.why("g")
+
+
+def test_a_gang_is_not_told_that_it_holds_its_own_place(given: Given) -> None:
+    """A member is lost and its rack is full: who sits there is its sibling, which stays."""
+    c = racks(given, [8, 8]).gang("g", pods=1, min_member=2, gpus=8, topology=RACK)
+    c.pod("g-9", group="g", gpus=8, node="r0-0-0", slots=255, plan="p", scheduled=NOW)
+    c.pod("other", gpus=8, node="r0-1-1", slots=255, plan="p", scheduled=NOW)
+    assert c.when.one_session().binds == ()
+    assert "default/g" not in c.then.why("g")
+    assert "best rack r0 has room for 0" in c.then.why("g")
 
 
 @pytest.mark.parametrize("names", [("alt", "default"), ("default", "zoo")])
