@@ -233,7 +233,7 @@ class Telemetry:
         )  # fmt: skip
         self._solver = make(
             "gpusched_solver_duration_seconds", unit="s",
-            description="Time of one solve by its result",
+            description="Time in the solver of one search by its result, 0 where none was needed",
             explicit_bucket_boundaries_advisory=list(_SECONDS),
         )  # fmt: skip
 

@@ -157,9 +157,13 @@ def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
 
 
 def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
-    """Slots, plan and fence of a bound pod; without a fence we did not write them."""
+    """Slots, plan and fence of a bound pod; a plan without a fence is not of our making.
+
+    Slots count whoever wrote them: to leave free what a pod says it sits on costs less than to
+    give it twice.
+    """
     if not notes.fence:
-        return 0, "", ""
+        return _slots(notes.slots or ""), "", ""
     intern = sys.intern
     return _slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
 

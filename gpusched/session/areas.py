@@ -9,7 +9,7 @@ from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang
 from gpusched.session.reasons import Reason
 from gpusched.session.session import Session
-from gpusched.topology.domain import Level
+from gpusched.topology.domain import KNOWN, Level
 
 
 @attrs.frozen(slots=True)
@@ -59,6 +59,9 @@ def confines_of(session: Session, gang: Gang, *, at: float | None = None) -> Con
     for name in (wish.required, wish.preferred):
         if name and name not in names:
             known = ", ".join(names) or "none"
+            if not session.snapshot.topologies and name in KNOWN:
+                sentence = f"no node is labelled for topology level {name[:64]!r}"
+                return Refusal(Reason.TOPOLOGY_UNSATISFIABLE, sentence)
             sentence = f"topology level {name[:64]!r} does not exist; levels are: {known}"
             return Refusal(Reason.INVALID_SPEC, sentence)
     at = session.snapshot.now if at is None else at

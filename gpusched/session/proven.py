@@ -16,10 +16,11 @@ def proof_text(solution: Solution) -> str:
     What is compared after the nodes (fragmentation, scores of policies) is not told: nobody waits
     for it.
     """
-    if solution.outcome is Outcome.OPTIMAL:
+    tree = any(term.name.startswith(_DOMAINS) for term in solution.terms)
+    if solution.outcome is Outcome.OPTIMAL and tree:
         return OPTIMAL
     for term in solution.terms:
-        if term.value != term.bound:
+        if term.name != "span" and term.value != term.bound:
             name = term.name.removeprefix(_DOMAINS)
             return f"{name} {term.value}, at least {term.bound}"
         if term.name == "nodes":

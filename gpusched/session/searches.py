@@ -24,7 +24,7 @@ class Record:
         outcome: how it ended.
         seconds: spent in a solver, as it says itself; no decision depends on it.
         work: deterministic seconds spent in a solver.
-        gap: (value - bound) / max(1, bound) of the first term that is not proven; None where
+        gap: (value - bound) / max(1, bound) of the first term up to nodes that is not proven; None where
             there is no answer or no bound.
         method: what found the answer, as ``Solution.method``; ``victims`` for who leaves.
         faults: sentences about methods whose answers could not be used.
@@ -47,11 +47,23 @@ class Record:
             outcome=solution.outcome,
             seconds=solution.seconds,
             work=solution.work,
-            gap=solution.gap if answered else None,
+            gap=_gap(solution) if answered else None,
             method=solution.method,
             faults=solution.faults,
             problem=problem if solution.faults else None,
         )
+
+
+def _gap(solution: Solution) -> float:
+    """As ``Solution.gap``, of domains and nodes: what comes after them nobody waits for."""
+    for term in solution.terms:
+        if term.name == "span":
+            continue
+        if term.value != term.bound:
+            return (term.value - term.bound) / max(1, term.bound)
+        if term.name == "nodes":
+            break
+    return 0.0
 
 
 def effort(placement: Placement) -> Effort:

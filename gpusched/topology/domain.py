@@ -52,6 +52,8 @@ WELL_KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Levels that need no Topology object, widest first, with the labels that may mark them: the first
 that any node has. Levels that no node is labelled for fall away, so that a missing zone label does
 not hide the racks. A clique is what one NVLink fabric joins."""
+KNOWN = frozenset(name for name, _ in WELL_KNOWN)
+"""Names of levels that exist as soon as a node is labelled for them."""
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -118,7 +118,7 @@ def test_a_rejected_pod_keeps_the_slots_of_its_binding(wire, pod):
     bad = put(put(pod, "spec/nodeName", "n1"), "metadata/labels", {"gpusched.io/role": 3})
     for notes, slots in (
         ({"gpusched.io/slots": "1,3", "gpusched.io/fence": "7"}, 0b1010),
-        ({"gpusched.io/slots": "1,3"}, 0),
+        ({"gpusched.io/slots": "1,3"}, 0b1010),
         ({"gpusched.io/slots": "1,1", "gpusched.io/fence": "7"}, 0),
         ({"gpusched.io/slots": 5, "gpusched.io/fence": "7"}, 0),
     ):

@@ -47,12 +47,12 @@ def test_a_pending_pod_says_what_it_is(wire, pod):
     assert read.pod_class.unsupported == ""
 
 
-def test_a_bound_pod_tells_its_slots_only_with_a_fence(wire, pod):
-    """Slots, plan and fence count when our binding wrote them, on a pod that has a node."""
+def test_a_bound_pod_tells_its_slots_and_with_a_fence_its_plan(wire, pod):
+    """Slots are left free of others whoever wrote them; a plan is ours only with a fence."""
     ours = wire.read("pods", bound(pod, slots="0,2", plan="p-1", fence="7"))
     assert (ours.slots, ours.plan, ours.fence, ours.holds) == (0b101, "p-1", "7", True)
-    forged = wire.read("pods", bound(pod, slots="0,2", plan="p-1"))
-    assert (forged.slots, forged.plan, forged.fence) == (0, "", "")
+    others = wire.read("pods", bound(pod, slots="0,2", plan="p-1"))
+    assert (others.slots, others.plan, others.fence) == (0b101, "", "")
     pending = bound(pod, slots="0,2", plan="p-1", fence="7")
     del pending["spec"]["nodeName"]
     early = wire.read("pods", pending)
