@@ -182,7 +182,7 @@ def place_parts(
         statement.rollback(mark)
         if best is None or search.best > best.best:
             best = search
-    return _told(gang, best)
+    return _told(session, gang, best)
 
 
 def strange_sub_group(gang: Gang) -> str:
@@ -195,7 +195,7 @@ def strange_sub_group(gang: Gang) -> str:
     return f"pods name sub-group {short(strange[0])!r}, which spec.subGroups does not have: {names}"
 
 
-def _told(gang: Gang, best: _Search | None) -> str:
+def _told(session: Session, gang: Gang, best: _Search | None) -> str:
     need, parts = gang.min_sub_groups, len(gang.sub_groups)
     if best is None or best.stuck is None:
         return (
@@ -208,7 +208,28 @@ def _told(gang: Gang, best: _Search | None) -> str:
     if waiting < lacks:
         return f"{text}; sub-group {short(part.name)} needs {members(lacks)} more and has {waiting}"
     where = f" in one {short(part.topology.required)}" if part.topology.required else ""
-    return f"{text}; sub-group {short(part.name)} finds no room for {members(lacks)}{where}"
+    text = f"{text}; sub-group {short(part.name)} finds no room for {members(lacks)}{where}"
+    return f"{text}{_roomiest(session, gang, part)}{_shared(gang)}"
+
+
+def _roomiest(session: Session, gang: Gang, part: SubGroup) -> str:
+    """The domain of its level that comes nearest, where none would hold the sub-group even alone."""
+    level = next((each for each in session.levels if each.name == part.topology.required), None)
+    tasks = [task for task in gang.tasks if task.sub_group == part.name]
+    if level is None or not level.names or len(tasks) != 1:
+        return ""
+    lacks = gang.lacks(part)
+    board = session.seat(tasks[0].pod_class).board
+    rooms = [board.total(level.domain == number, most=lacks) for number in range(len(level.names))]
+    best = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
+    if rooms[best] >= lacks:
+        return ""
+    return f"; best {short(level.name)} {level.names[best]} has room for {rooms[best]}"
+
+
+def _shared(gang: Gang) -> str:
+    required = gang.topology.required
+    return f"; all sub-groups must be in one {short(required)}" if required else ""
 
 
 def members_of(gang: Gang, part: SubGroup) -> Chosen:

@@ -230,3 +230,11 @@ def test_a_clique_is_a_level(given: Given) -> None:
     given.gang("g", pods=2, gpus=4, topology=TopologyWish(required="clique"))
     given.when.bound()
     assert len({name[:2] for name in given.then.nodes().values()}) == 1
+
+
+def test_a_known_level_that_no_node_is_labelled_for(given: Given) -> None:
+    """The last rack label is gone: that is the cluster's affair, not a mistake of the gang."""
+    given.nodes(2, gpus=8).gang("g", pods=2, gpus=8, topology=RACK)
+    assert given.when.one_session().binds == ()
+    assert given.then.reason("g") == "TopologyUnsatisfiable"
+    assert given.then.why("g") == "no node is labelled for topology level 'rack'"

@@ -109,3 +109,15 @@ def test_a_name_that_the_group_does_not_know_is_told(given):
     c.pod("g-b-0", group="g", sub_group="b", gpus=1)
     c.when.one_session()
     assert "sub-group 'b'" in c.then.why("g")
+
+
+def test_the_rack_that_comes_nearest_is_named(given):
+    """No rack holds three at all: the roomiest is named, and what else binds the sub-groups."""
+    c = racks(given, 2, 1)
+    parts = (SubGroup("a", 3, IN_ONE_RACK),)
+    c.group("g", min_member=3, sub_groups=parts, min_sub_groups=1)
+    c.pods("g-a", 3, group="g", sub_group="a", gpus=1)
+    assert c.when.one_session().binds == ()
+    assert "sub-group a finds no room for 3 pods in one rack; best rack r0 has room for 2" in (
+        c.then.why("g")
+    )
