@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import Final
 
-import attrs
-
 from benchmarks.figures import Figure
-from benchmarks.placement.aged import BLOCK, GPUS, RACK, ZONE, Cluster, aged
+from benchmarks.placement.aged import GPUS, Cluster, aged
+from benchmarks.placement.b4 import SUITES, Suite
 from gpusched.limits import VICTIM_MODEL_S
 from gpusched.placement.problem import Effort, Outcome
 from gpusched.placement.victim_field import Field
@@ -28,28 +27,6 @@ RATIO_MAX: Final = 1.15
 SESSION_S: Final = 0.5
 PROOF_S: Final = 20.0
 """Deterministic seconds after which a domain counts as unproven."""
-
-
-@attrs.frozen
-class Suite:
-    """Newcomers of one kind: pods of some GPUs that must fit one domain of so many nodes."""
-
-    pods: int
-    gpus: int
-    nodes: int
-    used: float
-    domain: int
-    seeds: int
-
-
-SUITES: Final = (
-    Suite(32, 8, 1000, 0.92, BLOCK, 6),
-    Suite(64, 8, 1000, 0.92, BLOCK, 6),
-    Suite(48, 4, 1000, 0.95, BLOCK, 4),
-    Suite(12, 8, 1000, 0.95, RACK, 4),
-    Suite(96, 8, 5000, 0.92, BLOCK, 4),
-    Suite(256, 8, 5000, 0.92, ZONE, 6),
-)
 
 
 def measure() -> list[Figure]:
