@@ -353,3 +353,7 @@ VOLUMES_WAIT_S: Final = 600.0
 """So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""
 VOLUMES_LOOK_S: Final = 5.0
 """So often it is looked whether pods, claims and leadership are still what they were."""
+
+# -- files of clusters and decisions ---------------------------------------------------------
+SNAPSHOT_LINE_MAX: Final = 8 * 2**20
+"""Bytes of one object in the file of a recorded cluster: more than an API server stores."""
