@@ -5,7 +5,7 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-COPY requirements-run.lock requirements.lock ./
+COPY requirements-run.lock requirements-scenarios.lock requirements.lock ./
 # Only what runs, every archive checked against its hash. The build backend, which does not reach
 # the final image, is installed beside it from its own entry of the development lock.
 RUN python -m venv /opt/gpusched \
@@ -21,14 +21,30 @@ COPY conf conf
 COPY kwok-scenarios kwok-scenarios
 RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel . \
     && /opt/gpusched/bin/pip install --no-deps --no-index /tmp/wheel/*.whl \
-    && /opt/gpusched/bin/pip uninstall --yes --quiet pip
+    && cp -r /opt/gpusched /opt/gpusched-run \
+    && /opt/gpusched/bin/pip install --require-hashes --only-binary :all: -r requirements-scenarios.lock \
+    && /opt/gpusched/bin/pip uninstall --yes --quiet pip \
+    && rm -rf /opt/gpusched-run/lib/python*/site-packages/pip /opt/gpusched-run/lib/python*/site-packages/pip-*
+
+# For CI: plays scenarios on an embedded cluster. docker build --target scenarios -t gpusched-scenarios:0.1.0 .
+FROM ${BASE} AS scenarios
+LABEL org.opencontainers.image.title="gpusched-scenarios" \
+      org.opencontainers.image.description="Plays scheduling scenarios with the whole gpusched daemon" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/gpusched /opt/gpusched
+ENV PATH=/opt/gpusched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
+USER 65532:65532
+WORKDIR /work
+ENTRYPOINT ["gpusched"]
+CMD ["scenario", "run", "/work"]
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="gpusched" \
       org.opencontainers.image.description="A gang scheduler for AI jobs that runs beside kube-scheduler" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /opt/gpusched /opt/gpusched
+COPY --from=build /opt/gpusched-run /opt/gpusched
 # Byte code is there since pip made it, so nothing is written next to it; /tmp is the only place the
 # daemon writes to, and the Deployment mounts an emptyDir there.
 ENV PATH=/opt/gpusched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp

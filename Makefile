@@ -52,6 +52,7 @@ format: setup ## let ruff format and fix
 lock: ## pin again after editing dependencies (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraint requirements.lock pyproject.toml -o requirements-run.lock
+	uv pip compile --quiet --universal --python-version 3.11 --extra devcluster --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraint requirements.lock pyproject.toml -o requirements-scenarios.lock
 
 clean: ## forget everything that was installed or built
 	rm -rf $(VENV) build *.egg-info
