@@ -196,17 +196,17 @@ class LocalClient:
             for _, stored in list(collection.scan()):
                 yield WatchItem("ADDED", stored.obj, None)
             while True:
+                wake.clear()
                 changes = collection.since(pin.position, _BATCH)
                 assert changes is not None, "the pin keeps them"
                 for change in changes:
                     pin.position += 1
                     previous = None if change.before is None else change.before.obj
                     yield WatchItem(change.type, change.after.obj, previous)
-                if changes:
+                if len(changes) == _BATCH:
                     await asyncio.sleep(0)  # noqa: TID251 - a long backlog must not hold up the server
-                    continue
-                wake.clear()
-                await wake.wait()
+                else:
+                    await wake.wait()
         finally:
             stop()
             collection.unpin(pin)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from gpusched.clock import Clock
@@ -18,6 +18,8 @@ from gpusched.devcluster.status import StatusError
 
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
+_TURN: Final = 16
+"""Keys that are served before other tasks get a turn: who watches is woken once for all of them."""
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 60.0
 
@@ -35,6 +37,8 @@ class WorkQueue(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._changed = asyncio.Event()
+        self._alarm: asyncio.Task[None] | None = None
+        self._rings = 0.0
 
     def __len__(self) -> int:
         return len(self._due)
@@ -65,39 +69,52 @@ class WorkQueue(Generic[K]):
         self._due.pop(key, None)
 
     async def keys(self) -> AsyncIterator[K]:
-        """Yield each key when it is due; never ends. Other tasks get a turn after each key."""
-        while True:
-            wait = self._head()
-            if wait is None or wait > 0:
-                await self._pause(wait)
-                continue
-            _, _, key = heapq.heappop(self._heap)
-            del self._due[key]
-            yield key
-            await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        """Yield each key when it is due; never ends. Other tasks get a turn after a few keys."""
+        served = 0
+        try:
+            while True:
+                due = self._head()
+                if due is None or due > self._clock.monotonic():
+                    served = 0
+                    await self._pause(due)
+                    continue
+                _, _, key = heapq.heappop(self._heap)
+                del self._due[key]
+                yield key
+                served += 1
+                if served == _TURN:
+                    served = 0
+                    await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        finally:
+            self._silence()
 
     def _head(self) -> float | None:
-        """Seconds until the first key is due, None when there is none."""
+        """When the first key is due, None when there is none."""
         while self._heap:
             due, sequence, key = self._heap[0]
             if self._due.get(key) == (due, sequence):
-                return due - self._clock.monotonic()
+                return due
             heapq.heappop(self._heap)
         return None
 
-    async def _pause(self, seconds: float | None) -> None:
+    async def _pause(self, until: float | None) -> None:
+        """Wait for a change or a moment; an alarm set for sooner stands and does no harm."""
         self._changed.clear()
-        if seconds is None:
-            await self._changed.wait()
-            return
-        waits: list[Awaitable[object]] = [self._clock.sleep(seconds), self._changed.wait()]
-        tasks = [asyncio.ensure_future(wait) for wait in waits]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        if until is not None and (self._alarm is None or self._rings > until):
+            self._silence()
+            self._rings = until
+            self._alarm = asyncio.ensure_future(self._ring(until - self._clock.monotonic()))
+        await self._changed.wait()
+
+    async def _ring(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._alarm = None
+        self._changed.set()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
 
 async def serve(queue: WorkQueue[K], sync: Callable[[K], None], *, name: str) -> None:

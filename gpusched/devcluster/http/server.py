@@ -7,10 +7,11 @@ import gzip
 import logging
 import random
 import uuid
+from collections.abc import AsyncGenerator
 from email.utils import formatdate
 from typing import Any, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
 from gpusched.clock import Clock
 from gpusched.devcluster import status
@@ -199,10 +200,15 @@ async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamRespons
         response.enable_chunked_encoding()
     else:
         response.force_close()  # an older client reads until the end
-    await response.prepare(request)
-    async for chunk in answer.stream:
-        await response.write(chunk)
-    await response.write_eof()
+    try:
+        await response.prepare(request)
+        async for chunk in answer.stream:
+            await response.write(chunk)
+        await response.write_eof()
+    except ClientConnectionResetError:
+        # Clients end their watches by going away: nobody is left to be told, and nothing is wrong.
+        if isinstance(answer.stream, AsyncGenerator):
+            await answer.stream.aclose()
     return response
 
 
