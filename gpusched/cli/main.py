@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "check-config": "check a configuration file without starting anything",
     "get": "list queues or pod groups",
     "explain": "say why a gang waits and what it needs",
+    "snapshot": "record a cluster into a file, without secrets and environment",
     "version": "print version, API version, solver version",
 }
 """Each is the module of that name in this package, imported only when it is asked for."""

@@ -97,6 +97,7 @@ class KindCodec(Generic[Parsed, Entity]):
         adorn: Adorn | None = None,
     ) -> None:
         self.kind = kind
+        self.wire_type = wire_type
         self._entity = entity
         self._ours = ours
         self._adorn = adorn

@@ -14,7 +14,7 @@ from gpusched.cli import main as cli
 from gpusched.cli import version
 from gpusched.errors import ClusterUnreachable, ConfigError, InvariantBroken
 
-KNOWN = "run, devcluster, nodes, demo, check-config, get, explain, version"
+KNOWN = ", ".join(cli.COMMANDS)
 
 
 def exits(*words):
@@ -55,8 +55,6 @@ def test_help_lists_every_command(capsys):
     text = capsys.readouterr().out
     for name in KNOWN.split(", "):
         assert f"\n    {name}" in text
-    for absent in ("simulate", "snapshot", "replay", "scenario"):
-        assert absent not in text
 
 
 def test_every_listed_command_is_a_module():
@@ -70,7 +68,7 @@ def test_every_listed_command_is_a_module():
     ("words", "sentence"),
     [
         ([], "the following arguments are required: COMMAND; see gpusched --help"),
-        (["simulate"], f'unknown command "simulate": known are {KNOWN}; see gpusched --help'),
+        (["conquer"], f'unknown command "conquer": known are {KNOWN}; see gpusched --help'),
         (
             ["vesion"],
             (
