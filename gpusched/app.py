@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -26,7 +26,7 @@ from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.elector import Elector, timing_of
 from gpusched.io.foreign import group_path
-from gpusched.io.home import ensure_namespace
+from gpusched.io.home import ensure_namespace, unless
 from gpusched.io.http import Endpoints
 from gpusched.io.layout_news import LayoutNews
 from gpusched.io.leadership import Leadership
@@ -36,6 +36,7 @@ from gpusched.io.pace import Pace
 from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
 from gpusched.io.server_clock import ServerClock
+from gpusched.io.sessions import Open, over_http
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
@@ -64,6 +65,7 @@ class AppOptions:
         pod: our own, for events about ourselves; None outside a cluster.
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
+        opened: makes what carries requests to the API server and answers back.
     """
 
     config: Config
@@ -75,6 +77,7 @@ class AppOptions:
     config_file: str = ""
     pod: ObjectRef | None = None
     inline: bool = False
+    opened: Open = over_http
 
 
 class App:
@@ -120,7 +123,7 @@ class App:
         for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
         rules = Rules(options.config, loaded.policy, Guard(options.clock))
-        api = await Api.connect(options.kubeconfig, clock=options.clock)
+        api = await Api.connect(options.kubeconfig, clock=options.clock, opened=options.opened)
         try:
             await self._serve(api, rules)
         finally:
@@ -128,6 +131,12 @@ class App:
             self.telemetry.shutdown()
         if self._fault is not None:
             raise self._fault
+
+    async def _connect(self, most: int) -> Api:
+        told = self.options
+        return await Api.connect(
+            told.kubeconfig, clock=told.clock, connections=most, opened=told.opened
+        )
 
     # -- readiness -------------------------------------------------------------------------
     def unready(self) -> str:
@@ -308,30 +317,17 @@ class App:
     async def _take_part(self) -> None:
         """Stand for the lease, term after term, until the end."""
         options = self.options
-        api = await Api.connect(
-            options.kubeconfig, clock=options.clock, connections=_LEASE_CONNECTIONS
-        )
+        api = await self._connect(_LEASE_CONNECTIONS)
         try:
             while not self._stop.is_set():
                 if not api.in_cluster:
                     # Before each term: the cluster may have been made anew in the meantime.
                     home = options.config.leader_election.lease_namespace
-                    await self._until_stopped(ensure_namespace(api, home, options.clock))
+                    await unless(self._stop, ensure_namespace(api, home, options.clock))
                 if not self._stop.is_set():
                     await self._term(api)
         finally:
             await api.close()
-
-    async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work, or leave it when the end is asked for."""
-        doing = asyncio.create_task(work)
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (doing, stopped):
-            task.cancel()
-        await asyncio.gather(doing, stopped, return_exceptions=True)
-        if not doing.cancelled():
-            doing.result()
 
     async def _term(self, api: Api) -> None:
         options = self.options

@@ -34,6 +34,7 @@ from gpusched.devcluster.custom.install import Installer
 from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.endpoints import Endpoints
+from gpusched.devcluster.http.inside import Inside
 from gpusched.devcluster.http.server import Server
 from gpusched.devcluster.kinds import Registry, load_builtins
 from gpusched.devcluster.kubeconfig import kubeconfig_text
@@ -100,8 +101,16 @@ class Life:
             create_stages(self.client, files)
         self.core.store.open_window()
 
-    def machinery(self, host: Host, front: Front) -> Machinery:
+    def machinery(self, host: Host, front: Front, inside: Inside) -> Machinery:
         """Return what a restart needs of all this."""
+
+        async def drop(deaf: bool) -> None:
+            inside.cut(deaf=deaf)
+            await host.drop(deaf)
+
+        async def listen() -> None:
+            await host.listen()
+            inside.listen()
 
         def refill() -> None:
             fill(self.core)
@@ -112,8 +121,8 @@ class Life:
             front.times.restart()
 
         return Machinery(
-            drop=host.drop,
-            listen=host.listen,
+            drop=drop,
+            listen=listen,
             stop=self.stop,
             start=self.start,
             refill=refill,
@@ -164,10 +173,19 @@ class DevCluster:
         url: where its API answers.
         token: the admin's bearer token.
         client: in-process access on the same core.
+        inside: the API for programs in the same loop, as HTTP serves it.
     """
 
     def __init__(
-        self, *, url: str, token: str, host: Host, life: Life, front: Front, restarts: Restarts
+        self,
+        *,
+        url: str,
+        token: str,
+        host: Host,
+        life: Life,
+        front: Front,
+        restarts: Restarts,
+        inside: Inside,
     ) -> None:
         self.url = url
         self.token = token
@@ -175,6 +193,7 @@ class DevCluster:
         self.core = life.core
         self.front = front
         self.restarts = restarts
+        self.inside = inside
         self._host = host
         self._life = life
 
@@ -200,6 +219,7 @@ class DevCluster:
         """Stop listening, end every watch, stop the controllers."""
         await self.restarts.close()
         await self._life.stop()
+        await self.inside.close()
         await self._host.close()
 
 
@@ -229,7 +249,8 @@ async def start(options: ClusterOptions) -> DevCluster:
     access = Access(core, token, local=local)
     server = Server(front, access=access, clock=options.clock)
     host = Host(server.handle, host=options.host, port=options.port)
-    restarts = Restarts(core, life.machinery(host, front))
+    inside = Inside(front, access=access, clock=options.clock)
+    restarts = Restarts(core, life.machinery(host, front, inside))
     server.desk = Desk(options.clock, front, restarts)
     address, port = await host.open()
     endpoints.address = f"{address}:{port}"
@@ -240,6 +261,7 @@ async def start(options: ClusterOptions) -> DevCluster:
         life=life,
         front=front,
         restarts=restarts,
+        inside=inside,
     )
     life.start()
     try:

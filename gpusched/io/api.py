@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
-from gpusched import __version__, limits
+from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.errors import ClusterUnreachable, GpuschedError, OutcomeUnknown
 from gpusched.io import credentials
@@ -27,11 +27,11 @@ from gpusched.io.answers import Response, api_error
 from gpusched.io.lines import Lines, WatchLineTooLong
 from gpusched.io.logs import Log, pin_libraries
 from gpusched.io.server_clock import ServerClock
+from gpusched.io.sessions import JSON, Answered, Open, Session, over_http, set_authorization
 from gpusched.io.text import one_line
 
 __all__ = ["Api", "Lines", "Response", "WatchLineTooLong", "api_error"]
 
-JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -54,13 +54,15 @@ class Api:
         *,
         clock: Clock,
         connections: int,
+        opened: Open = over_http,
     ) -> None:
+        self._open_session = opened
         self._source = source
         self._clock = clock
         self._connections = connections
         self._access = access
-        self._session = _session(access, connections)
-        self._retired: list[aiohttp.ClientSession] = []
+        self._session = opened(access, connections)
+        self._retired: list[Session] = []
         self._generation = 0
         self._reading = asyncio.Lock()
         self._reread_at = self._next_reread(access)
@@ -74,6 +76,7 @@ class Api:
         *,
         clock: Clock,
         connections: int = limits.CONNECTIONS_MAX,
+        opened: Open = over_http,
     ) -> Api:
         """Find the way to the API server; the server itself is not asked yet.
 
@@ -81,6 +84,7 @@ class Api:
             kubeconfig: a file, or None for the pod's account, else KUBECONFIG, else ~/.kube.
             clock: ages tokens; a ``ServerClock`` is told what time the answers show.
             connections: most connections at once.
+            opened: makes what carries requests and answers.
 
         Raises:
             ClusterUnreachable: nothing says where the cluster is.
@@ -90,7 +94,7 @@ class Api:
         source = credentials.choose(kubeconfig, clock=clock)
         access = await source.load()
         credentials.report_proxy(access, os.environ)
-        return cls(source, access, clock=clock, connections=connections)
+        return cls(source, access, clock=clock, connections=connections, opened=opened)
 
     @property
     def host(self) -> str:
@@ -227,7 +231,7 @@ class Api:
         self,
         url: URL,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp enforces it
-    ) -> aiohttp.ClientResponse:
+    ) -> Answered:
         try:
             return await self._session.get(
                 url,
@@ -276,12 +280,12 @@ class Api:
             self._reread_at = self._next_reread(access)
             self._access = access
             self._generation += 1
-            _set_authorization(self._session, access)
+            set_authorization(self._session, access)
             return True
 
     async def _replace_session(self, access: credentials.Access) -> None:
         """New certificates need new connections; those under way may end in peace."""
-        fresh = _session(access, self._connections)
+        fresh = self._open_session(access, self._connections)
         for session in self._retired:
             await session.close()
         self._retired = [self._session]
@@ -316,35 +320,3 @@ class Api:
 def _query_string(query: tuple[tuple[str, str], ...]) -> str:
     """Quoted, with its question mark; every binding of a run has the same one."""
     return "?" + urlencode(query, quote_via=quote)
-
-
-def _session(access: credentials.Access, connections: int) -> aiohttp.ClientSession:
-    context = access.tls()
-    connector = aiohttp.TCPConnector(
-        limit=connections,
-        ssl=True if context is None else context,
-        keepalive_timeout=limits.KEEPALIVE_S,
-        ttl_dns_cache=limits.DNS_AGE_S,
-    )
-    session = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={
-            "Accept": JSON,
-            # Compressing costs the server more than a cluster's network does.
-            "Accept-Encoding": "identity",
-            "User-Agent": f"gpusched/{__version__}",
-        },
-        timeout=aiohttp.ClientTimeout(total=limits.REQUEST_TIMEOUT_S),
-        read_bufsize=limits.READ_BUFFER_BYTES,
-        proxy=access.proxy,
-    )
-    _set_authorization(session, access)
-    return session
-
-
-def _set_authorization(session: aiohttp.ClientSession, access: credentials.Access) -> None:
-    """As a default header: nothing is then to be done for it at each request."""
-    session.headers.pop("Authorization", None)
-    if access.authorization:
-        session.headers["Authorization"] = access.authorization

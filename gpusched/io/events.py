@@ -16,11 +16,12 @@ import attrs
 from gpusched import errors, limits
 from gpusched.clock import Clock
 from gpusched.io.answers import Response, api_error
-from gpusched.io.api import JSON, MERGE_PATCH, Api
+from gpusched.io.api import MERGE_PATCH, Api
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
 from gpusched.io.pool import OnFault, Pool
+from gpusched.io.sessions import JSON
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
 from gpusched.objects.encode import EventNote

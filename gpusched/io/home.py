@@ -5,7 +5,9 @@ A daemon that is tried out with a kubeconfig should not need more than the CRDs.
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -55,3 +57,15 @@ async def _ensure(api: Api, name: str) -> None:
     if not made.ok and made.status != 409:
         raise api_error(made, doing=f"create namespace {name}", write=True)
     _log.info("created the namespace of the lease", namespace=name)
+
+
+async def unless(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work, or leave it when the end is asked for."""
+    doing = asyncio.create_task(work)
+    stop = asyncio.create_task(stopped.wait())
+    await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (doing, stop):
+        task.cancel()
+    await asyncio.gather(doing, stop, return_exceptions=True)
+    if not doing.cancelled():
+        doing.result()

@@ -13,6 +13,7 @@ import aiohttp
 
 from gpusched import limits
 from gpusched.errors import ClusterUnreachable, GpuschedError
+from gpusched.io.sessions import Answered
 from gpusched.io.text import one_line
 
 
@@ -66,7 +67,7 @@ class Lines:
         cap: bytes of the longest line that is accepted.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, *, what: str, cap: int) -> None:
+    def __init__(self, response: Answered, *, what: str, cap: int) -> None:
         self._response = response
         self._what = what
         self._splitter = LineSplitter(cap)

@@ -3,7 +3,7 @@
     result = simulate(scenario, options=SimulationOptions(seed=7))
 
 ``scenario(world)`` is given the cluster's in-process client and the clock; when it returns the
-run is over. Daemons speak real HTTP to the embedded cluster, over connections inside the loop.
+run is over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from gpusched.clock import Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
 from gpusched.devcluster.local_client import LocalClient
+from gpusched.io.sessions import over_http
 from gpusched.simulate.history import History
+from gpusched.simulate.inside import sessions_to
 from gpusched.simulate.loop import EPOCH, VIRTUAL_MAX_S, run_virtual
 from gpusched.simulate.wires import Network
 
@@ -49,6 +51,8 @@ class SimulationOptions:
         epoch: wall time, seconds since the Unix epoch, at which the run begins.
         limit_s: virtual seconds after which the run counts as endless.
         tell: given each write as one line, see ``History``.
+        http: daemons speak HTTP to the cluster, over connections inside the loop, which costs
+            more; else they hand requests over as they would be read from HTTP.
     """
 
     seed: int = 1
@@ -59,6 +63,7 @@ class SimulationOptions:
     epoch: float = EPOCH
     limit_s: float = VIRTUAL_MAX_S
     tell: Callable[[bytes], None] | None = None
+    http: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -170,7 +175,7 @@ async def _run(
         kubeconfig.write_text(cluster.kubeconfig_text)
         kubeconfig.chmod(0o600)
         for number in range(options.daemons):
-            app = App(_daemon(options, clock, kubeconfig, number=number))
+            app = App(_daemon(options, cluster, kubeconfig, number=number))
             daemons.append(asyncio.create_task(app.run(), name=f"daemon {number}"))
         value = await scenario(World(cluster, clock, daemons))
         history.end()
@@ -188,13 +193,14 @@ async def _run(
 
 
 def _daemon(
-    options: SimulationOptions, clock: LoopClock, kubeconfig: Path, *, number: int
+    options: SimulationOptions, cluster: DevCluster, kubeconfig: Path, *, number: int
 ) -> AppOptions:
     return AppOptions(
         config=options.config,
-        clock=clock,
+        clock=cluster.core.clock,
         rng=random.Random(f"{options.seed}/daemon/{number}"),  # noqa: S311  # repeatable
         kubeconfig=str(kubeconfig),
         identity=f"daemon-{number}",
         inline=True,
+        opened=over_http if options.http else sessions_to(cluster.inside),
     )
