@@ -1,0 +1,330 @@
+"""Numbers that tell how a run went, by the names that scenarios use for them.
+
+    statistic(record, "p95(wait)", of={"queue": "a"}).value
+
+Definitions stand at each function and in docs/scenarios.md; all are functions of the record alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.report import over_time
+from gpusched.report.ideal import SERVICES, IdealJob, Unknown, ideal
+from gpusched.report.over_time import THOUSAND
+from gpusched.report.record import End, Eviction, JobLife, Record
+from gpusched.report.steps import share
+from gpusched.report.values import VALUES, over, values
+
+_CALL: Final = re.compile(r"\s*(?P<function>[A-Za-z0-9]+)\s*\(\s*(?P<value>[A-Za-z]+)\s*\)\s*")
+OF: Final = ("queue", "class", "job", "kind")
+"""By what jobs can be chosen."""
+
+
+@attrs.frozen
+class Figure:
+    """A number with its unit; ``str`` is how people write it: ``72.0 s``, ``98.7 %``.
+
+    Attributes:
+        value: None where it cannot be told.
+        unit: ``s``, ``share`` (0 to 1, written in percent), ``GPU-s``, ``GPU-h``, ``x`` (so many
+            times another) or empty for pieces and indexes.
+        why: why it cannot be told.
+    """
+
+    value: float | None
+    unit: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"not known: {self.why}" if self.why else "not known"
+        if self.unit == "share":
+            return f"{100 * self.value:.1f} %"
+        if self.unit in ("s", "GPU-s", "GPU-h"):
+            return f"{self.value:,.1f} {self.unit}"
+        if self.unit == "x":
+            return f"{self.value:.3f}"
+        return f"{self.value:,.0f}" if float(self.value).is_integer() else f"{self.value:.3f}"
+
+
+class NoStatistic(ValueError):
+    """There is none of that name; ``str()`` says which there are."""
+
+
+def check_name(name: str) -> None:
+    """Whether there is a statistic of this name.
+
+    Raises:
+        NoStatistic: there is none.
+    """
+    if name in WHOLE:
+        return
+    match = _CALL.fullmatch(name)
+    if match is None:
+        if name in VALUES:
+            raise NoStatistic(f"{name!r} is a value of each job: write for example mean({name})")
+        raise NoStatistic(f"there is no statistic {name!r}, only {', '.join(sorted(WHOLE))}")
+    if match["function"] not in FUNCTIONS:
+        known = ", ".join(FUNCTIONS)
+        raise NoStatistic(f"there is no function {match['function']!r}, only {known}")
+    if match["value"] not in VALUES:
+        raise NoStatistic(f"jobs have no value {match['value']!r}, only {', '.join(VALUES)}")
+
+
+def known_statistics() -> tuple[str, ...]:
+    """Every name that ``statistic`` takes."""
+    calls = [f"{function}({value})" for value in VALUES for function in FUNCTIONS]
+    return (*sorted(WHOLE), *calls)
+
+
+def statistic(record: Record, name: str, *, of: Mapping[str, str] | None = None) -> Figure:
+    """One number of a run.
+
+    Args:
+        record: the run, or the part of it so far.
+        name: one of ``known_statistics``.
+        of: which jobs count: ``queue``, ``class``, ``job`` (name, with namespace where it is not
+            ``default``; may hold ``*``), ``kind``. Shares of use count the use of those alone,
+            over the whole of what was there.
+
+    Raises:
+        NoStatistic: there is none of that name, or jobs cannot be chosen so.
+    """
+    check_name(name)
+    jobs = chosen(record, of or {})
+    if name in WHOLE:
+        return WHOLE[name](record, jobs)
+    match = _CALL.fullmatch(name)
+    if match is None:
+        raise NoStatistic(name)  # never: the name was checked
+    amounts = [value for _, value in values(record, match["value"], jobs)]
+    unit = "GPU-s" if match["value"] == "idle" else "s"
+    found = FUNCTIONS[match["function"]](amounts)
+    if match["function"] == "count":
+        return Figure(found)
+    return Figure(found, unit, "" if amounts else "no job has it")
+
+
+def chosen(record: Record, of: Mapping[str, str]) -> list[JobLife]:
+    """Jobs that are meant, in the order of the record.
+
+    Raises:
+        NoStatistic: jobs cannot be chosen by that.
+    """
+    for key in of:
+        if key not in OF:
+            raise NoStatistic(f"jobs are not chosen by {key!r}, only by {', '.join(OF)}")
+    return [job for job in record.jobs if _is_meant(job, of)]
+
+
+def _is_meant(job: JobLife, of: Mapping[str, str]) -> bool:
+    return (
+        of.get("queue", job.queue) == job.queue
+        and of.get("class", job.klass) == job.klass
+        and of.get("kind", job.kind) == job.kind
+        and ("job" not in of or _named(job.key, of["job"]))
+    )
+
+
+def _named(key: str, wanted: str) -> bool:
+    names = [key, key.removeprefix("default/")]
+    rule = re.compile(".*".join(re.escape(part) for part in wanted.split("*")))
+    return any(rule.fullmatch(name) for name in names)
+
+
+# -- functions over jobs -------------------------------------------------------------------------
+def percentile(amounts: Sequence[float], percent: float) -> float | None:
+    """The nearest rank: the smallest amount that so many percent of all are not above."""
+    if not amounts:
+        return None
+    rank = max(1, math.ceil(percent / 100 * len(amounts)))
+    return sorted(amounts)[rank - 1]
+
+
+def _mean(amounts: Sequence[float]) -> float | None:
+    return math.fsum(amounts) / len(amounts) if amounts else None
+
+
+def _median(amounts: Sequence[float]) -> float | None:
+    """Of an even number the mean of the two in the middle."""
+    if not amounts:
+        return None
+    ordered, half = sorted(amounts), len(amounts) // 2
+    return ordered[half] if len(amounts) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _at(percent: float) -> Callable[[Sequence[float]], float | None]:
+    return lambda amounts: percentile(amounts, percent)
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Sequence[float]], float | None]]] = {
+    "mean": _mean,
+    "median": _median,
+    "p90": _at(90),
+    "p95": _at(95),
+    "p99": _at(99),
+    "min": lambda amounts: min(amounts, default=None),
+    "max": lambda amounts: max(amounts, default=None),
+    "sum": math.fsum,
+    "count": lambda amounts: float(len(amounts)),
+}
+
+
+# -- of the whole run ----------------------------------------------------------------------------
+Jobs = Sequence[JobLife]
+
+
+def window(record: Record, jobs: Jobs) -> tuple[float, float]:
+    """From the first creation to the last end of jobs that can end; the run's for none.
+
+    The end of the run counts for one that had not ended then.
+    """
+    able = [job for job in jobs if job.kind not in SERVICES]
+    if not able:
+        return 0.0, record.seconds
+    return min(job.created for job in able), max(over(job, record) for job in able)
+
+
+def _makespan(record: Record, jobs: Jobs) -> Figure:
+    since, until = window(record, jobs)
+    return Figure(until - since, "s") if jobs else Figure(None, "s", "there was no job")
+
+
+def _jobs(record: Record, jobs: Jobs) -> Figure:
+    del record
+    return Figure(float(len(jobs)))
+
+
+def _ended(record: Record, jobs: Jobs, end: End) -> Figure:
+    del record
+    return Figure(float(sum(job.end is end for job in jobs)))
+
+
+def _evictions(record: Record, jobs: Jobs) -> Figure:
+    return Figure(float(len(_evicted(record, jobs))))
+
+
+def _lost(record: Record, jobs: Jobs) -> Figure:
+    lost = sum(each.lost for each in _evicted(record, jobs))
+    return Figure(lost / THOUSAND / 3600, "GPU-h")
+
+
+def _evicted(record: Record, jobs: Jobs) -> list[Eviction]:
+    keys = {job.key for job in jobs}
+    every = len(jobs) == len(record.jobs)
+    return [each for each in record.evictions if every or each.job in keys]
+
+
+def _use(resource: str, *, busy: bool) -> Callable[[Record, Jobs], Figure]:
+    def rule(record: Record, jobs: Jobs) -> Figure:
+        since, until = window(record, jobs)
+        keys = {job.key for job in jobs}
+        mine = attrs.evolve(record, pods=tuple(pod for pod in record.pods if pod.job in keys))
+        used = over_time.use(mine, resource).between(since, until)
+        offered = over_time.capacity(record, resource).between(since, until)
+        when = over_time.waiting_jobs(record) if busy else None
+        found = share(used, offered, when=when)
+        why = "nothing was offered" if not busy or offered.integral <= 0 else "no job ever waited"
+        return Figure(found, "share", "" if found is not None else why)
+
+    return rule
+
+
+def _fragmentation(record: Record, jobs: Jobs) -> Figure:
+    del jobs
+    useless, free = over_time.fragmentation(record)
+    found = share(useless, free)
+    return Figure(found, "share", "" if found is not None else "no GPU was ever free")
+
+
+def _fairness(record: Record, jobs: Jobs) -> Figure:
+    del jobs
+    index = over_time.jain(record)
+    return Figure(float(index.values[-1]))
+
+
+def _partial(record: Record, jobs: Jobs) -> Figure:
+    return Figure(math.fsum(value for _, value in values(record, "idle", jobs)), "GPU-s")
+
+
+def _bound(record: Record, jobs: Jobs) -> tuple[list[JobLife], list[IdealJob]]:
+    """Jobs that can end, and what the ideal scheduler makes of them alone, in the same order."""
+    found = {each.key: each for each in ideal(record, jobs=jobs)}
+    able = [job for job in jobs if job.key in found]
+    return able, [found[job.key] for job in able]
+
+
+def differences(record: Record, jobs: Jobs) -> list[float]:
+    """Job by job, by how many seconds it waited longer than under the ideal scheduler.
+
+    Raises:
+        Unknown: the bound cannot be told.
+    """
+    able, best = _bound(record, jobs)
+    waited = [value for _, value in values(record, "wait", able)]
+    return [mine - other.wait for mine, other in zip(waited, best, strict=True)]
+
+
+def _over_fifo(rule: Callable[[Sequence[float]], float | None]) -> Callable[[Record, Jobs], Figure]:
+    def found(record: Record, jobs: Jobs) -> Figure:
+        try:
+            value = rule(differences(record, jobs))
+        except Unknown as unknown:
+            return Figure(None, "s", str(unknown))
+        return Figure(value, "s", "" if value is not None else "there was no job")
+
+    return found
+
+
+def _ideal_wait(record: Record, jobs: Jobs) -> Figure:
+    try:
+        waited = [each.wait for each in _bound(record, jobs)[1]]
+    except Unknown as unknown:
+        return Figure(None, "s", str(unknown))
+    return Figure(_mean(waited), "s", "" if waited else "there was no job")
+
+
+def _ideal_makespan(record: Record, jobs: Jobs) -> Figure:
+    try:
+        best = _bound(record, jobs)[1]
+    except Unknown as unknown:
+        return Figure(None, "s", str(unknown))
+    if not best:
+        return Figure(None, "s", "there was no job")
+    return Figure(max(each.end for each in best) - min(each.arrives for each in best), "s")
+
+
+def _makespan_over(record: Record, jobs: Jobs) -> Figure:
+    bound = _ideal_makespan(record, jobs)
+    mine = _makespan(record, jobs)
+    if bound.value is None or mine.value is None:
+        return Figure(None, "x", bound.why or mine.why)
+    return Figure(mine.value / bound.value if bound.value else None, "x", "the bound is 0 s")
+
+
+WHOLE: Final[Mapping[str, Callable[[Record, Jobs], Figure]]] = {
+    "makespan": _makespan,
+    "jobs": _jobs,
+    "completed": lambda record, jobs: _ended(record, jobs, End.SUCCEEDED),
+    "failed": lambda record, jobs: _ended(record, jobs, End.FAILED),
+    "evictions": _evictions,
+    "lostGpuHours": _lost,
+    "gpuUse": _use("gpus", busy=False),
+    "cpuUse": _use("cpu", busy=False),
+    "gpuUseBusy": _use("gpus", busy=True),
+    "cpuUseBusy": _use("cpu", busy=True),
+    "fragmentation": _fragmentation,
+    "fairness": _fairness,
+    "partialGangSeconds": _partial,
+    "waitOverFifo": _over_fifo(_mean),
+    "worstWaitOverFifo": _over_fifo(lambda amounts: max(amounts, default=None)),
+    "makespanOverBound": _makespan_over,
+    "waitBound": _ideal_wait,
+    "makespanBound": _ideal_makespan,
+}

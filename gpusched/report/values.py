@@ -1,0 +1,124 @@
+"""Values of single jobs: how long each waited, ran and held room for nothing.
+
+What had not happened when the run or the job ended is counted up to that moment: a job that never
+started has waited from its creation to the end. Leaving it out would praise who starves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from gpusched.report.over_time import THOUSAND, bound_count, leaving, needs, pods_of
+from gpusched.report.record import JobLife, PodLife, Record
+from gpusched.report.steps import combined, spans
+
+Value = Callable[[JobLife, Sequence[PodLife], Record], float | None]
+
+
+def over(job: JobLife, record: Record) -> float:
+    """When a job ended, or the run where it did not."""
+    return record.seconds if job.ended is None else job.ended
+
+
+def _wait(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
+    """Created, first moment with enough pods bound."""
+    del pods
+    return (over(job, record) if job.started is None else job.started) - job.created
+
+
+def _admission(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Created, admitted by its queue; none of a job that started and whose admission nobody told."""
+    if job.admitted is not None:
+        return job.admitted - job.created
+    return None if job.started is not None else _wait(job, pods, record)
+
+
+def _latency(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Admitted (created, where that was not told), enough pods bound; none of one never admitted."""
+    if job.admitted is None and job.started is None:
+        return None
+    since = job.created if job.admitted is None else job.admitted
+    return job.created + _wait(job, pods, record) - since
+
+
+def _dispatch(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
+    """Created, first pod bound."""
+    first = min((pod.bound for pod in pods if pod.bound is not None), default=None)
+    return (over(job, record) if first is None else first) - job.created
+
+
+def _startup(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Enough pods bound, enough running; none of a job that never started."""
+    del pods
+    if job.started is None:
+        return None
+    return (over(job, record) if job.ready is None else job.ready) - job.started
+
+
+def _run(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Started, ended; none of a job that never started."""
+    del pods
+    return None if job.started is None else over(job, record) - job.started
+
+
+def _completion(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Created, ended; none of Deployments, which do not end."""
+    del pods
+    return None if job.kind == "Deployment" else over(job, record) - job.created
+
+
+def _service(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
+    """Admitted (created, where that was not told), ended; none of one that was never admitted."""
+    del pods
+    if job.kind == "Deployment" or (job.admitted is None and job.started is None):
+        return None
+    return over(job, record) - (job.created if job.admitted is None else job.admitted)
+
+
+def _idle(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
+    """GPU-seconds held by bound pods while there were fewer of them than the job needs.
+
+    Pods that succeeded count as there, pods that were told to go do not, nor does what they hold.
+    Of jobs without GPUs it is core-seconds.
+    """
+    if needs(job) == 1 or not pods:
+        return 0.0
+    count = bound_count(pods, record)
+    if not (count.values[count.values > 0] < needs(job)).any():
+        return 0.0
+    has_gpus = any(pod.gpus for pod in pods)
+    holds = spans(
+        [
+            (pod.bound, leaving(pod, record), (pod.gpus if has_gpus else pod.cpu) / THOUSAND)
+            for pod in pods
+            if pod.bound is not None
+        ],
+        record.seconds,
+    )
+    until = over(job, record)
+    lacking = combined([count, holds], lambda n, amount: np.where(n < needs(job), amount, 0.0))
+    return lacking.between(0.0, until).integral
+
+
+VALUES: Final[Mapping[str, Value]] = {
+    "wait": _wait,
+    "admission": _admission,
+    "latency": _latency,
+    "dispatch": _dispatch,
+    "startup": _startup,
+    "run": _run,
+    "completion": _completion,
+    "service": _service,
+    "idle": _idle,
+}
+
+
+def values(record: Record, name: str, jobs: Iterable[JobLife]) -> list[tuple[JobLife, float]]:
+    """A value of each job that has it, in their order. ``name`` is one of ``VALUES``."""
+    pods = pods_of(record)
+    rule = VALUES[name]
+    found = ((job, rule(job, pods.get(job.key, ()), record)) for job in jobs)
+    return [(job, value) for job, value in found if value is not None]
