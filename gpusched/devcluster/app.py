@@ -207,6 +207,15 @@ class DevCluster:
         """The fault rules in force."""
         return self.front.faults
 
+    @property
+    def api(self) -> Api:
+        """The verbs, for callers in this process that choose their own options."""
+        return self._life.api
+
+    def sync(self) -> None:
+        """Serve what definitions that were just written define, before the next request."""
+        self._life.installer.sync()
+
     def client_as(self, user: str, *, agent: str = "") -> FaultyClient:
         """Return in-process access that fault rules strike as they strike HTTP."""
         return FaultyClient(self._life.api, self.front, user=user, agent=agent)

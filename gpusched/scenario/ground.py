@@ -46,6 +46,9 @@ class Ground(Protocol):
     clock: Clock
     embedded: bool
 
+    def begin(self) -> None:
+        """The run begins now: changes are told in seconds since this moment."""
+
     async def apply(self, obj: Obj) -> Obj:
         """Server-side apply, forced; creates where ``generateName`` stands instead of a name."""
 

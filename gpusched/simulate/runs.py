@@ -48,6 +48,7 @@ class SimulationOptions:
         daemons: how many run from the start; they elect a leader.
         apply: files and folders of YAML applied before anything runs.
         stages: whether fake nodes and pods live.
+        stage_files: files and folders of Stages; empty for the project's own.
         epoch: wall time, seconds since the Unix epoch, at which the run begins.
         limit_s: virtual seconds after which the run counts as endless.
         tell: given each write as one line, see ``History``.
@@ -60,6 +61,7 @@ class SimulationOptions:
     daemons: int = 1
     apply: Sequence[Path] = ()
     stages: bool = True
+    stage_files: Sequence[Path] = ()
     epoch: float = EPOCH
     limit_s: float = VIRTUAL_MAX_S
     tell: Callable[[bytes], None] | None = None
@@ -166,6 +168,7 @@ async def _run(
             seed=options.seed,
             apply=options.apply,
             stages=options.stages,
+            stage_files=options.stage_files,
         )
     )
     daemons: list[asyncio.Task[None]] = []

@@ -1,0 +1,265 @@
+"""Lives of workloads: Jobs, PodGroups, Deployments and pods that belong to none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from gpusched.objects.duration import parse_duration
+from gpusched.objects.meta import Disbelief
+from gpusched.report.record import End
+from gpusched.scenario import readings
+from gpusched.scenario.ground import Change
+from gpusched.scenario.lives import Work
+from gpusched.scenario.model import CLASS_LABEL
+from gpusched.scenario.readings import Obj
+
+OURS: Final = "scheduling.gpusched.io/"
+_ADMITTED: Final = ("Admitted", "QuotaReserved")
+_WAITS: Final = "FailedScheduling"
+
+
+class WorkRecorder:
+    """All workloads; one that is made anew after its end has another life.
+
+    Attributes:
+        kinds: kind of object to what heeds its changes; each tells whether something happened.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: Mapping[str, Callable[[Change], bool]] = {
+            "PodGroup": self._group,
+            "Job": self._job,
+            "Deployment": self._deployment,
+            "ReplicaSet": self._replica_set,
+            "PriorityClass": self._priority,
+            "Event": self._event,
+        }
+        self._works: dict[str, Work] = {}
+        self._older: list[Work] = []
+        self._live: dict[str, Work] = {}
+        self._deployments: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
+        self._priorities: dict[str, int] = {}
+
+    def all(self) -> Iterator[Work]:
+        """Every life, in no order."""
+        yield from self._older
+        yield from self._works.values()
+
+    def find(self, key: str) -> Work | None:
+        """The workload of a name that lives, or lived last."""
+        return self._works.get(key)
+
+    def waiting(self) -> Iterator[Work]:
+        """Those of ours that are not over and not held back."""
+        for work in self._live.values():
+            if work.ended is None and work.ours and not work.held and _is_finite(work):
+                yield work
+
+    def over(self, work: Work) -> None:
+        """It ended, or lives again: look at it no more, or anew."""
+        if work.ended is None:
+            self._live[work.key] = work
+        else:
+            self._live.pop(work.key, None)
+
+    def of_pod(self, pod: Obj, said: Mapping[str, str], at: float) -> tuple[Work, bool]:
+        """Whose pod it is, and whether that is a Job."""
+        meta = pod["metadata"]
+        place = meta.get("namespace", "")
+        owner = readings.controller(pod)
+        of_job = owner is not None and owner.get("kind") == "Job"
+        group = readings.group_of(said)
+        if group:
+            return self._at(f"{place}/{group}", "PodGroup", "", at), of_job
+        if owner is None:
+            return self._at(f"{place}/{meta['name']}", "Pod", meta["uid"], at), False
+        kind, name = owner["kind"], owner["name"]
+        if kind == "ReplicaSet":
+            deployment = self._deployments.get(f"{place}/{name}")
+            if deployment:
+                kind, name, owner = "Deployment", deployment, {}
+        return self._at(f"{place}/{name}", kind, owner.get("uid", ""), at), of_job
+
+    def _at(self, key: str, kind: str, uid: str, at: float) -> Work:
+        """The life of this name; another one where the last is over and this is another object."""
+        work = self._works.get(key)
+        if work is not None and work.kind == "Pod" and kind != "Pod":
+            work.kind = kind
+        if work is not None and uid and work.uid and work.uid != uid and work.kind == kind:
+            self._older.append(work)
+            self._live.pop(key, None)
+            work = None
+        if work is None:
+            work = self._works[key] = Work(key=key, kind=kind, uid=uid, created=at)
+            self._live[key] = work
+        elif uid and not work.uid:
+            work.uid = uid
+        return work
+
+    # -- objects -----------------------------------------------------------------------------
+    def _group(self, change: Change) -> bool:
+        obj = change.obj
+        work = self._at(readings.name_of(obj), "PodGroup", obj["metadata"]["uid"], change.at)
+        if change.gone:
+            return self._went(work, change.at)
+        spec = obj.get("spec") or {}
+        work.queue = spec.get("queue") or readings.queue_of(readings.noted(obj)) or work.queue
+        work.min_member = max(1, spec.get("minMember", 1))
+        work.size = max(work.size, work.min_member)
+        work.checkpoint_s = _seconds((spec.get("disruption") or {}).get("checkpointInterval"))
+        self._class(work, obj, spec.get("priorityClassName", ""))
+        if work.admitted is None and any(readings.is_true(obj, each) for each in _ADMITTED):
+            work.admitted = change.at
+        self._why(work, obj, change.at)
+        return False
+
+    def _why(self, work: Work, obj: Obj, at: float) -> None:
+        """The condition that tells why it waits: that of the queue first, else of the place."""
+        scheduled = readings.condition(obj, "Scheduled")
+        if scheduled is None:
+            return
+        if scheduled.get("status") == "True":
+            work.say(at, "", "")
+            return
+        admitted = readings.condition(obj, "Admitted")
+        said = scheduled
+        if admitted is not None and admitted.get("status") == "False":
+            said = admitted
+        work.say(at, said.get("reason", ""), said.get("message", ""))
+
+    def _job(self, change: Change) -> bool:
+        obj = change.obj
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        template = spec.get("template") or {"spec": {"containers": []}}
+        said = readings.noted({"metadata": template.get("metadata") or {}})
+        group = readings.group_of(said)
+        if group:
+            key = f"{meta['namespace']}/{group}"
+            return self._backs(self._at(key, "PodGroup", "", change.at), change)
+        work = self._at(readings.name_of(obj), "Job", meta["uid"], change.at)
+        if change.gone:
+            return self._went(work, change.at)
+        new = not work.queue and not work.size
+        own = readings.noted(obj)
+        parallel = spec.get("parallelism", 1)
+        completions = spec.get("completions")
+        gang = spec.get("completionMode") == "Indexed" or parallel == completions
+        work.size = parallel if completions is None else min(parallel, completions)
+        stated = own.get(readings.MIN_MEMBER) or said.get(readings.MIN_MEMBER)
+        least = int(stated) if stated and stated.isdigit() else (work.size if gang else 1)
+        work.min_member = max(1, least)
+        work.queue = readings.queue_of(own) or readings.queue_of(said)
+        self._class(work, obj, (template.get("spec") or {}).get("priorityClassName", ""))
+        work.labelled = work.labelled or said.get(CLASS_LABEL, "")
+        if new and template["spec"].get("containers"):
+            each = readings.asked({"metadata": template.get("metadata") or {},
+                                   "spec": template["spec"]}, gpu_memory=0)  # fmt: skip
+            work.gpus = each.gpus * work.size
+        suspended = bool(spec.get("suspend"))
+        if work.suspended and not suspended and work.admitted is None:
+            work.admitted = change.at
+        moved = new or work.suspended != suspended
+        work.suspended = suspended
+        work.held = suspended and not work.queue
+        return self._ends(work, obj, change.at) or moved
+
+    def _ends(self, work: Work, obj: Obj, at: float) -> bool:
+        if work.ended is not None:
+            return False
+        for kind, end in (("Complete", End.SUCCEEDED), ("Failed", End.FAILED)):
+            if readings.is_true(obj, kind):
+                work.ended, work.end = at, end
+                work.say(at, "", "")
+                self.over(work)
+                return True
+        return False
+
+    def _backs(self, work: Work, change: Change) -> bool:
+        """A Job whose pods are a PodGroup's: with the last such Job the group is over."""
+        uid = change.obj["metadata"]["uid"]
+        was = work.backing.get(uid)
+        now = was or End.NONE
+        if not now:
+            for kind, end in (("Complete", End.SUCCEEDED), ("Failed", End.FAILED)):
+                if readings.is_true(change.obj, kind):
+                    now = end
+        if change.gone and not now:
+            now = End.DELETED
+        work.backing[uid] = now
+        work.suspended = bool((change.obj.get("spec") or {}).get("suspend")) and not change.gone
+        if work.ended is None and now and all(work.backing.values()):
+            ends = set(work.backing.values())
+            work.ended = change.at
+            work.end = next(end for end in (End.FAILED, End.DELETED, End.SUCCEEDED) if end in ends)
+            work.say(change.at, "", "")
+            self.over(work)
+        return was != now
+
+    def _deployment(self, change: Change) -> bool:
+        obj = change.obj
+        work = self._at(readings.name_of(obj), "Deployment", obj["metadata"]["uid"], change.at)
+        if change.gone:
+            return self._went(work, change.at)
+        spec = obj.get("spec") or {}
+        template = spec.get("template") or {}
+        said = readings.noted({"metadata": template.get("metadata") or {}})
+        work.size = spec.get("replicas", 1)
+        stated = said.get(readings.MIN_MEMBER, "")
+        work.min_member = max(1, int(stated)) if stated.isdigit() else 1
+        work.queue = readings.queue_of(readings.noted(obj)) or readings.queue_of(said)
+        self._class(work, obj, (template.get("spec") or {}).get("priorityClassName", ""))
+        work.labelled = work.labelled or said.get(CLASS_LABEL, "")
+        return False
+
+    def _replica_set(self, change: Change) -> bool:
+        owner = readings.controller(change.obj)
+        if owner is not None and owner.get("kind") == "Deployment":
+            self._deployments[readings.name_of(change.obj)] = owner["name"]
+        return False
+
+    def _priority(self, change: Change) -> bool:
+        self._priorities[change.obj["metadata"]["name"]] = change.obj.get("value", 0)
+        return False
+
+    def _event(self, change: Change) -> bool:
+        """Why a suspended Job waits, which has neither pods nor conditions of ours."""
+        obj = change.obj
+        about = obj.get("regarding") or obj.get("involvedObject") or {}
+        if obj.get("reason") != _WAITS or about.get("kind") != "Job":
+            return False
+        work = self._works.get(f"{about.get('namespace', '')}/{about.get('name', '')}")
+        if work is not None and work.suspended and work.ended is None:
+            note = obj.get("note") or obj.get("message") or ""
+            work.say(change.at, _WAITS, note)
+        return False
+
+    # -- shared ------------------------------------------------------------------------------
+    def _class(self, work: Work, obj: Obj, priority: str) -> None:
+        work.labelled = (obj["metadata"].get("labels") or {}).get(CLASS_LABEL, "") or work.labelled
+        if priority:
+            work.grade = priority
+            work.priority = self._priorities.get(priority, work.priority)
+
+    def _went(self, work: Work, at: float) -> bool:
+        if work.ended is None:
+            work.ended, work.end = at, End.DELETED
+            self.over(work)
+        return True
+
+
+def _is_finite(work: Work) -> bool:
+    """Whether it ends by itself: a Job, or what has a pod that does not run until it is deleted."""
+    if work.kind == "Job" or work.backing:
+        return True
+    return any(body.ended is None and not body.endless for body in work.pods.values())
+
+
+def _seconds(text: str | None) -> float:
+    if not text:
+        return 0.0
+    try:
+        return parse_duration(text) / 1e9
+    except Disbelief:
+        return 0.0
