@@ -357,3 +357,17 @@ VOLUMES_LOOK_S: Final = 5.0
 # -- files of clusters and decisions ---------------------------------------------------------
 SNAPSHOT_LINE_MAX: Final = 8 * 2**20
 """Bytes of one object in the file of a recorded cluster: more than an API server stores."""
+
+# -- scenarios -------------------------------------------------------------------------------
+SCENARIO_FILE_BYTES_MAX: Final = 16 * 2**20
+"""One file of a scenario: 20,000 nodes written out."""
+SCENARIO_PROBLEM_FILES_MAX: Final = 10
+"""Files of which problems are told in one go."""
+SCENARIO_COUNT_MAX: Final = 100_000
+"""Repeats of one entry of a timeline, and nodes or pods that one line asks for."""
+SCENARIO_MOMENTS_MAX: Final = 1_000_000
+"""Moments of one timeline: they are kept in memory, some 2 KB each."""
+SCENARIO_LIMIT_MAX_S: Final = 366 * 86_400
+"""Longest simulated time: a year of a trace."""
+SCENARIO_SEED_MAX: Final = 2**31 - 1
+"""Seeds of scenarios and of their entries."""

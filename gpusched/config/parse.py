@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
 import yaml
 
 from gpusched.config.tree import Entry, Node, Problems, Scalar, quoted
@@ -24,26 +25,30 @@ _Resolve: TypeAlias = Callable[[type[yaml.Node], str, Any], str]
 _TAG: Final = "tag:yaml.org,2002:"
 
 
-def read_file(path: str) -> bytes:
-    """The content of a file of the configuration.
+def read_file(path: str, *, most: int = CONFIG_BYTES_MAX) -> bytes:
+    """The content of a file of the configuration, or of another that is bounded.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
 
     Raises:
         ConfigError: it cannot be opened, or is too large for one.
     """
     try:
         with Path(path).open("rb") as file:
-            raw = file.read(CONFIG_BYTES_MAX + 1)
+            raw = file.read(most + 1)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise ConfigError(f"{path}: cannot be read: {why}") from error
-    if len(raw) > CONFIG_BYTES_MAX:
-        raise too_large(path)
+    if len(raw) > most:
+        raise too_large(path, most=most)
     return raw
 
 
-def too_large(source: str) -> ConfigError:
-    """That a file is larger than one of the configuration may be."""
-    return ConfigError(f"{source}: is larger than {CONFIG_BYTES_MAX // 2**20} MiB")
+def too_large(source: str, *, most: int = CONFIG_BYTES_MAX) -> ConfigError:
+    """That a file is larger than one of its kind may be."""
+    return ConfigError(f"{source}: is larger than {most // 2**20} MiB")
 
 
 def parse(
@@ -56,20 +61,57 @@ def parse(
         problems: takes what is wrong.
         empty: what ``{}`` would mean in an empty file.
     """
+    found = _documents(raw, problems, _Rules(most=1))
+    if found == ():
+        problems.add(1, f"is empty: write {{}} {empty}")
+    return found[0] if found else None
+
+
+def parse_documents(raw: bytes, problems: Problems, *, depth: int) -> tuple[Node, ...] | None:
+    """Every document of a file of manifests, or None when its structure cannot be trusted.
+
+    Keys are text as they are written, ``on`` too; empty documents are left out.
+
+    Args:
+        raw: of the file.
+        problems: takes what is wrong.
+        depth: how deep values may be nested.
+    """
+    found = _documents(raw, problems, _Rules(depth=depth, words_are_keys=True))
+    return None if found is None else tuple(each for each in found if each.value is not None)
+
+
+@attrs.frozen
+class _Rules:
+    """What is allowed beside the bare minimum.
+
+    Attributes:
+        most: documents; None for any number.
+        depth: of nesting.
+        words_are_keys: whether a key such as ``on`` is text although YAML 1.1 has another idea.
+    """
+
+    most: int | None = None
+    depth: int = CONFIG_DEPTH_MAX
+    words_are_keys: bool = False
+
+
+def _documents(raw: bytes, problems: Problems, rules: _Rules) -> tuple[Node, ...] | None:
     # Lazily, and only so deep: libyaml's time grows with the square of the nesting.
     events = yaml.parse(raw, Loader=yaml.CSafeLoader)
+    found: list[Node] = []
     try:
         next(events)  # the stream begins
-        if isinstance(next(events), yaml.StreamEndEvent):
-            problems.add(1, f"is empty: write {{}} {empty}")
-            return None
-        root = _Builder(events, problems).node(depth=0)
-        next(events)  # the document ends
-        if not isinstance(after := next(events), yaml.StreamEndEvent):
-            problems.add(_line(after), "a second document begins: one file is one configuration")
-            return None
+        while not isinstance(event := next(events), yaml.StreamEndEvent):
+            if len(found) == rules.most:
+                problems.add(
+                    _line(event), "a second document begins: one file is one configuration"
+                )
+                return None
+            found.append(_Builder(events, problems, rules).node(depth=0))
+            next(events)  # the document ends
     except _TooDeepError as error:
-        problems.add(error.line, f"nesting is deeper than {CONFIG_DEPTH_MAX} levels")
+        problems.add(error.line, f"nesting is deeper than {rules.depth} levels")
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -80,7 +122,7 @@ def parse(
         line = raw[: error.position].count(b"\n") + 1
         problems.add(line, "holds a character that YAML does not allow")
         return None
-    return root
+    return tuple(found)
 
 
 def _line(event: yaml.Event) -> int:
@@ -98,9 +140,10 @@ class _TooDeepError(Exception):
 class _Builder:
     """Turns parser events into nodes; takes exactly the events of what it builds."""
 
-    def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
+    def __init__(self, events: Iterator[yaml.Event], problems: Problems, rules: _Rules) -> None:
         self._events = events
         self._problems = problems
+        self._rules = rules
         self._resolve = cast("_Resolve", yaml.SafeLoader("").resolve)
 
     def node(self, *, depth: int) -> Node:
@@ -109,7 +152,7 @@ class _Builder:
 
     def _node(self, event: yaml.Event, depth: int) -> Node:
         line = _line(event)
-        if depth > CONFIG_DEPTH_MAX:
+        if depth > self._rules.depth:
             raise _TooDeepError(line)
         if isinstance(event, yaml.AliasEvent):
             self._problems.add(line, f"alias *{event.anchor}: write the value out again instead")
@@ -135,7 +178,7 @@ class _Builder:
     def _entries(self, depth: int) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key = self._node(event, depth + 1)
+            key = self._key(event, depth + 1)
             value = self.node(depth=depth + 1)
             if not isinstance(key.value, str):
                 self._problems.add(key.line, "a key must be text")
@@ -147,6 +190,13 @@ class _Builder:
             else:
                 entries[key.value] = Entry(key.line, value)
         return entries
+
+    def _key(self, event: yaml.Event, depth: int) -> Node:
+        if not self._rules.words_are_keys or not isinstance(event, yaml.ScalarEvent):
+            return self._node(event, depth)
+        if event.anchor is not None or event.tag is not None:
+            return self._node(event, depth)
+        return Node(_line(event), event.value)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
         text: str = event.value

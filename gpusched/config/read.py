@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -13,7 +12,6 @@ from gpusched import limits
 from gpusched.config.model import (
     DEFAULT,
     SOLVERS,
-    Argument,
     Config,
     Cycle,
     LeaderElection,
@@ -23,14 +21,19 @@ from gpusched.config.model import (
     Tier,
 )
 from gpusched.config.tree import Entry, Node, Problems, listed, nearest, quoted, shown
-from gpusched.objects.duration import NANOSECONDS, format_duration, parse_duration
+from gpusched.config.values import (
+    BadValueError,
+    namespace_name,
+    nanoseconds,
+    object_name,
+    plain,
+    seconds,
+    whole,
+)
+from gpusched.objects.duration import NANOSECONDS, format_duration
 
 T = TypeVar("T")
 
-_LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-)
 _MS: Final = NANOSECONDS // 1000
 _SEED_MAX: Final = 2**31 - 1
 _NO_CHOICES: Final[tuple[PluginChoice, ...]] = ()
@@ -59,15 +62,6 @@ def read_config(root: Node, problems: Problems) -> Config | None:
     return config
 
 
-class _BadValueError(Exception):
-    """A value that cannot be used, raised by a reader and noted by its section."""
-
-    def __init__(self, line: int, what: str) -> None:
-        super().__init__(what)
-        self.line = line
-        self.what = what
-
-
 @attrs.define
 class _Section:
     """A mapping under inspection: remembers which keys are known."""
@@ -93,7 +87,7 @@ class _Section:
             return default
         try:
             return reader(entry.node, key, self.problems)
-        except _BadValueError as error:
+        except BadValueError as error:
             self.problems.add(error.line, error.what)
             return default
 
@@ -126,14 +120,14 @@ def _placement(node: Node, name: str, problems: Problems) -> Placement:
     section = _Section.of(node, name, problems)
     if section is None:
         return default
-    budget = _seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
+    budget = seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
     placement = Placement(
         solver=section.read("solver", _solver, default=default.solver),
         time_budget_s=section.read("timeBudget", budget, default=default.time_budget_s),
         workers=section.read(
-            "workers", _whole(low=1, high=limits.SOLVER_WORKERS_MAX), default=default.workers
+            "workers", whole(low=1, high=limits.SOLVER_WORKERS_MAX), default=default.workers
         ),
-        seed=section.read("seed", _whole(low=0, high=_SEED_MAX), default=default.seed),
+        seed=section.read("seed", whole(low=0, high=_SEED_MAX), default=default.seed),
     )
     section.finish()
     return placement
@@ -144,8 +138,8 @@ def _cycle(node: Node, name: str, problems: Problems) -> Cycle:
     section = _Section.of(node, name, problems)
     if section is None:
         return default
-    debounce = _seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
-    period = _seconds(low=100 * _MS, high=limits.CYCLE_PERIOD_MAX_S * NANOSECONDS)
+    debounce = seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
+    period = seconds(low=100 * _MS, high=limits.CYCLE_PERIOD_MAX_S * NANOSECONDS)
     cycle = Cycle(
         debounce_s=section.read("debounce", debounce, default=default.debounce_s),
         max_period_s=section.read("maxPeriod", period, default=default.max_period_s),
@@ -165,10 +159,12 @@ def _election(node: Node, name: str, problems: Problems) -> LeaderElection:
     section = _Section.of(node, name, problems)
     if section is None:
         return default
-    span = _seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
+    span = seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
     election = LeaderElection(
-        lease_name=section.read("leaseName", _object_name, default=default.lease_name),
-        lease_namespace=section.read("leaseNamespace", _label, default=default.lease_namespace),
+        lease_name=section.read("leaseName", object_name, default=default.lease_name),
+        lease_namespace=section.read(
+            "leaseNamespace", namespace_name, default=default.lease_namespace
+        ),
         lease_duration_s=section.read(
             "leaseDuration", _lease_seconds, default=default.lease_duration_s
         ),
@@ -236,13 +232,13 @@ def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, .
             continue
         if "name" not in section.entries:
             problems.add(item.line, "a plugin needs the key name")
-        plugin = section.read("name", _object_name, default="")
+        plugin = section.read("name", object_name, default="")
         arguments = section.read("arguments", _arguments, default=_NO_ARGUMENTS)
         section.finish()
         choices.append(
             PluginChoice(
                 plugin,
-                MappingProxyType({key: _plain(entry.node) for key, entry in arguments.items()}),
+                MappingProxyType({key: plain(entry.node) for key, entry in arguments.items()}),
                 line=section.key_line("name"),
                 argument_lines=MappingProxyType(
                     {key: entry.line for key, entry in arguments.items()}
@@ -255,15 +251,7 @@ def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, .
 def _arguments(node: Node, name: str, _: Problems) -> Mapping[str, Entry]:
     if isinstance(node.value, dict):
         return node.value
-    raise _BadValueError(node.line, f"{name} must be a mapping, not {shown(node)}")
-
-
-def _plain(node: Node) -> Argument:
-    if isinstance(node.value, tuple):
-        return tuple(_plain(item) for item in node.value)
-    if isinstance(node.value, dict):
-        return MappingProxyType({key: _plain(entry.node) for key, entry in node.value.items()})
-    return node.value
+    raise BadValueError(node.line, f"{name} must be a mapping, not {shown(node)}")
 
 
 # -- values ---------------------------------------------------------------------------------
@@ -272,9 +260,9 @@ def _plain(node: Node) -> Argument:
 def _items(node: Node, name: str) -> tuple[Node, ...]:
     if not isinstance(node.value, tuple) or not node.value:
         what = "an empty list" if node.value == () else shown(node)
-        raise _BadValueError(node.line, f"{name} must be a list of at least one, not {what}")
+        raise BadValueError(node.line, f"{name} must be a list of at least one, not {what}")
     if len(node.value) > limits.CONFIG_NAMES_MAX:
-        raise _BadValueError(
+        raise BadValueError(
             node.line, f"{name} has {len(node.value)} items, at most {limits.CONFIG_NAMES_MAX}"
         )
     return node.value
@@ -284,8 +272,8 @@ def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
     names: list[str] = []
     for item in _items(node, name):
         try:
-            value = _object_name(item, f"an item of {name}", problems)
-        except _BadValueError as error:
+            value = object_name(item, f"an item of {name}", problems)
+        except BadValueError as error:
             problems.add(error.line, error.what)
             continue
         if value in names:
@@ -294,68 +282,21 @@ def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _object_name(node: Node, name: str, _: Problems) -> str:
-    if isinstance(node.value, str) and len(node.value) <= 253 and _SUBDOMAIN.fullmatch(node.value):
-        return node.value
-    raise _BadValueError(
-        node.line, f"{name} must be a name such as gpusched or team-a.example, not {shown(node)}"
-    )
-
-
-def _label(node: Node, name: str, _: Problems) -> str:
-    if isinstance(node.value, str) and _LABEL.fullmatch(node.value):
-        return node.value
-    raise _BadValueError(node.line, f"{name} must be a namespace's name, not {shown(node)}")
-
-
 def _solver(node: Node, name: str, _: Problems) -> Solver:
     for solver in SOLVERS:
         if node.value == solver:
             return solver
     close = nearest(node.value, SOLVERS) if isinstance(node.value, str) else ""
-    raise _BadValueError(
+    raise BadValueError(
         node.line, f"{name} must be one of {listed(SOLVERS)}, not {shown(node)}{close}"
     )
 
 
-def _whole(*, low: int, high: int) -> Callable[[Node, str, Problems], int]:
-    def read(node: Node, name: str, _: Problems) -> int:
-        value = node.value
-        # True is an int to Python, and to nobody else.
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise _BadValueError(
-                node.line, f"{name} must be a whole number from {low} to {high}, not {shown(node)}"
-            )
-        return value
-
-    return read
-
-
-def _nanoseconds(node: Node, name: str, *, low: int, high: int) -> int:
-    expected = f"{name} must be a duration from {format_duration(low)} to {format_duration(high)}"
-    if isinstance(node.value, bool) or not isinstance(node.value, str | int):
-        raise _BadValueError(node.line, f"{expected}, not {shown(node)}")
-    try:
-        value = parse_duration(str(node.value))
-    except ValueError as error:
-        raise _BadValueError(node.line, f"{expected}: {error}") from error
-    if not low <= value <= high:
-        raise _BadValueError(node.line, f"{expected}, not {shown(node)}")
-    return value
-
-
-def _seconds(*, low: int, high: int) -> Callable[[Node, str, Problems], float]:
-    def read(node: Node, name: str, _: Problems) -> float:
-        return _nanoseconds(node, name, low=low, high=high) / NANOSECONDS
-
-    return read
-
-
 def _lease_seconds(node: Node, name: str, _: Problems) -> float:
     high = limits.LEASE_DURATION_MAX_S * NANOSECONDS
-    value = _nanoseconds(node, name, low=NANOSECONDS, high=high)
+    value = nanoseconds(node, name, low=NANOSECONDS, high=high)
     if value % NANOSECONDS:
-        raise _BadValueError(
+        raise BadValueError(
             node.line, f"{name} must be whole seconds, as a Lease holds them, not {shown(node)}"
         )
     return value / NANOSECONDS

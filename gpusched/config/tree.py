@@ -46,6 +46,10 @@ class Problems:
         """Note one problem; ``what`` is a sentence without its place."""
         self._found.append((line, what))
 
+    def take(self, other: Problems) -> None:
+        """Note what another reader of the same file found."""
+        self._found += other._found
+
     def __bool__(self) -> bool:
         return bool(self._found)
 

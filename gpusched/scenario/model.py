@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.config.model import DEFAULT, Config
+from gpusched.scenario.work import Workload
 
 Obj: TypeAlias = dict[str, Any]
 API_VERSION: Final = "scenario.gpusched.io/v1alpha1"
@@ -107,6 +108,13 @@ class Apply:
     """Create or change objects, as ``kubectl apply --server-side`` does."""
 
     manifests: tuple[Manifest, ...]
+
+
+@attrs.frozen
+class Submit:
+    """Create a workload in short; ``moments`` draws it anew for each repeat and makes an Apply."""
+
+    work: Workload
 
 
 @attrs.frozen
@@ -217,7 +225,7 @@ class Entry:
     """One line of the timeline; ``say`` is its sentence in the report, empty for a made one."""
 
     when: When
-    act: Act
+    act: Act | Submit
     place: Place
     say: str = ""
 

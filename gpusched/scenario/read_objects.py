@@ -1,0 +1,177 @@
+"""Manifests, nodes and queues of a scenario's files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gpusched.config.tree import Node, quoted, shown
+from gpusched.config.values import BadValueError
+from gpusched.devcluster import node_pools
+from gpusched.errors import ConfigError
+from gpusched.limits import SCENARIO_COUNT_MAX
+from gpusched.scenario import nodes
+from gpusched.scenario.fields import QUEUE_NAME
+from gpusched.scenario.mappings import Found
+from gpusched.scenario.model import API_VERSION, KIND, Manifest, Obj, Place
+from gpusched.scenario.reading import Reading, plain, yaml_files
+
+_LIST: Final = "List"
+
+
+def is_scenario(node: Node) -> bool:
+    """Tell whether a document is one, be it with mistakes."""
+    if not isinstance(node.value, dict):
+        return False
+    kind, version = (_text(node, key) for key in ("kind", "apiVersion"))
+    return kind == KIND or version.partition("/")[0] == API_VERSION.partition("/")[0]
+
+
+def _text(node: Node, key: str) -> str:
+    entry = node.value.get(key) if isinstance(node.value, dict) else None
+    return entry.node.value if entry and isinstance(entry.node.value, str) else ""
+
+
+# -- manifests ---------------------------------------------------------------------------------
+def manifests(node: Node, reading: Reading) -> list[Manifest]:
+    """The objects of one document: itself, the items of a List, the nodes of a NodePool."""
+    place = reading.place(node.line)
+    if not isinstance(node.value, dict):
+        reading.refuse(place, f"a manifest must be a mapping, not {shown(node)}")
+        return []
+    if _text(node, "kind") == _LIST:
+        items = node.value.get("items")
+        inner = items.node.value if items else ()
+        if not isinstance(inner, tuple):
+            reading.refuse(place, "the items of a List must be a list")
+            return []
+        return [each for item in inner for each in manifests(item, reading)]
+    if not _complete(node, reading):
+        return []
+    obj = plain(node)
+    if obj["kind"] == node_pools.KIND and obj["apiVersion"] == node_pools.API_VERSION:
+        return _pool(obj, place, reading)
+    return [Manifest(obj, place)]
+
+
+def _complete(node: Node, reading: Reading) -> bool:
+    assert isinstance(node.value, dict)
+    missing = [key for key in ("apiVersion", "kind") if not _text(node, key)]
+    for key in missing:
+        reading.problems.add(node.line, f"a manifest needs the text {key}")
+    metadata = node.value.get("metadata")
+    inner = metadata.node if metadata else None
+    if inner is None or not (_text(inner, "name") or _text(inner, "generateName")):
+        what = _text(node, "kind") or "a manifest"
+        reading.problems.add(node.line, f"{what} needs metadata.name, or metadata.generateName")
+        return False
+    namespace = inner.value.get("namespace") if isinstance(inner.value, dict) else None
+    if namespace is not None and not isinstance(namespace.node.value, str):
+        reading.problems.add(namespace.line, "metadata.namespace must be a text")
+        return False
+    return not missing
+
+
+def _pool(pool: Obj, place: Place, reading: Reading) -> list[Manifest]:
+    """Written out, because a real cluster knows no pools."""
+    count = (pool.get("spec") or {}).get("replicas", 1)
+    if isinstance(count, bool) or not isinstance(count, int):
+        reading.refuse(place, "spec.replicas of a NodePool must be a whole number")
+        return []
+    if not 0 <= count <= SCENARIO_COUNT_MAX:
+        reading.refuse(place, f"a NodePool takes 0 to {SCENARIO_COUNT_MAX} nodes, not {count}")
+        return []
+    try:
+        return [Manifest(node, place) for node in node_pools.nodes_of(pool)]
+    except ConfigError as error:
+        reading.refuse(place, str(error))
+        return []
+
+
+def files(name: str, line: int, reading: Reading) -> list[Manifest]:
+    """The objects of a file, or of all YAML files of a folder, that the scenario names."""
+    path = reading.path(name, line)
+    if path is None:
+        return []
+    found = []
+    for file in yaml_files(path) if path.is_dir() else [path]:
+        found += file_objects(file, reading)
+    if not found and not reading.sentences:
+        reading.problems.add(line, f"{quoted(name)} holds no object")
+    return found
+
+
+def file_objects(path: Path, reading: Reading) -> list[Manifest]:
+    """The objects of one file."""
+    inner = Reading(reading.folder, str(path))
+    documents = reading.documents(path)
+    found = [each for node in documents for each in manifests(node, inner)]
+    reading.merge(inner)
+    return found
+
+
+def objects(items: Sequence[Any], reading: Reading) -> list[Manifest]:
+    """Of a list of paths and objects.
+
+    Args:
+        items: each a path with its node, or the node of an object.
+        reading: takes what is wrong.
+    """
+    found = []
+    for node in items:
+        if isinstance(node.value, str):
+            found += files(node.value, node.line, reading)
+        else:
+            found += manifests(node, reading)
+    return found
+
+
+# -- nodes -------------------------------------------------------------------------------------
+def short_nodes(entries: Sequence[Found], reading: Reading) -> list[Manifest]:
+    """The nodes of ``spec.nodes``."""
+    made: list[Manifest] = []
+    domains = nodes.Domains()
+    for found in entries:
+        shape = nodes.Nodes(
+            name=found.get("name", "node"),
+            count=found.get("count", 1),
+            gpus=found.get("gpus", 0),
+            cpu=found.get("cpu", "96"),
+            memory=found.get("memory", "1Ti"),
+            pods=found.get("pods", 110),
+            product=found.get("product", ""),
+            per_rack=found.get("perRack", 0),
+            per_block=found.get("perBlock", 0),
+            per_zone=found.get("perZone", 0),
+            labels=found.get("labels", {}),
+            annotations=found.get("annotations", {}),
+            taints=tuple(plain(each) for each in found.get("taints", ())),
+            resources=found.get("resources", {}),
+        )
+        place = reading.place(found.line)
+        try:
+            made += [Manifest(node, place) for node in nodes.nodes_of(shape, domains)]
+        except ConfigError as error:
+            reading.refuse(place, str(error))
+    return made
+
+
+# -- queues ------------------------------------------------------------------------------------
+def short_queues(entries: Sequence[Node], reading: Reading) -> list[Manifest]:
+    """The queues of ``spec.queues``."""
+    found = []
+    for node in entries:
+        assert isinstance(node.value, dict)
+        entry = node.value.get(QUEUE_NAME.name)
+        if entry is None:
+            reading.problems.add(node.line, "an entry of queues needs the key name")
+            continue
+        try:
+            name = QUEUE_NAME.shape.read(entry.node, "name", reading.problems)
+        except BadValueError as error:
+            reading.problems.add(error.line, error.what)
+            continue
+        spec = {key: plain(each.node) for key, each in node.value.items() if key != "name"}
+        found.append(Manifest(nodes.queue_of(name, spec), reading.place(node.line)))
+    return found
