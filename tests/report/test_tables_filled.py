@@ -1,0 +1,47 @@
+"""Tables show published numbers as they are and measured ones with their units."""
+
+from __future__ import annotations
+
+from gpusched.report.record import End, JobLife, Record
+from gpusched.report.tables import filled, html_rows, markdown, plain
+from gpusched.scenario.model import Row, Table
+
+TABLE = Table(
+    title="M1",
+    columns=("completion", "wait"),
+    rows=(
+        Row(name="A & B | C", cells=("71.9", "0")),
+        Row(name="gpusched", cells=("mean(completion)", "mean(wait)"), measured=True),
+        Row(name="none", cells=("p95(startup)",), measured=True),
+    ),
+)
+JOB = JobLife(
+    key="default/a", kind="Job", uid="a", queue="q", klass="job", priority=0, size=1,
+    min_member=1, gpus=0, created=1.0, started=None, ended=73.0, end=End.FAILED,
+)  # fmt: skip
+RECORD = Record(name="a", ground="embedded", seed=1, seconds=80, epoch=0.0, jobs=(JOB,))
+
+
+def test_a_table_on_a_terminal() -> None:
+    """Names left, cells right, a dash for what there is none of."""
+    assert plain(filled(TABLE, RECORD)).splitlines() == [
+        "M1",
+        "           completion    wait",
+        "A & B | C        71.9       0",
+        "gpusched       72.0 s  72.0 s",
+        "none                -       -",
+    ]
+
+
+def test_a_table_in_a_document() -> None:
+    """Bars in texts are no borders."""
+    lines = markdown(filled(TABLE, RECORD)).splitlines()
+    assert lines[0] == "**M1**"
+    assert lines[2:5] == [
+        "|  | completion | wait |", "| --- | ---: | ---: |", "| A & B \\| C | 71.9 | 0 |",
+    ]  # fmt: skip
+
+
+def test_a_table_on_a_page() -> None:
+    """Every cell can be put into HTML as it is."""
+    assert html_rows(filled(TABLE, RECORD))[1] == ["A &amp; B | C", "71.9", "0"]
