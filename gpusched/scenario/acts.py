@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, Final
 
 from gpusched.devcluster.app import DevCluster
@@ -70,6 +71,7 @@ class Actor:
         self._bindings_left = 0
         self._rules = 0
         self._fatal: BaseException | None = None
+        self._context = copy_context()
         self._doers: dict[type, Callable[[Any], Awaitable[str]]] = {
             Apply: self._apply,
             Delete: self._delete,
@@ -143,7 +145,9 @@ class Actor:
             except Exception as fault:  # noqa: BLE001 - told with the next act, or at the look
                 self._fatal = fault
 
-        task = asyncio.create_task(guarded(), name="act of a scenario")
+        # It may be a binding that is counted: what is begun then is not the daemon's.
+        context = self._context.copy()
+        task = asyncio.create_task(guarded(), name="act of a scenario", context=context)
         self._going.add(task)
         task.add_done_callback(self._going.discard)
 
@@ -307,9 +311,9 @@ class Actor:
         self._cluster.faults.remove(name)
 
     async def _restart(self, act: Restart) -> str:
+        if self._cluster is None:
+            return "what runs on a real cluster is not restarted"
         if act.what == "apiserver":
-            if self._cluster is None:
-                return "a real API server is not restarted"
             await self._cluster.restarts.restart("cut", down_s=act.down_s)
         elif act.what == "scheduler":
             self._begin(self._end_and_start(act.down_s))

@@ -28,7 +28,7 @@ class EmbeddedGround:
         clock: the cluster's.
     """
 
-    embedded: Final = True
+    embedded = True
 
     def __init__(self, cluster: DevCluster, clock: Clock) -> None:
         self.clock = clock

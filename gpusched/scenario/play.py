@@ -1,0 +1,347 @@
+"""Plays a scenario on a ground: its timeline, its daemons, its judge, its invariants.
+
+``play`` knows neither the embedded cluster nor a real one: a ``Site`` has what it needs of
+either. Times are seconds since the daemons' start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from gpusched.app import AppOptions
+from gpusched.clock import Clock
+from gpusched.devcluster.app import DevCluster
+from gpusched.errors import ClusterUnreachable, ConfigError
+from gpusched.report.record import ActDone, Record
+from gpusched.scenario.acts import Actor
+from gpusched.scenario.daemons import Daemons
+from gpusched.scenario.expect import Judge, Verdict
+from gpusched.scenario.ground import Change, Ground, Refused
+from gpusched.scenario.model import Scenario
+from gpusched.scenario.moments import Moment, moments
+from gpusched.scenario.recorder import Recorder
+from gpusched.scenario.watch import Watch
+
+LOOK_S: Final = 1.0
+"""So often it is asked whether the run is over, and whether a daemon broke."""
+QUIET_S: Final = 600.0
+"""Who waits without anything happening for so long will wait for ever."""
+_READY_S: Final = 60.0
+"""Nodes that are there before have so long to become ready."""
+_RANKS: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2, "Topology": 3,
+                 "Queue": 4, "Node": 5, "NodePool": 5}  # fmt: skip
+_LAST: Final = 6
+
+
+@attrs.frozen(kw_only=True)
+class Site:
+    """Where a scenario is played.
+
+    Attributes:
+        ground: its cluster.
+        name: as records call it: ``embedded``, ``cluster``.
+        daemon: options of the so-many-th daemon.
+        cluster: the embedded one; None for a real one, which has no faults and restarts.
+    """
+
+    ground: Ground
+    name: str
+    daemon: Callable[[int], AppOptions]
+    cluster: DevCluster | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        seconds: since its start.
+        done, acts: moments of the timeline that are over, of all.
+        waiting: whether anybody waits or runs.
+    """
+
+    name: str
+    seconds: float
+    done: int
+    acts: int
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """What came of a scenario.
+
+    Attributes:
+        record: what happened, also of a run that was ended early; None when it was not played.
+        skipped: why it was not played.
+        fault: how a daemon broke.
+        lost: whether the cluster was lost.
+        interrupted: whether the user ended it.
+    """
+
+    scenario: Scenario
+    record: Record | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    skipped: str = ""
+    fault: str = ""
+    lost: bool = False
+    interrupted: bool = False
+
+    @property
+    def troubles(self) -> tuple[ActDone, ...]:
+        """Acts that could not be done."""
+        return tuple(each for each in self.record.acts if each.trouble) if self.record else ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was as expected; so is one that was not played."""
+        if self.record is None:
+            return bool(self.skipped)
+        return (
+            all(each.ok for each in self.verdicts)
+            and not self.record.broken
+            and not self.record.unfinished
+            and not self.troubles
+            and not self.fault
+        )
+
+
+async def play(
+    scenario: Scenario, site: Site, *, tell: Callable[[Progress], None] | None = None
+) -> Run:
+    """Play a scenario to its end.
+
+    A run that is cut at its limit, loses its cluster, loses a daemon or is cancelled keeps what
+    happened until then; its expectations are judged as things are then.
+
+    Raises:
+        ConfigError: an object that is to be there from the beginning is refused.
+    """
+    return await _Play(scenario, site, tell).run()
+
+
+class _Over(Exception):
+    """The run ends before its time; the sentence says why."""
+
+
+class _Play:
+    """One run."""
+
+    def __init__(
+        self, scenario: Scenario, site: Site, tell: Callable[[Progress], None] | None
+    ) -> None:
+        self._scenario = scenario
+        self._site = site
+        self._tell = tell
+        self._ground = site.ground
+        self._clock: Clock = site.ground.clock
+        self._begin = self._clock.monotonic()
+        self._epoch = self._clock.now()
+        names = scenario.config.scheduler_names
+        self._recorder = Recorder(names)
+        self._watch = Watch(self._recorder, names)
+        self._judge = Judge(scenario.expect)
+        self._daemons = Daemons(site.daemon)
+        self._actor = Actor(site.ground, self._daemons, cluster=site.cluster, tell=self._troubled)
+        self._moments = moments(scenario)
+        self._next = 0
+        self._acts: list[ActDone] = []
+        self._over_since: float | None = None
+        self._busy_until = 0.0
+        self._changes = 0
+        self._bug: Exception | None = None
+
+    @property
+    def now(self) -> float:
+        """Seconds since the daemons' start."""
+        return round(self._clock.monotonic() - self._begin, 6)
+
+    async def run(self) -> Run:
+        """From what is there before to the verdicts."""
+        unfinished, fault, lost, interrupted = "", "", False, False
+        try:
+            await self._prepare()
+            await self._live()
+        except _Over as why:
+            unfinished = str(why)
+            fault = self._daemons.fault()
+        except ClusterUnreachable as error:
+            unfinished, lost = f"the cluster was lost: {error}", True
+        except asyncio.CancelledError:
+            unfinished, interrupted = "it was interrupted", True
+        finally:
+            await self._actor.close()
+            await self._daemons.close()
+        self._watch.look(self.now)
+        self._judge.finish(self.now, self._record)
+        return Run(
+            scenario=self._scenario,
+            record=attrs.evolve(self._record(), unfinished=unfinished),
+            verdicts=self._judge.verdicts(),
+            fault=fault,
+            lost=lost,
+            interrupted=interrupted,
+        )
+
+    # -- before ------------------------------------------------------------------------------
+    async def _prepare(self) -> None:
+        """Everything that is there from the beginning is there, and lives; the daemons start."""
+        before = sorted(
+            self._scenario.before, key=lambda each: _RANKS.get(each.obj.get("kind", ""), _LAST)
+        )
+        for manifest in before:
+            try:
+                await self._actor.apply(manifest.obj)
+            except Refused as refused:
+                raise ConfigError(f"{manifest.place}: {refused}") from None
+        end = self.now + _READY_S
+        await self._clock.sleep(LOOK_S)
+        while self.now < end and not self._lives():
+            await self._clock.sleep(LOOK_S)
+        self._begin = self._clock.monotonic()
+        self._epoch = self._clock.now()
+        self._ground.begin()
+        self._ground.on_change(self._see)
+        for _ in range(self._scenario.daemons):
+            self._daemons.start()
+
+    def _lives(self) -> bool:
+        """Whether nodes are ready, and pods run that have one."""
+        nodes = self._ground.list("Node")
+        if any(not (node.get("status") or {}).get("conditions") for node in nodes):
+            return False
+        return all(
+            (pod.get("status") or {}).get("phase") != "Pending"
+            for pod in self._ground.list("Pod")
+            if pod["spec"].get("nodeName")
+        )
+
+    def _see(self, change: Change) -> None:
+        self._changes += 1
+        try:
+            self._recorder.see(change)
+            self._watch.see(change)
+            self._judge.heed(change)
+            self._actor.heed(change)
+        except Exception as bug:  # noqa: BLE001 - a fault of ours is no answer to who wrote it
+            self._bug = self._bug or bug
+
+    # -- the run -----------------------------------------------------------------------------
+    async def _live(self) -> None:
+        """Act, look and judge until it is over."""
+        while True:
+            await self._act()
+            now = self.now
+            self._actor.check()
+            if self._bug is not None:
+                raise self._bug
+            if self._judge.wants(now) <= now:
+                self._judge.look(now, self._record)
+            self._watch.look(now)
+            self._report()
+            if fault := self._daemons.fault():
+                raise _Over(f"a daemon broke: {fault}")
+            if self._is_over(now):
+                return
+            if now >= self._scenario.limit_s:
+                raise _Over(self._endless(now))
+            await self._clock.sleep(max(0.0, self._wake(now) - now))
+
+    def _wake(self, now: float) -> float:
+        """When to look next: at a whole second, but for what is due before."""
+        wake = (math.floor(now / LOOK_S + 1e-6) + 1) * LOOK_S
+        wake = min(wake, self._judge.wants(now), self._scenario.limit_s)
+        if self._next < len(self._moments):
+            wake = min(wake, self._moments[self._next].at_s)
+        return wake
+
+    async def _act(self) -> None:
+        while self._next < len(self._moments):
+            moment = self._moments[self._next]
+            if moment.at_s > self.now + 1e-9:
+                return
+            self._next += 1
+            await self._do(moment)
+
+    async def _do(self, moment: Moment) -> None:
+        at = self.now
+        trouble = await self._actor.do(moment.act)
+        self._acts.append(ActDone(at=at, sentence=moment.sentence, trouble=trouble))
+
+    def _troubled(self, trouble: str) -> None:
+        self._acts.append(ActDone(at=self.now, sentence="what was begun went on", trouble=trouble))
+
+    # -- its end -----------------------------------------------------------------------------
+    def _is_over(self, now: float) -> bool:
+        ends = self._scenario.ends_s
+        if ends is not None:
+            return now >= ends
+        acts = self._next < len(self._moments) or self._actor.busy
+        if acts or self._judge.wants(now) < math.inf:
+            self._busy_until, self._over_since = now, None
+            return False
+        if self._is_working(now):
+            self._over_since = None
+            return False
+        if self._over_since is None:
+            self._over_since = now
+        return now >= self._over_since + self._scenario.settle_s
+
+    def _is_working(self, now: float) -> bool:
+        """Whether anybody runs who will end, or waits who may yet be served."""
+        if next(self._recorder.running(), None) is not None:
+            return True
+        if next(self._recorder.waiting(), None) is None:
+            return False
+        return now - max(self._recorder.moved, self._busy_until) < QUIET_S
+
+    def _endless(self, now: float) -> str:
+        waits = sorted({work.key for work in self._recorder.waiting()})
+        runs = sorted({body.work.key for body in self._recorder.running()})
+        what = []
+        if self._next < len(self._moments):
+            moment = self._moments[self._next]
+            what.append(f"the timeline goes on at {moment.at_s:g} s ({moment.place})")
+        if runs:
+            what.append(f"{len(runs)} workloads still run, the first is {runs[0]}")
+        elif waits:
+            what.append(f"{len(waits)} workloads still wait, the first is {waits[0]}")
+        elif self._actor.busy:
+            what.append("something that was begun goes on")
+        return f"it was cut at its limit of {now:g} s: {', '.join(what) or 'it does not end'}"
+
+    # -- results -----------------------------------------------------------------------------
+    def _report(self) -> None:
+        if self._tell is not None:
+            self._tell(
+                Progress(
+                    name=self._scenario.name,
+                    seconds=self.now,
+                    done=self._next,
+                    acts=len(self._moments),
+                )
+            )
+
+    def _record(self) -> Record:
+        counters: Mapping[str, float] = {
+            "sessions": self._daemons.sessions,
+            "daemons": self._daemons.starts,
+            "changes": self._changes,
+        }
+        made = self._recorder.record(
+            name=self._scenario.name,
+            ground=self._site.name,
+            seed=self._scenario.seed,
+            seconds=self.now,
+            epoch=self._epoch,
+        )
+        return attrs.evolve(
+            made,
+            acts=tuple(self._acts),
+            broken=tuple(self._watch.broken),
+            counters=counters,
+        )
