@@ -66,4 +66,5 @@ def gang_note(status: GangStatus, cache: StatusCache) -> EventNote:
         reason="Scheduled" if status.is_scheduled else WAITS,
         action="Binding" if status.is_scheduled else "Scheduling",
         note=status.scheduled.sentence,
+        why="" if status.is_scheduled else status.scheduled.reason,
     )

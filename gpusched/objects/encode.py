@@ -18,6 +18,8 @@ from gpusched.objects.meta import UID, ObjectKey, ResourceVersion, format_micro_
 from gpusched.objects.slot import format_slots
 
 CONTROLLER: Final = "gpusched"
+REASON: Final = "gpusched.io/reason"
+"""On events: the contract's reason why something waits."""
 UNSCHEDULABLE: Final = "Unschedulable"
 """The reason by which autoscalers know a pod that more nodes would help."""
 EVENT_NAMESPACE: Final = "default"
@@ -63,6 +65,8 @@ class EventNote:
         reason: one CamelCase word.
         action: what we were doing, one CamelCase word; the API insists on it.
         note: a sentence; cut at 1,024 bytes.
+        why: reason of the contract where ``reason`` is another, for whom no condition tells it: a
+            suspended Job. It goes into the annotation ``gpusched.io/reason``.
     """
 
     regarding: ObjectRef
@@ -70,6 +74,7 @@ class EventNote:
     reason: str
     action: str
     note: str
+    why: str = ""
 
     @property
     def name(self) -> str:
@@ -289,11 +294,14 @@ def event(note: EventNote, *, instance: str, now: float) -> bytes:
     }
     if ref.key.namespace:
         regarding["namespace"] = ref.key.namespace
+    meta: dict[str, object] = {"name": note.name, "namespace": ref.event_namespace}
+    if note.why:
+        meta["annotations"] = {REASON: note.why}
     return _json.encode(
         {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": note.name, "namespace": ref.event_namespace},
+            "metadata": meta,
             "eventTime": format_micro_time(now),
             "reportingController": CONTROLLER,
             "reportingInstance": instance[:128] or CONTROLLER,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.objects.encode import REASON
 from gpusched.objects.hints import GROUP_LABEL
 from gpusched.scenario.expect_index import Workload
 
@@ -133,7 +134,7 @@ def reasons(work: Workload) -> list[Why]:
     if event is not None and not holding(work) and "waiting" in states(work):
         notes = event["metadata"].get("annotations") or {}
         said = event.get("note") or event.get("message") or ""
-        found.append(Why(notes.get("gpusched.io/reason", ""), said))
+        found.append(Why(notes.get(REASON, ""), said))
     unique = dict.fromkeys(found)
     return list(unique)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gpusched.objects.duration import parse_duration
+from gpusched.objects.encode import REASON
 from gpusched.objects.meta import Disbelief
 from gpusched.report.record import End
 from gpusched.scenario import readings
@@ -232,7 +233,8 @@ class WorkRecorder:
         work = self._works.get(f"{about.get('namespace', '')}/{about.get('name', '')}")
         if work is not None and work.suspended and work.ended is None:
             note = obj.get("note") or obj.get("message") or ""
-            work.say(change.at, _WAITS, note)
+            reason = (obj["metadata"].get("annotations") or {}).get(REASON, _WAITS)
+            work.say(change.at, reason, note)
         return False
 
     # -- shared ------------------------------------------------------------------------------

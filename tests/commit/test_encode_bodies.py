@@ -89,6 +89,12 @@ def test_event():
     }  # fmt: skip
 
 
+def test_an_event_carries_the_reason_of_the_contract():
+    """Where its own reason is another: a suspended Job has no condition that could."""
+    told = json.loads(encode.event(_note(why="QuotaExceeded"), instance="gpusched-0", now=NOW))
+    assert told["metadata"]["annotations"] == {"gpusched.io/reason": "QuotaExceeded"}
+
+
 def test_event_names_are_those_of_their_content():
     """The same news has the same name in every process; other news another one."""
     assert _note().name == _note().name

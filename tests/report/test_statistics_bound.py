@@ -62,7 +62,7 @@ def workloads(draw: st.DrawFn) -> tuple[list[Gang], list[Size]]:
     return gangs, nodes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(workloads())
 def test_starts_are_those_of_a_slow_simulation(workload: tuple[list[Gang], list[Size]]) -> None:
     """Trying every moment afresh gives the same starts and ends."""
@@ -70,7 +70,7 @@ def test_starts_are_those_of_a_slow_simulation(workload: tuple[list[Gang], list[
     assert list(schedule(gangs, nodes)) == slowly(gangs, nodes)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 90)), min_size=1, max_size=60),
     st.integers(1, 5),

@@ -246,7 +246,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(PIECES, PIECES)
 def test_steps_are_sums_over_small_steps(
     one: list[tuple[float, float, float]], other: list[tuple[float, float, float]]
