@@ -1,0 +1,85 @@
+"""What stands around the plots of a page: the bar that zooms, the data of the script, the footer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpusched.report import over_time
+from gpusched.report.page_script import SCRIPT
+from gpusched.report.page_script_jobs import MORE
+from gpusched.report.page_style import style
+from gpusched.report.plots import TALL, TimeAxis, as_data, esc, step_area
+from gpusched.report.record import Record
+from gpusched.report.series import RESOURCE, SERIES_MAX, Unit, together
+
+MARKS_MAX: Final = 400
+"""Acts that are marked on time axes and told when pointed at."""
+
+
+def bar(record: Record, unit: Unit, axis: TimeAxis) -> str:
+    """What zooms all plots in time: an overview to drag on, with the use of the whole run."""
+    used = together([over_time.use(record, RESOURCE[unit])], axis.seconds, most=300)
+    top = float(used.rows[0].max(initial=0)) or 1.0
+    tops = [round(TALL * (1 - value / top)) for value in used.rows[0].tolist()]
+    path = step_area([axis.x(at) for at in used.at.tolist()], tops, axis.wide)
+    buttons = "".join(
+        f'<button type="button" data-zoom="{act}" aria-label="{says}" title="{says}">{sign}</button>'
+        for act, sign, says in (
+            ("in", "+", "zoom in"), ("out", "\N{MINUS SIGN}", "zoom out"),
+            ("all", "whole run", "show the whole run"),
+        )
+    )  # fmt: skip
+    return (
+        f'<div id="bar" hidden><span id="range"></span>{buttons}'
+        '<button type="button" id="picked" aria-label="show all jobs again"></button>'
+        f'<div id="mini" aria-hidden="true"><svg viewBox="0 0 {axis.wide} {TALL}" '
+        f'preserveAspectRatio="none"><path class="f{SERIES_MAX}" d="{path}"/></svg><i></i></div></div>'
+    )
+
+
+def run_data(record: Record, axis: TimeAxis, colour: Mapping[str, int]) -> dict[str, Any]:
+    """What the script knows of the run; jobs are name, queue, pods, made, started, ended, end."""
+    queues = list(colour)
+    at = {name: turn for turn, name in enumerate(queues)}
+    jobs = [
+        [job.key.removeprefix("default/"), at[job.queue], job.size, round(job.created, 3),
+         _moment(job.started), _moment(job.ended), job.end.value]
+        for job in record.jobs
+    ]  # fmt: skip
+    acts = [[axis.x(act.at), act.sentence[:120]] for act in record.acts[:MARKS_MAX]]
+    return {"wide": axis.wide, "per_s": axis.per_s, "seconds": axis.seconds, "queues": queues,
+            "jobs": jobs, "acts": acts}  # fmt: skip
+
+
+def _moment(at: float | None) -> float | None:
+    return None if at is None else round(at, 3)
+
+
+def footer(files: str) -> str:
+    """How to read the page, and where the numbers are."""
+    data = (
+        f'The numbers are in <a href="{esc(files)}/jobs.csv">jobs.csv</a> and the files beside it. '
+        if files else ""
+    )  # fmt: skip
+    return (
+        f"<footer><p>{data}Times are seconds of the run. Drag over a plot to zoom all of them, "
+        "double-click to see the whole run again; with the keyboard: arrows, +, \N{MINUS SIGN}, 0. "
+        "Press a job or a queue to see it alone.</p></footer>"
+    )
+
+
+def document(title: str, body: str, data: Mapping[str, Any] | None) -> str:
+    """The page as a whole; its policy forbids every request."""
+    script = "" if data is None else (
+        f'<script type="application/json" id="run">{as_data(data)}</script>'
+        f"<script>{SCRIPT}{MORE}</script>"
+    )  # fmt: skip
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{esc(title)} \N{MIDDLE DOT} gpusched</title><style>{style()}</style></head>"
+        f"<body>{body}{script}</body></html>\n"
+    )

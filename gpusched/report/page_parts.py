@@ -1,0 +1,243 @@
+"""Parts of a page that are no plots: head, verdicts, tables, key figures, acts and jobs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gpusched.report.plots import duration, esc, number, table
+from gpusched.report.record import ActDone, End, JobLife, Record
+from gpusched.report.reported import Reported, Verdict
+from gpusched.report.series import Unit, longest_reason
+from gpusched.report.statistics import Figure, statistic
+from gpusched.report.tables import FilledTable
+
+JOBS_MAX: Final = 2000
+"""Jobs in the table of a page, those that waited longest; all are in jobs.csv."""
+ACTS_MAX: Final = 2000
+SAME_MAX: Final = 4
+"""Acts of one moment that are told one by one."""
+SAID_MAX: Final = 140
+"""Characters of the sentence that tells why a job waited; the whole is in jobs.csv."""
+DASH: Final = "\N{EN DASH}"
+
+
+def head(one: Reported, *, back: str = "") -> str:
+    """Name, what it teaches, how it went and what it was played on."""
+    record = one.record
+    parts = [f'<p class="back"><a href="{esc(back)}">all scenarios</a></p>'] if back else []
+    parts.append(f"<h1>{esc(record.name)}</h1>")
+    if one.teaches:
+        parts.append(f'<p class="teaches">{esc(one.teaches)}</p>')
+    parts += [_badge(one.verdicts), _troubles(record)]
+    facts = [("configuration", one.config), ("played on", record.ground), ("seed", record.seed),
+             ("simulated time", duration(record.seconds)), ("nodes", f"{len(record.nodes):,}"),
+             ("jobs", f"{len(record.jobs):,}"), ("pods", f"{len(record.pods):,}"),
+             ("history", record.digest[:12])]  # fmt: skip
+    meta = "".join(f"<li>{name} <b>{esc(fact)}</b></li>" for name, fact in facts if fact != "")
+    return "".join([*parts, f'<ul class="meta">{meta}</ul>'])
+
+
+def _badge(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    held = sum(each.ok for each in verdicts)
+    if held == len(verdicts):
+        every = "the one expectation holds" if held == 1 else f"all {held} expectations hold"
+        return f'<span class="badge good">\N{CHECK MARK} {every}</span>'
+    return (
+        f'<span class="badge bad">\N{MULTIPLICATION X} {len(verdicts) - held} of {len(verdicts)} '
+        "expectations do not hold</span>"
+    )
+
+
+def _troubles(record: Record) -> str:
+    parts = []
+    if record.unfinished:
+        parts.append(f'<p class="bad"><b>Ended before its time:</b> {esc(record.unfinished)}</p>')
+    failed = [act for act in record.acts if act.trouble]
+    if failed:
+        parts.append(
+            f'<p class="bad"><b>{len(failed)} acts of the timeline could not be done;</b> '
+            f"the first: {esc(failed[0].sentence)}: {esc(failed[0].trouble)}</p>"
+        )
+    if record.broken:
+        rows = [[duration(each.at), each.invariant, each.sentence] for each in record.broken[:50]]
+        parts.append(
+            f'<p class="bad"><b>{len(record.broken)} breaches of what must always hold.</b></p>'
+            + table(["at", "invariant", "what was seen"], rows)
+        )
+    return "".join(parts)
+
+
+def key_figures(record: Record, unit: Unit) -> str:
+    """The numbers that people ask for first."""
+    of = {name: statistic(record, name) for name in (
+        "completed", "failed", "makespan", "mean(wait)", "p95(wait)", "evictions", "lostGpuHours",
+        "fragmentation", "fairness",
+    )}  # fmt: skip
+    use = "gpuUse" if unit == "GPUs" else "cpuUse"
+    busy, whole = statistic(record, f"{use}Busy"), statistic(record, use)
+    failed = f", {of['failed']} failed" if of["failed"].value else ""
+    cards = [
+        (f"{of['completed']} of {len(record.jobs):,}", f"jobs completed{failed}"),
+        (_time(of["makespan"]), "makespan: first job made to last job ended"),
+        (_time(of["mean(wait)"]), "mean wait"),
+        (_time(of["p95(wait)"]), "95 % waited no longer"),
+        (str(whole) if busy.value is None else str(busy),
+         f"of usable {unit} held" + ("" if busy.value is None else " while a job waited")),
+        (str(of["evictions"]),
+         "pods evicted" + (f", {of['lostGpuHours']} of work lost" if of["evictions"].value else "")),
+    ]  # fmt: skip
+    if unit == "GPUs" and of["fragmentation"].value is not None:
+        cards.append((str(of["fragmentation"]), "of free GPUs of no use to these jobs"))
+    if len({job.queue for job in record.jobs if job.gpus}) > 1:
+        cards.append((str(of["fairness"]), "Jain's index of fairness, 1 is even"))
+    items = "".join(f"<li><b>{esc(big)}</b><span>{esc(small)}</span></li>" for big, small in cards)
+    return f'<ul class="cards">{items}</ul>'
+
+
+def _time(figure: Figure) -> str:
+    return DASH if figure.value is None else duration(figure.value)
+
+
+def verdict_list(verdicts: Sequence[Verdict]) -> str:
+    """One line each; those that do not hold first where there are many."""
+    if not verdicts:
+        return ""
+    many = len(verdicts) > 12
+    ordered = sorted(verdicts, key=lambda each: each.ok) if many else verdicts
+    items = "".join(_verdict(each) for each in ordered)
+    lines = f'<ul class="verdicts">{items}</ul>'
+    if many and all(each.ok for each in verdicts):
+        lines = f"<details><summary>{len(verdicts)} that all hold</summary>{lines}</details>"
+    return f'<section id="verdicts"><h2>What was expected</h2>{lines}</section>'
+
+
+def _verdict(each: Verdict) -> str:
+    mark = (
+        '<b class="good">\N{CHECK MARK} holds</b>' if each.ok
+        else '<b class="bad">\N{MULTIPLICATION X} not so</b>'
+    )  # fmt: skip
+    seen = f"<small>{esc(each.seen)}</small>" if each.seen else ""
+    return f"<li>{mark}<span>{esc(each.sentence)}{seen}</span></li>"
+
+
+def grids(tables: Sequence[FilledTable]) -> str:
+    """Tables of published numbers beside those of this run, which are bold."""
+    if not tables:
+        return ""
+    parts = "".join(_grid(each) for each in tables)
+    return f'<section id="published"><h2>Numbers side by side</h2>{parts}</section>'
+
+
+def _grid(grid: FilledTable) -> str:
+    heads = "".join(
+        f'<th scope="col"{" class=n" if turn else ""}>{esc(each)}</th>'
+        for turn, each in enumerate(grid.heads)
+    )
+    rows = "".join(
+        f"<tr{' class=own' if any(cell.figure for cell in row) else ''}>"
+        + "".join(
+            f'<td class="{"n" if turn else ""}">{esc(cell.text)}</td>'
+            for turn, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in grid.rows
+    )
+    return (
+        f'<div class="wide"><table><caption>{esc(grid.title)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def acts(record: Record) -> str:
+    """What the timeline did, in order."""
+    if not record.acts:
+        return ""
+    items = "".join(
+        f"<li><time>{duration(at)}</time><span>{said}</span></li>"
+        for at, said in _moments(record.acts[:ACTS_MAX])
+    )
+    more = len(record.acts) - ACTS_MAX
+    left = f'<p class="note">{more:,} later ones are in acts.csv.</p>' if more > 0 else ""
+    return (
+        f'<section id="acts"><h2>What the timeline did</h2><ul class="acts" tabindex="0">{items}</ul>{left}'
+        "</section>"
+    )
+
+
+def _moments(done: Sequence[ActDone]) -> Iterator[tuple[float, str]]:
+    """Moments with what was done then; of many acts at one moment the first and last are told."""
+    for at, group in itertools.groupby(done, key=lambda act: act.at):
+        several = list(group)
+        if len(several) <= SAME_MAX or any(act.trouble for act in several):
+            yield from ((at, _act(act)) for act in several)
+        else:
+            left = len(several) - 2
+            yield at, f"{_act(several[0])} ... {_act(several[-1])} <i>({left:,} more)</i>"
+
+
+def _act(act: ActDone) -> str:
+    said = esc(act.sentence)
+    return f'{said} <b class="bad">not done: {esc(act.trouble)}</b>' if act.trouble else said
+
+
+def jobs(record: Record, unit: Unit) -> str:
+    """One row per job, sortable where scripts run."""
+    if not record.jobs:
+        return ""
+    order = list(range(len(record.jobs)))
+    left = ""
+    if len(order) > JOBS_MAX:
+        order.sort(key=lambda turn: (-_wait(record.jobs[turn], record), turn))
+        order = sorted(order[:JOBS_MAX])
+        left = (
+            f'<p class="note">The {JOBS_MAX:,} of {len(record.jobs):,} jobs that waited longest; '
+            "all are in jobs.csv.</p>"
+        )
+    evicted: dict[str, int] = {}
+    for each in record.evictions:
+        evicted[each.job] = evicted.get(each.job, 0) + 1
+    heads = ["job", "queue", "class", "pods", "GPUs", "made, s", "wait, s", "run, s", "ended, s",
+             "end", "evicted", "waited longest because"]  # fmt: skip
+    if unit != "GPUs":
+        heads.remove("GPUs")
+    head_cells = "".join(f'<th scope="col">{each}</th>' for each in heads)
+    rows = "".join(_job(record, turn, evicted, unit) for turn in order)
+    return (
+        f'<section id="jobs"><h2>Every job</h2>{left}'
+        '<p class="filter"><label>Show only rows with <input type="search" '
+        'placeholder="name, queue, reason"></label><span id="seen"></span></p>'
+        f'<div class="wide tall" tabindex="0"><table class="sortable"><thead><tr>{head_cells}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _wait(job: JobLife, record: Record) -> float:
+    over = record.seconds if job.ended is None else job.ended
+    return (over if job.started is None else job.started) - job.created
+
+
+def _job(record: Record, turn: int, evicted: dict[str, int], unit: Unit) -> str:
+    job = record.jobs[turn]
+    over = record.seconds if job.ended is None else job.ended
+    run = DASH if job.started is None else number(over - job.started)
+    waited = number(_wait(job, record)) + ("" if job.started is not None else " so far")
+    numbers = [str(job.size), *([number(job.gpus / 1000, 3)] if unit == "GPUs" else []),
+               number(job.created), waited, run, DASH if job.ended is None else number(job.ended)]  # fmt: skip
+    reason, sentence = longest_reason(job, record.seconds)
+    said = (
+        sentence
+        if len(sentence) <= SAID_MAX
+        else f"{sentence[: SAID_MAX - 1]}\N{HORIZONTAL ELLIPSIS}"
+    )
+    why = f"{reason}: {said}" if said else reason
+    end = job.end.value if job.end is not End.NONE else "still there"
+    name = job.key.removeprefix("default/")
+    return (
+        f'<tr data-j="{turn}"><td>{esc(name)}</td><td>{esc(job.queue)}</td><td>{esc(job.klass)}</td>'
+        + "".join(f'<td class="n">{each}</td>' for each in numbers)
+        + f'<td>{end}</td><td class="n">{evicted.get(job.key, 0)}</td><td>{esc(why)}</td></tr>'
+    )
