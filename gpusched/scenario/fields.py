@@ -6,7 +6,7 @@ from typing import Final
 
 from gpusched.limits import GANG_PODS_MAX, SCENARIO_COUNT_MAX, SCENARIO_SEED_MAX
 from gpusched.scenario.fields_expect import EXPECTATION, TABLE
-from gpusched.scenario.fields_work import LABELS, NAME, STRINGS, WORKLOAD
+from gpusched.scenario.fields_work import DNS, LABELS, NAME, STRINGS, WORKLOAD
 from gpusched.scenario.mappings import Either, Field, Listing, MapOf, Table
 from gpusched.scenario.model import API_VERSION, KIND, Process
 from gpusched.scenario.shapes import (
@@ -186,6 +186,7 @@ ENTRY: Final = Table(
             "How busy each hour of the day is, relative to their mean.",
         ),
         Field("say", Text(), "Sentence for the report."),
+        Field("unchecked", Flag(), "What it names need not exist."),
         *ACTS,
     ),
     one_of=ACT_NAMES,
@@ -212,6 +213,11 @@ SPEC: Final = Table(
             "queues",
             Listing(Anything("a mapping", (dict,))),
             "Queues: name, and the fields of a Queue's spec; a bare number is GPUs.",
+        ),
+        Field(
+            "priorities",
+            MapOf(Whole(-(10**9), 10**9), "names of PriorityClasses", DNS),
+            "PriorityClasses: name and value.",
         ),
         Field("objects", Listing(PATH_OR_OBJECT), "Paths or objects, there from the beginning."),
         Field(

@@ -9,7 +9,8 @@ import attrs
 from gpusched.config.tree import Node, Problems, listed, nearest, shown
 from gpusched.config.values import BadValueError
 from gpusched.scenario.fields_work import LABELS, LEVEL
-from gpusched.scenario.mappings import Either, Field, Found, Listing, MapOf, Table
+from gpusched.scenario.json_paths import parse_path
+from gpusched.scenario.mappings import Either, Field, Found, Listing, Made, MapOf, Table
 from gpusched.scenario.model import Test
 from gpusched.scenario.shapes import Anything, Choice, Decimal, Duration, Flag, Regex, Schema, Text
 
@@ -36,7 +37,19 @@ _WHEN: Final = (
     Field("by", Duration(), "At some moment until then."),
     Field("during", Listing(Duration(), 2, 2), "All the time from the first to the second."),
     Field("say", Text(), "Instead of the sentence made of the rest."),
+    Field("unchecked", Flag(), "What it is about need not be in the files."),
 )
+
+
+def _path(text: str, node: Node, name: str) -> str:
+    try:
+        parse_path(text)
+    except ValueError as error:
+        raise BadValueError(node.line, f"{name}: {error}") from error
+    return text
+
+
+_PATH: Final = Made(Text("a path such as .status.phase"), _path)
 _NUMBER: Final = Either(
     (((int,), Decimal()), ((dict,), Table("a comparison", _COMPARISONS, one_of=TESTS))),
     "a number, or a mapping with a comparison",
@@ -71,7 +84,7 @@ OBJECT: Final = Table(
     (
         Field("object", TARGET, "Which.", required=True),
         Field("exists", Flag(), "false when it must not be there."),
-        Field("path", Text("a path such as .status.phase", r"[.\[].*"), "As in kubectl jsonpath."),
+        Field("path", _PATH, "As in kubectl jsonpath."),
         Field("condition", Text("a condition such as Ready or Ready=False"), "It must have."),
         Field("reason", _WORD, "Of the condition."),
         Field("says", Regex(), "What the condition's message matches."),

@@ -20,8 +20,8 @@ from gpusched.scenario.shapes import (
 from gpusched.scenario.shapes_drawn import MayBeDrawn
 from gpusched.scenario.workloads import KINDS
 
-_DNS: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-NAME: Final = Text("a name such as train or team-a", _DNS, 253)
+DNS: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+NAME: Final = Text("a name such as train or team-a", DNS, 253)
 _VALUE: Final = Text("the value of a label", most=63)
 LABELS: Final = MapOf(_VALUE)
 STRINGS: Final = MapOf(Text("a text", most=65_536), "keys of annotations")
@@ -122,7 +122,6 @@ WORKLOAD: Final = Table(
         Field("nodeSelector", LABELS, "Of the pods."),
         Field("tolerations", Listing(Anything("a mapping", (dict,))), "Of the pods."),
         Field("roles", Listing(ROLE, 1, 256), "A PodGroup of several roles."),
-        Field("unchecked", Flag(), "What it names need not exist."),
     ),
     at_most_one=(
         ("gpus", "fraction", "gpuMemory", "mig"),

@@ -222,12 +222,18 @@ Act: TypeAlias = (
 
 @attrs.frozen
 class Entry:
-    """One line of the timeline; ``say`` is its sentence in the report, empty for a made one."""
+    """One line of the timeline.
+
+    Attributes:
+        say: its sentence in the report, empty for a made one.
+        unchecked: what it names need not exist.
+    """
 
     when: When
     act: Act | Submit
     place: Place
     say: str = ""
+    unchecked: bool = False
 
 
 # -- what is expected --------------------------------------------------------------------------
@@ -363,12 +369,14 @@ class Expectation:
 
     Attributes:
         sentence: for the verdict line: ``say`` of the file, else made from the rest.
+        unchecked: what it is about need not be in the files.
     """
 
     subject: Subject
     span: Span
     sentence: str
     place: Place
+    unchecked: bool = False
 
 
 # -- tables ------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, cast
 
 import attrs
 
 from gpusched.devcluster.draws import KeyedRandom
+from gpusched.limits import SCENARIO_COUNT_MAX
 from gpusched.scenario import acts_told
 from gpusched.scenario.arrivals import arrivals
 from gpusched.scenario.model import (
@@ -20,7 +23,7 @@ from gpusched.scenario.model import (
     Scenario,
     Submit,
 )
-from gpusched.scenario.templates import compiled
+from gpusched.scenario.templates import compiled, copier, templates_of
 from gpusched.scenario.work import Share, Workload, draws_of
 from gpusched.scenario.workloads import manifests_of
 
@@ -78,27 +81,33 @@ class _Source:
         if isinstance(act, Submit):
             self._drawn = draws_of(act.work)
             self._shared = draws_of(act.work.share)
-            self._rendered = compiled(act.work)
+            self._texts = templates_of(act.work)
+            self._copy = copier(act.work)
         elif isinstance(act, Apply):
             self._rendered = compiled([_renders(each.obj) for each in act.manifests])
         else:
             self._rendered = compiled(act)
 
     def moments(self) -> list[float]:
-        """When it happens."""
+        """When it happens; at most one more often than a file may ask for."""
         self._chance.about("arrivals")
-        found = list(arrivals(self.entry.when, self._chance))
+        found = list(islice(arrivals(self.entry.when, self._chance), SCENARIO_COUNT_MAX + 1))
         self._chance.forget("arrivals")
         return found
 
     def work(self, index: int) -> Workload:
         """The workload of this repeat; only of an entry that submits one."""
-        work: Workload = self._rendered(index)
-        drawn: dict[str, Any] = {name: self._draw(work, name, index) for name in self._drawn}
+        act = self.entry.act
+        assert isinstance(act, Submit)
+        fields = {name: text(index) for name, text in self._texts.items()}
+        for name in self._drawn:
+            fields[name] = self._draw(act.work, name, index)
         if self._shared:
-            share = {name: self._draw(work.share, name, index) for name in self._shared}
-            drawn["share"] = attrs.evolve(work.share, **share)
-        return attrs.evolve(work, **drawn) if drawn else work
+            share = fields.get("share", act.work.share)
+            drawn = {name: self._draw(share, name, index) for name in self._shared}
+            fields["share"] = attrs.evolve(share, **drawn)
+        work: Workload = self._copy(fields)
+        return work
 
     def _draw(self, thing: Workload | Share, name: str, index: int) -> Any:
         key = f"{index}/{name}"
@@ -143,13 +152,22 @@ def moments(scenario: Scenario) -> tuple[Moment, ...]:
     that one more entry shifts nothing in the others.
     """
     found: list[Moment] = []
-    alike: Counter[str] = Counter()
-    for number, entry in enumerate(scenario.timeline):
-        subject = subject_of(entry.act)
-        source = _Source(entry, f"{subject}/{alike[subject]}", scenario.seed)
-        alike[subject] += 1
+    for number, source in enumerate(_sources(scenario)):
         found += [Moment(at, number, index, source) for index, at in enumerate(source.moments())]
     return tuple(sorted(found, key=lambda moment: (moment.at_s, moment.number, moment.index)))
+
+
+def happenings(scenario: Scenario) -> Iterator[list[float]]:
+    """When each entry of the timeline happens, one entry after another, in seconds."""
+    return (source.moments() for source in _sources(scenario))
+
+
+def _sources(scenario: Scenario) -> Iterator[_Source]:
+    alike: Counter[str] = Counter()
+    for entry in scenario.timeline:
+        subject = subject_of(entry.act)
+        yield _Source(entry, f"{subject}/{alike[subject]}", scenario.seed)
+        alike[subject] += 1
 
 
 def subject_of(act: Act | Submit) -> str:

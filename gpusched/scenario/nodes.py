@@ -142,5 +142,15 @@ def queue_of(name: str, spec: Mapping[str, Any]) -> Obj:
     }
 
 
+def priority_of(name: str, value: int) -> Obj:
+    """The PriorityClass object."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
 def _gpus(value: Any) -> Any:
     return {GPU: str(value)} if isinstance(value, int | float | str) else value

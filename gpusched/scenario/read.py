@@ -17,6 +17,7 @@ from gpusched.limits import SCENARIO_FILE_BYTES_MAX
 from gpusched.scenario.fields import SCENARIO
 from gpusched.scenario.mappings import Found
 from gpusched.scenario.model import Entry, Fault, Manifest, Restart, Scenario
+from gpusched.scenario.read_checks import check
 from gpusched.scenario.read_config import configuration
 from gpusched.scenario.read_expect import expectation, table
 from gpusched.scenario.read_objects import (
@@ -25,6 +26,7 @@ from gpusched.scenario.read_objects import (
     manifests,
     objects,
     short_nodes,
+    short_priorities,
     short_queues,
 )
 from gpusched.scenario.read_timeline import entry
@@ -126,6 +128,8 @@ def _scenario(file: Path, config: Path | None) -> Scenario:
         scenario = _read(ones[0], beside, reading, config)
     elif not reading.sentences:
         raise ConfigError(f"{file}: holds no document of kind Scenario")
+    if scenario is not None and not reading.sentences:
+        check(scenario, reading.refuse)
     if sentences := reading.sentences:
         raise ConfigError(*sentences)
     assert scenario is not None
@@ -150,6 +154,7 @@ def _read(
     before = [
         *short_nodes(spec.get("nodes", ()), reading),
         *short_queues(spec.get("queues", ()), reading),
+        *short_priorities(spec, reading),
         *objects(spec.get("objects", ()), reading),
         *(each for one in beside for each in manifests(one, reading)),
     ]

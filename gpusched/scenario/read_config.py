@@ -15,6 +15,7 @@ from gpusched.config.parse import parse
 from gpusched.config.read import read_config
 from gpusched.config.tree import Entry, Node, Problems, listed, nearest, quoted, shown
 from gpusched.errors import ConfigError
+from gpusched.pluginhost.registry import load_policy
 from gpusched.scenario.reading import Reading
 
 _SHIPPED: Final = "conf/gpusched.yaml"
@@ -29,6 +30,16 @@ def configuration(said: Node | None, given: Path | None, reading: Reading) -> Co
         given: the file of ``--config``, instead of the shipped one.
         reading: takes what is wrong.
     """
+    found = _configuration(said, given, reading)
+    if found is not DEFAULT and not reading.sentences:
+        try:
+            load_policy(found)
+        except ConfigError as error:
+            reading.tell(error)
+    return found
+
+
+def _configuration(said: Node | None, given: Path | None, reading: Reading) -> Config:
     if said is None:
         return _loaded(str(given), reading) if given is not None else DEFAULT
     if isinstance(said.value, str):

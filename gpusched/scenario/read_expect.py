@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.config.tree import Node, quoted
+from gpusched.config.tree import Node, nearest
 from gpusched.objects.duration import NANOSECONDS, parse_duration
-from gpusched.scenario import stat_names
+from gpusched.report.statistics import NoStatistic, check_name, known_statistics
 from gpusched.scenario.fields_expect import SPANS, TESTS, Form
 from gpusched.scenario.mappings import Found
 from gpusched.scenario.model import (
@@ -25,6 +25,7 @@ from gpusched.scenario.model import (
 )
 from gpusched.scenario.read_timeline import target
 from gpusched.scenario.reading import Reading, plain
+from gpusched.scenario.sentences import sentence_of
 
 
 def expectation(form: Form, reading: Reading) -> Expectation | None:
@@ -37,8 +38,9 @@ def expectation(form: Form, reading: Reading) -> Expectation | None:
     return Expectation(
         subject=subject,
         span=span,
-        sentence=found.get("say", ""),
+        sentence=found.get("say") or sentence_of(subject, span),
         place=reading.place(found.line),
+        unchecked=found.get("unchecked", False),
     )
 
 
@@ -176,7 +178,8 @@ def _word(value: Any) -> str:
 
 def _statistic(found: Found, reading: Reading) -> Statistic | None:
     name = found.get("stat", "")
-    _check_statistic(name, found.line_of("stat"), reading)
+    if name:
+        _check_statistic(name, found.line_of("stat"), reading)
     comparison = _comparison(found, reading, seconds=True)
     if comparison is None or not name:
         return None
@@ -185,8 +188,10 @@ def _statistic(found: Found, reading: Reading) -> Statistic | None:
 
 
 def _check_statistic(name: str, line: int, reading: Reading) -> None:
-    if name and (why := stat_names.fault_of(name)):
-        reading.problems.add(line, f"{quoted(name)} is no statistic: {why}")
+    try:
+        check_name(name)
+    except NoStatistic as error:
+        reading.problems.add(line, f"{error}{nearest(name, known_statistics())}")
 
 
 def _event(found: Found, reading: Reading) -> EventSeen | None:

@@ -157,6 +157,13 @@ def short_nodes(entries: Sequence[Found], reading: Reading) -> list[Manifest]:
     return made
 
 
+def short_priorities(found: Found, reading: Reading) -> list[Manifest]:
+    """The PriorityClasses of ``spec.priorities``."""
+    place = reading.place(found.line_of("priorities"))
+    values = found.get("priorities", {})
+    return [Manifest(nodes.priority_of(name, value), place) for name, value in values.items()]
+
+
 # -- queues ------------------------------------------------------------------------------------
 def short_queues(entries: Sequence[Node], reading: Reading) -> list[Manifest]:
     """The queues of ``spec.queues``."""

@@ -43,7 +43,13 @@ def entry(found: Found, reading: Reading) -> Entry | None:
     act = _ACTS[name](value, reading, found, when)
     if act is None:
         return None
-    return Entry(when, act, reading.place(found.line), found.get("say", ""))
+    return Entry(
+        when,
+        act,
+        reading.place(found.line),
+        say=found.get("say", ""),
+        unchecked=found.get("unchecked", False),
+    )
 
 
 def _check_templates(node: Node, reading: Reading) -> None:

@@ -70,9 +70,10 @@ def workload(found: Found, reading: Reading, *, repeated: bool) -> Workload:
         node_selector=found.get("nodeSelector", {}),
         tolerations=tuple(plain(each) for each in found.get("tolerations", ())),
         roles=tuple(map(_role, found.get("roles", ()))),
-        unchecked=found.get("unchecked", False),
     )
     _check(work, found, reading)
+    if work.roles and len(work.roles) == len(found.get("roles")):
+        _check_roles(work, found, reading)
     return work
 
 
@@ -139,7 +140,7 @@ def _check(work: Workload, found: Found, reading: Reading) -> None:
     )
 
 
-def check_roles(work: Workload, found: Found, reading: Reading) -> None:
+def _check_roles(work: Workload, found: Found, reading: Reading) -> None:
     """What the roles of a PodGroup mean together."""
     problems = reading.problems
     seen: set[str] = set()

@@ -124,7 +124,6 @@ class Workload:
         suspend: None for the rule: suspended where it is a Job that names a queue.
         klass: label by which waits are told apart.
         notes: annotations of the pods by key, from ``startAfter`` and the like.
-        unchecked: names of queues and priorities in it may be missing.
     """
 
     name: str
@@ -154,7 +153,6 @@ class Workload:
     node_selector: Mapping[str, str] = attrs.Factory(dict)
     tolerations: tuple[dict[str, Any], ...] = ()
     roles: tuple[Role, ...] = ()
-    unchecked: bool = False
 
 
 def draws_of(thing: object) -> tuple[str, ...]:

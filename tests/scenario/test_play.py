@@ -168,7 +168,7 @@ def test_what_cannot_be_done_fails_the_run(tmp_path: Path) -> None:
         """
         nodes: [{count: 1, gpus: 8}]
         timeline:
-        - delete: {kind: Job, name: nobody}
+        - {delete: {kind: Job, name: nobody}, unchecked: true}
         - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}
         """,
     )
