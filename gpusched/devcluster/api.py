@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from gpusched.devcluster import bodies, status, verbs
 from gpusched.devcluster.deletion import DeleteOptions, delete
 from gpusched.devcluster.field_errors import FieldError
@@ -273,21 +271,20 @@ class Api:
         touched = {k: v for k, v in new.items() if k in _TYPE or v is not old.get(k)}
         clean = self._decoded(resource, touched, options)
         if new["metadata"] is old["metadata"]:
-            clean["metadata"] = copy_tree(new["metadata"])
+            clean["metadata"] = dict(new["metadata"])
         return {k: clean.get(k, v) for k, v in new.items() if k in clean or k not in touched}
 
     def _checked(self, resource: Resource, options: Options) -> Options:
-        options = attrs.evolve(options, schema=self.schema(resource))
-        if resource.strategy.knows_all:
-            return options
-        if resource.custom is not None:
-            return attrs.evolve(options, check=resource.custom.errors)
         schema = self.schema(resource)
+        if resource.strategy.knows_all:
+            return options.judged(schema, options.check)
+        if resource.custom is not None:
+            return options.judged(schema, resource.custom.errors)
 
         def check(new: Obj, _old: Obj | None) -> list[FieldError]:
             return schema.validate(self._client_form(resource, new))
 
-        return attrs.evolve(options, check=check)
+        return options.judged(schema, check)
 
     def _apply(
         self,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 Origin = Literal["put", "patch"]
+Check = Callable[[Obj, Obj | None], list[FieldError]]
 _NOBODY: Final = "unknown"
 """Manager of writes by clients that give no name."""
 
@@ -65,9 +66,23 @@ class Options:
     operation: Literal["Update", "Apply"] = "Update"
     force: bool = False
     warnings: list[str] = attrs.field(factory=list)
-    check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
+    check: Check = _nothing_wrong
     schema: Schema | None = None
     repeated: list[str] = attrs.field(factory=list)
+
+    def judged(self, schema: Schema, check: Check) -> Options:
+        """The same request with its kind's schema and verdict."""
+        return Options(
+            dry_run=self.dry_run,
+            validation=self.validation,
+            manager=self.manager,
+            operation=self.operation,
+            force=self.force,
+            warnings=self.warnings,
+            check=check,
+            schema=schema,
+            repeated=self.repeated,
+        )
 
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
@@ -148,7 +163,10 @@ def write(
     subresource: str = "",
     origin: Origin = "patch",
 ) -> Stored:
-    """Replace a stored object by ``new``, which is owned by this call down to every container.
+    """Replace a stored object by ``new``, which may share parts with it.
+
+    Its top level and its metadata belong to this call; what is below may be stored already, so
+    strategies put new containers there in place of changing them.
 
     Raises StatusError 409 for an old version, 422 for what may not change.
     """

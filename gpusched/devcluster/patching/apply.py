@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
 from gpusched.devcluster.patching.field_sets import (
     FieldSet,
     Path,
@@ -122,7 +120,9 @@ def _same(before: Managers, after: Managers) -> bool:
     """Whether two records say the same, times aside."""
 
     def timeless(managers: Managers) -> list[Doc]:
-        undated = {key: attrs.evolve(owned, time="") for key, owned in managers.items()}
+        undated = {
+            key: Owned(owned.fields, "", owned.api_version) for key, owned in managers.items()
+        }
         return entries_of(undated)
 
     return timeless(before) == timeless(after)
@@ -153,7 +153,7 @@ def _yielded(others: Managers, written: set[Path], removed: set[Path], *, force:
     if taken and not force:
         raise _conflict(taken)
     return {
-        key: attrs.evolve(owned, fields=owned.fields - taken.get(key, frozenset()) - removed)
+        key: owned.with_fields(owned.fields - taken.get(key, frozenset()) - removed)
         for key, owned in others.items()
     }
 

@@ -8,7 +8,7 @@ ownership of the container itself matters, containers too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 import msgspec
@@ -137,7 +137,11 @@ def _everything(value: Json, node: Node, path: Path, found: set[Path]) -> None:
     found.add(path)
     if granular_map(value, node):
         for key, inner in value.items():
-            _everything(inner, child_of(node, key), (*path, f"f:{key}"), found)
+            below = (*path, f"f:{key}")
+            if isinstance(inner, (dict, list)):
+                _everything(inner, child_of(node, key), below, found)
+            else:
+                found.add(below)
     elif granular_list(value, node):
         for index, inner in enumerate(value):
             key = element_path(inner, node, index)
@@ -169,20 +173,24 @@ def difference(old: Doc, new: Doc, node: Node) -> Difference:
 
 
 def _compare(old: Json, new: Json, node: Node, *, path: Path, found: Difference) -> None:
-    if old is new or equal(old, new):
+    if old is new:
         return
     if granular_map(old, node) and granular_map(new, node):
-        for key in {**old, **new}:
-            if key in old and key in new and old[key] is new[key]:
-                continue
-            below = (*path, f"f:{key}")
-            _compare_entry(old, new, key, node=child_of(node, key), path=below, found=found)
+        # Maps that are alike as a whole are found out by their entries, each looked at once.
+        _compare_entries(old, new, node, path=path, found=found)
+    elif equal(old, new):
+        return
     elif granular_list(old, node) and granular_list(new, node):
         before, after = _located(old, node, path), _located(new, node, path)
-        for key in {**before, **after}:
-            _compare_entry(
-                before, after, key, node=node.items or ANY, path=(*path, key), found=found
-            )
+        items = node.items or ANY
+        for key, was in before.items():
+            if key in after:
+                _compare(was, after[key], items, path=(*path, key), found=found)
+            else:
+                _everything(was, items, (*path, key), found.removed)
+        for key, now in after.items():
+            if key not in before:
+                _everything(now, items, (*path, key), found.added)
     else:
         found.modified.add(path)
         if isinstance(old, (dict, list)):
@@ -191,15 +199,18 @@ def _compare(old: Json, new: Json, node: Node, *, path: Path, found: Difference)
             found.removed |= inside - {path}
 
 
-def _compare_entry(
-    old: Doc, new: Doc, key: str, *, node: Node, path: Path, found: Difference
-) -> None:
-    if key not in old:
-        _everything(new[key], node, path, found.added)
-    elif key not in new:
-        _everything(old[key], node, path, found.removed)
-    else:
-        _compare(old[key], new[key], node, path=path, found=found)
+def _compare_entries(old: Doc, new: Doc, node: Node, *, path: Path, found: Difference) -> None:
+    for key, was in old.items():
+        if key not in new:
+            _everything(was, child_of(node, key), (*path, f"f:{key}"), found.removed)
+            continue
+        now = new[key]
+        if was is now or (type(was) is str and was == now):
+            continue
+        _compare(was, now, child_of(node, key), path=(*path, f"f:{key}"), found=found)
+    for key, now in new.items():
+        if key not in old:
+            _everything(now, child_of(node, key), (*path, f"f:{key}"), found.added)
 
 
 class Fields(dict[str, Json]):
@@ -218,22 +229,23 @@ def to_fields_v1(fields: FieldSet) -> Fields:
     return stored
 
 
-def _nested(fields: Iterable[Path]) -> Doc:
+def _nested(fields: FieldSet) -> Doc:
     """Maps within maps; one that is in the set itself and has content begins with a dot."""
-    root: Doc = {}
-    owned: set[int] = set()
+    places: dict[Path, Doc] = {(): {}}
+
+    def place_of(path: Path) -> Doc:
+        place = places.get(path)
+        if place is None:
+            above = path[:-1]
+            around = place_of(above)
+            if not around and above in fields:
+                around["."] = {}
+            place = places[path] = around[path[-1]] = {}
+        return place
+
     for path in sorted(fields):  # containers come before what is in them
-        place = root
-        for element in path:
-            inner = place.get(element)
-            if inner is None:
-                inner = {}
-                if not place and id(place) in owned:
-                    place["."] = {}
-                place[element] = inner
-            place = inner
-        owned.add(id(place))
-    return root
+        place_of(path)
+    return places[()]
 
 
 def from_fields_v1(stored: Json) -> FieldSet:

@@ -11,6 +11,7 @@ import attrs
 
 from gpusched.devcluster.patching.creation import created_fields, owned_container, tracked
 from gpusched.devcluster.patching.field_sets import (
+    Fields,
     FieldSet,
     Path,
     difference,
@@ -50,11 +51,16 @@ class ManagerId:
 
 @attrs.frozen
 class Owned:
-    """The fields of one manager and when it last changed them."""
+    """The fields of one manager and when it last changed them; ``entry`` is how that is stored."""
 
     fields: FieldSet
     time: str = ""
     api_version: str = ""
+    entry: Doc | None = attrs.field(default=None, eq=False, repr=False)
+
+    def with_fields(self, fields: FieldSet) -> Owned:
+        """The same with other fields, which are stored anew."""
+        return Owned(fields, self.time, self.api_version)
 
 
 Managers = dict[ManagerId, Owned]
@@ -76,7 +82,13 @@ def _managers(entries: Sequence[Doc]) -> Managers:
             "" if operation == "Apply" else version,
             entry.get("subresource", ""),
         )
-        managers[key] = Owned(from_fields_v1(entry.get("fieldsV1")), entry.get("time", ""), version)
+        fields = entry.get("fieldsV1")
+        managers[key] = Owned(
+            from_fields_v1(fields),
+            entry.get("time", ""),
+            version,
+            entry if isinstance(fields, Fields) else None,
+        )
     return managers
 
 
@@ -96,6 +108,8 @@ def entries_of(managers: Mapping[ManagerId, Owned]) -> list[Doc]:
 
 
 def _entry(key: ManagerId, owned: Owned) -> Doc:
+    if owned.entry is not None:
+        return owned.entry  # one of ours, which all versions of the object share
     entry: Doc = {
         "manager": key.manager,
         "operation": key.operation,
@@ -209,7 +223,7 @@ def track_update(
 def _left(owned: Owned, lost: frozenset[Path] | set[Path]) -> Owned:
     if owned.fields.isdisjoint(lost):
         return owned
-    return attrs.evolve(owned, fields=owned.fields - lost)
+    return owned.with_fields(owned.fields - lost)
 
 
 def _capped(managers: Managers) -> Managers:

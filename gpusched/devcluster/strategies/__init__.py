@@ -152,7 +152,8 @@ class NamespaceStrategy(Strategy):
         super().prepare_update(new, old)
         new["spec"] = {**(new.get("spec") or {}), **(old.get("spec") or {})}
         name = old["metadata"]["name"]
-        new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+        labels = new["metadata"].get("labels") or {}
+        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check the finalizers that keep a namespace."""
