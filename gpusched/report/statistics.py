@@ -22,6 +22,8 @@ from gpusched.report.steps import share
 from gpusched.report.values import VALUES, over, values
 
 _CALL: Final = re.compile(r"\s*(?P<function>[A-Za-z0-9]+)\s*\(\s*(?P<value>[A-Za-z]+)\s*\)\s*")
+_SMALL: Final = 10.0
+"""Below it seconds and hours are written with two places."""
 OF: Final = ("queue", "class", "job", "kind")
 """By what jobs can be chosen."""
 
@@ -47,7 +49,8 @@ class Figure:
         if self.unit == "share":
             return f"{100 * self.value:.1f} %"
         if self.unit in ("s", "GPU-s", "GPU-h"):
-            return f"{self.value:,.1f} {self.unit}"
+            places = 2 if 0 < abs(self.value) < _SMALL else 1
+            return f"{self.value:,.{places}f} {self.unit}"
         if self.unit == "x":
             return f"{self.value:.3f}"
         return f"{self.value:,.0f}" if float(self.value).is_integer() else f"{self.value:.3f}"

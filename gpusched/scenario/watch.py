@@ -82,6 +82,7 @@ class Watch:
         self._queues: dict[str, _Queue] = {}
         self._holding: dict[str, tuple[Body, tuple[str, ...]]] = {}
         self._partial: dict[str, float] = {}
+        self._whole: set[str] = set()
         self._groups: dict[str, Obj] = {}
         self._dirty: dict[str, None] = {}
         self._false: dict[str, float] = {}
@@ -240,7 +241,12 @@ class Watch:
     def _watch_gang(self, work: Work, at: float) -> None:
         if work.kind == "PodGroup":
             self._dirty[work.key] = None
-        if work.started is None and 0 < work.bound < work.min_member and work.ended is None:
+        if work.bound >= work.min_member:
+            self._whole.add(work.key)
+        elif work.bound <= 0:  # what starts anew must be whole anew
+            self._whole.discard(work.key)
+        lacks = 0 < work.bound < work.min_member and work.ended is None
+        if lacks and work.key not in self._whole:
             self._partial.setdefault(work.key, at)
         else:
             self._partial.pop(work.key, None)

@@ -269,7 +269,7 @@ def test_steps_are_sums_over_small_steps(
 def test_figures_are_written_with_their_units() -> None:
     """As people write them."""
     figures = [
-        (Figure(72.0, "s"), "72.0 s"), (Figure(0.987, "share"), "98.7 %"), (Figure(3.0), "3"),
+        (Figure(72.0, "s"), "72.0 s"), (Figure(0.024, "s"), "0.02 s"), (Figure(0.987, "share"), "98.7 %"), (Figure(3.0), "3"),
         (Figure(1.004, "x"), "1.004"), (Figure(0.9512), "0.951"), (Figure(1234.5, "s"), "1,234.5 s"),
     ]  # fmt: skip
     for figure, text in figures:
