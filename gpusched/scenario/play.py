@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -61,14 +61,12 @@ class Progress:
 
     Attributes:
         seconds: since its start.
-        done, acts: moments of the timeline that are over, of all.
-        waiting: whether anybody waits or runs.
+        horizon: it lasts at least so long.
     """
 
     name: str
     seconds: float
-    done: int
-    acts: int
+    horizon: float
 
 
 @attrs.frozen(kw_only=True)
@@ -78,18 +76,22 @@ class Run:
     Attributes:
         record: what happened, also of a run that was ended early; None when it was not played.
         skipped: why it was not played.
+        refused: what the server does not take of what is to be there from the beginning.
         fault: how a daemon broke.
         lost: whether the cluster was lost.
         interrupted: whether the user ended it.
+        real_s: seconds that playing it took.
     """
 
     scenario: Scenario
     record: Record | None = None
     verdicts: tuple[Verdict, ...] = ()
     skipped: str = ""
+    refused: str = ""
     fault: str = ""
     lost: bool = False
     interrupted: bool = False
+    real_s: float = 0.0
 
     @property
     def troubles(self) -> tuple[ActDone, ...]:
@@ -148,6 +150,7 @@ class _Play:
         self._daemons = Daemons(site.daemon)
         self._actor = Actor(site.ground, self._daemons, cluster=site.cluster, tell=self._troubled)
         self._moments = moments(scenario)
+        self._horizon = _horizon(scenario, self._moments)
         self._next = 0
         self._acts: list[ActDone] = []
         self._over_since: float | None = None
@@ -321,8 +324,7 @@ class _Play:
                 Progress(
                     name=self._scenario.name,
                     seconds=self.now,
-                    done=self._next,
-                    acts=len(self._moments),
+                    horizon=self._horizon,
                 )
             )
 
@@ -345,3 +347,11 @@ class _Play:
             broken=tuple(self._watch.broken),
             counters=counters,
         )
+
+
+def _horizon(scenario: Scenario, acts: Sequence[Moment]) -> float:
+    """How long it lasts at least, as far as its text tells."""
+    if scenario.ends_s is not None:
+        return scenario.ends_s
+    spans = [each.span.until_s for each in scenario.expect if each.span.kind != "end"]
+    return max(spans + [each.at_s for each in acts[-1:]], default=0.0) + scenario.settle_s

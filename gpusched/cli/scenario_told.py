@@ -1,0 +1,241 @@
+"""What is said of scenarios while and after they are played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.text import Text
+
+from gpusched.cli.main import INTERRUPTED
+from gpusched.report.statistics import statistic
+from gpusched.report.tables import filled, plain
+from gpusched.scenario import play
+from gpusched.scenario.model import Expectation
+from gpusched.scenario.play import Run
+from gpusched.scenario.sentences import duration, sentence_of
+
+_BROKEN_SHOWN: Final = 10
+_WRONG_FILE: Final = 78
+_LOST: Final = 69
+STATISTICS: Final = (
+    "jobs", "completed", "failed", "makespan", "mean(wait)", "p95(wait)", "mean(completion)",
+    "evictions", "lostGpuHours", "gpuUse", "gpuUseBusy", "fragmentation", "fairness",
+    "partialGangSeconds",
+)  # fmt: skip
+"""Those that are printed as JSON for every run."""
+
+
+def sentence(expectation: Expectation) -> str:
+    """What is expected, in the scenario's own words or in made ones."""
+    return expectation.sentence or sentence_of(expectation.subject, expectation.span)
+
+
+class Teller:
+    """Tells of runs: on a terminal with a bar of what is being played, else a line each.
+
+    Args:
+        console: where to.
+        quiet: say nothing of single runs.
+        count: how many there are.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool, count: int) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[at]}"),
+            console=console,
+            transient=True,
+            auto_refresh=False,
+            disable=not console.is_terminal,
+        )
+        self._playing: dict[str, TaskID] = {}
+        self._all = self._bars.add_task("scenarios", total=count, at=f"0 of {count}")
+        self._count = count
+        self._over = 0
+
+    def __enter__(self) -> Self:
+        """Show the bar."""
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        self._bars.stop()
+
+    def progress(self, at: play.Progress) -> None:
+        """Where a run stands."""
+        task = self._playing.get(at.name)
+        if task is None:
+            task = self._playing[at.name] = self._bars.add_task(at.name, total=None, at="")
+        share = at.horizon if at.seconds < at.horizon else None
+        self._bars.update(
+            task, total=share, completed=at.seconds, at=f"{duration(round(at.seconds))} simulated"
+        )
+        self._bars.refresh()
+
+    def done(self, run: Run) -> None:
+        """What came of a run."""
+        task = self._playing.pop(run.scenario.name, None)
+        if task is not None:
+            self._bars.remove_task(task)
+        self._over += 1
+        self._bars.update(self._all, completed=self._over, at=f"{self._over} of {self._count}")
+        self._bars.refresh()
+        if not self._quiet:
+            for line in lines(run, marks=self._console.is_terminal):
+                self._console.print(line)
+
+
+def lines(run: Run, *, marks: bool) -> list[Text]:
+    """A line for the run, one for each thing that was expected, and its tables.
+
+    Args:
+        run: what came of it.
+        marks: ticks and crosses instead of words.
+    """
+    said = [_line(marks, None if run.skipped else run.ok, _headline(run))]
+    if run.record is None:
+        return said
+    for verdict in run.verdicts:
+        told = sentence(verdict.expectation)
+        if not verdict.ok:
+            told = f"{told}: {verdict.seen} ({verdict.expectation.place})"
+        said.append(_line(marks, verdict.ok, told, indent=2))
+    said += [_line(marks, False, each, indent=2) for each in failures(run)]
+    if not run.record.broken:
+        said.append(_line(marks, True, invariants(run), indent=2))
+    for each in run.scenario.tables:
+        said += [
+            Text(),
+            *(Text(f"  {line}") for line in plain(filled(each, run.record)).split("\n")),
+        ]
+    return said
+
+
+def invariants(run: Run) -> str:
+    """That those that are always looked at held."""
+    bound = sum(pod.bound is not None for pod in run.record.pods) if run.record else 0
+    return f"invariants: no gang in part, no GPU twice, room and quota kept ({bound} bindings)"
+
+
+def failures(run: Run) -> list[str]:
+    """What went wrong beside expectations, a sentence each."""
+    return [*broken(run), *troubles(run)]
+
+
+def broken(run: Run) -> list[str]:
+    """Invariants that did not hold; of many the first."""
+    if run.record is None:
+        return []
+    said = [
+        f"invariant {each.invariant} at {duration(each.at)}: {each.sentence}"
+        for each in run.record.broken
+    ]
+    more = len(said) - _BROKEN_SHOWN
+    if more > 0:
+        return [*said[:_BROKEN_SHOWN], f"and {more} more times an invariant did not hold"]
+    return said
+
+
+def troubles(run: Run) -> list[str]:
+    """Acts that could not be done, and why it did not come to its end."""
+    if run.record is None:
+        return [run.refused] if run.refused else []
+    acts = [f"at {duration(each.at)}, {each.sentence}: {each.trouble}" for each in run.troubles]
+    return [*acts, *([run.record.unfinished] if run.record.unfinished else [])]
+
+
+def _headline(run: Run) -> str:
+    name = run.scenario.name
+    if run.skipped:
+        return f"{name} was not played: {run.skipped}"
+    if run.record is None:
+        return f"{name}: {run.refused}"
+    return (
+        f"{name}: {run.scenario.teaches} "
+        f"({duration(round(run.record.seconds))} simulated in {run.real_s:.1f} s)"
+    )
+
+
+def _line(marks: bool, ok: bool | None, text: str, *, indent: int = 0) -> Text:
+    word = {True: "ok  ", False: "FAIL", None: "skip"}[ok]
+    tick = {True: "✓", False: "✗", None: "-"}[ok]
+    style = {True: "green", False: "bold red", None: "yellow"}[ok]
+    line = Text(" " * indent).append(tick if marks else word, style).append(" ")
+    return line.append(text, "bold" if not indent and marks else "")
+
+
+def total(runs: Sequence[Run]) -> str:
+    """The last line."""
+    played = [run for run in runs if not run.skipped]
+    judged = sum(len(run.verdicts) for run in played)
+    wrong = [run.scenario.name for run in played if not run.ok]
+    skipped = len(runs) - len(played)
+    text = f"{_many(len(played), 'scenario')}, {_many(judged, 'expectation')}"
+    text += f", {skipped} not played" if skipped else ""
+    return f"{text}: {f'{len(wrong)} FAILED: ' + ', '.join(wrong) if wrong else 'all ok'}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def status_of(runs: Sequence[Run]) -> int:
+    """The exit status: interrupted, lost, a wrong file, something not as expected, or 0."""
+    if any(run.interrupted for run in runs):
+        return INTERRUPTED
+    if any(run.lost for run in runs):
+        return _LOST
+    if any(run.refused for run in runs):
+        return _WRONG_FILE
+    return 0 if all(run.ok for run in runs) else 1
+
+
+def as_json(runs: Sequence[Run]) -> dict[str, Any]:
+    """Verdicts, statistics and digests, for programs."""
+    return {"ok": all(run.ok for run in runs), "scenarios": [_run_json(run) for run in runs]}
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    record = run.record
+    told: dict[str, Any] = {
+        "name": run.scenario.name,
+        "teaches": run.scenario.teaches,
+        "ok": run.ok,
+        "skipped": run.skipped,
+        "failures": failures(run),
+        "verdicts": [
+            {
+                "expected": sentence(each.expectation),
+                "ok": each.ok,
+                "at": each.at,
+                "seen": each.seen,
+                "place": str(each.expectation.place),
+            }
+            for each in run.verdicts
+        ],
+    }
+    if record is not None:
+        figures = {name: statistic(record, name).value for name in STATISTICS}
+        told |= {
+            "seed": record.seed,
+            "seconds": record.seconds,
+            "digest": record.digest,
+            "counters": dict(record.counters),
+            "statistics": figures,
+            "tables": [
+                [[cell.text for cell in row] for row in filled(each, record).rows]
+                for each in run.scenario.tables
+            ],
+        }
+    return told
