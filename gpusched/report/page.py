@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from gpusched.report import over_time, page_parts
+from gpusched.report.page_compare import compared_page
 from gpusched.report.page_frame import MARKS_MAX, bar, document, footer, run_data
 from gpusched.report.plots import Shown, TimeAxis, figure, table, time_axis
 from gpusched.report.plots_gantt import gantt_plot
@@ -32,20 +33,23 @@ FAR_MAX: Final = 12
 """So few moments with acts get a line through the whole plot."""
 
 
-def page(runs: Sequence[Reported], *, files: str = "", back: str = "") -> str:
-    """One page of one run.
+def page(
+    runs: Sequence[Reported], *, title: str = "", files: Sequence[str] = (), back: str = ""
+) -> str:
+    """One page.
 
     Args:
-        runs: one of them.
-        files: folder of the CSV files, seen from the page; empty where there are none.
+        runs: one, or two to six that are compared: the first is what others are compared with.
+        title: of the comparison; else made of the names.
+        files: folder of the CSV files of each run, seen from the page; none where there are none.
         back: address of the page that lists this one; empty for none.
     """
     if len(runs) != 1:
-        raise ValueError(f"a page is made of one run, not of {len(runs)}")
+        return compared_page(runs, title=title, files=files)
     return one_page(runs[0], files=files, back=back)
 
 
-def one_page(one: Reported, *, files: str, back: str) -> str:
+def one_page(one: Reported, *, files: Sequence[str], back: str) -> str:
     """The page of one run."""
     record = one.record
     unit = unit_of([record])
@@ -63,7 +67,7 @@ def one_page(one: Reported, *, files: str, back: str) -> str:
         f'<div class="top">{page_parts.head(one, back=back)}{page_parts.key_figures(record, unit)}</div>'
         f"<main>{page_parts.verdict_list(one.verdicts)}{page_parts.grids(one.tables)}"
         f"{bar(record, unit, axis)}{''.join(plots)}"
-        f"{page_parts.acts(record)}{page_parts.jobs(record, unit)}</main>{footer(files)}"
+        f"{page_parts.acts(record)}{page_parts.jobs(record, unit)}</main>{footer(files, [record.name])}"
     )
     return document(record.name, body, run_data(record, axis, colour))
 

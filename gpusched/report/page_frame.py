@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gpusched.report import over_time
@@ -10,6 +10,7 @@ from gpusched.report.page_script import SCRIPT
 from gpusched.report.page_script_jobs import MORE
 from gpusched.report.page_style import style
 from gpusched.report.plots import TALL, TimeAxis, as_data, esc, step_area
+from gpusched.report.plots_gantt import job_rows
 from gpusched.report.record import Record
 from gpusched.report.series import RESOURCE, SERIES_MAX, Unit, together
 
@@ -39,29 +40,21 @@ def bar(record: Record, unit: Unit, axis: TimeAxis) -> str:
 
 
 def run_data(record: Record, axis: TimeAxis, colour: Mapping[str, int]) -> dict[str, Any]:
-    """What the script knows of the run; jobs are name, queue, pods, made, started, ended, end."""
+    """What the script knows of the run."""
     queues = list(colour)
-    at = {name: turn for turn, name in enumerate(queues)}
-    jobs = [
-        [job.key.removeprefix("default/"), at[job.queue], job.size, round(job.created, 3),
-         _moment(job.started), _moment(job.ended), job.end.value]
-        for job in record.jobs
-    ]  # fmt: skip
+    jobs = job_rows(record, queues)
     acts = [[axis.x(act.at), act.sentence[:120]] for act in record.acts[:MARKS_MAX]]
     return {"wide": axis.wide, "per_s": axis.per_s, "seconds": axis.seconds, "queues": queues,
             "jobs": jobs, "acts": acts}  # fmt: skip
 
 
-def _moment(at: float | None) -> float | None:
-    return None if at is None else round(at, 3)
-
-
-def footer(files: str) -> str:
-    """How to read the page, and where the numbers are."""
-    data = (
-        f'The numbers are in <a href="{esc(files)}/jobs.csv">jobs.csv</a> and the files beside it. '
-        if files else ""
-    )  # fmt: skip
+def footer(files: Sequence[str], names: Sequence[str]) -> str:
+    """How to read the page, and where the numbers of each run are."""
+    links = ", ".join(
+        f'<a href="{esc(folder)}/jobs.csv">{esc(name)}</a>'
+        for folder, name in zip(files, names, strict=False)
+    )
+    data = f"The numbers are CSV files: {links}, and those beside jobs.csv. " if links else ""
     return (
         f"<footer><p>{data}Times are seconds of the run. Drag over a plot to zoom all of them, "
         "double-click to see the whole run again; with the keyboard: arrows, +, \N{MINUS SIGN}, 0. "

@@ -30,7 +30,7 @@ def head(one: Reported, *, back: str = "") -> str:
     parts.append(f"<h1>{esc(record.name)}</h1>")
     if one.teaches:
         parts.append(f'<p class="teaches">{esc(one.teaches)}</p>')
-    parts += [_badge(one.verdicts), _troubles(record)]
+    parts += [_badge(one.verdicts), troubles(record)]
     facts = [("configuration", one.config), ("played on", record.ground), ("seed", record.seed),
              ("simulated time", duration(record.seconds)), ("nodes", f"{len(record.nodes):,}"),
              ("jobs", f"{len(record.jobs):,}"), ("pods", f"{len(record.pods):,}"),
@@ -52,7 +52,8 @@ def _badge(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _troubles(record: Record) -> str:
+def troubles(record: Record) -> str:
+    """What went wrong with the run itself: ended early, acts that failed, broken invariants."""
     parts = []
     if record.unfinished:
         parts.append(f'<p class="bad"><b>Ended before its time:</b> {esc(record.unfinished)}</p>')
@@ -102,7 +103,7 @@ def _time(figure: Figure) -> str:
     return DASH if figure.value is None else duration(figure.value)
 
 
-def verdict_list(verdicts: Sequence[Verdict]) -> str:
+def verdict_list(verdicts: Sequence[Verdict], *, ident: str = "verdicts") -> str:
     """One line each; those that do not hold first where there are many."""
     if not verdicts:
         return ""
@@ -112,7 +113,11 @@ def verdict_list(verdicts: Sequence[Verdict]) -> str:
     lines = f'<ul class="verdicts">{items}</ul>'
     if many and all(each.ok for each in verdicts):
         lines = f"<details><summary>{len(verdicts)} that all hold</summary>{lines}</details>"
-    return f'<section id="verdicts"><h2>What was expected</h2>{lines}</section>'
+    return f"<section{_id(ident)}><h2>What was expected</h2>{lines}</section>"
+
+
+def _id(ident: str) -> str:
+    return f' id="{ident}"' if ident else ""
 
 
 def _verdict(each: Verdict) -> str:
@@ -124,12 +129,12 @@ def _verdict(each: Verdict) -> str:
     return f"<li>{mark}<span>{esc(each.sentence)}{seen}</span></li>"
 
 
-def grids(tables: Sequence[FilledTable]) -> str:
+def grids(tables: Sequence[FilledTable], *, ident: str = "published") -> str:
     """Tables of published numbers beside those of this run, which are bold."""
     if not tables:
         return ""
     parts = "".join(_grid(each) for each in tables)
-    return f'<section id="published"><h2>Numbers side by side</h2>{parts}</section>'
+    return f"<section{_id(ident)}><h2>Numbers side by side</h2>{parts}</section>"
 
 
 def _grid(grid: FilledTable) -> str:

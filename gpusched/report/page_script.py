@@ -49,7 +49,7 @@ function draw(){
   if(!p.timed)continue;
   p.svg.setAttribute("viewBox",`${from} 0 ${Math.max(1,to-from)} ${p.deep}`);
   ticks(p);
-  if(p.data&&p.data.kind==="gantt"&&p.fig.dataset.names)names(p);
+  if(p.data&&p.data.kind==="gantt")names(p);
  }
  const all=from<=0&&to>=run.wide;
  const range=doc.getElementById("range"),lens=doc.querySelector("#mini i");
@@ -69,7 +69,7 @@ function names(p){
  const W=p.area.clientWidth,H=p.area.clientHeight,d=p.data,over=p.over;over.textContent="";
  const found=[];
  for(let i=0,n=0;i<d.bars.length;i+=6,n++){
-  const job=run.jobs[d.bars[i+4]];if(!job)continue;
+  const job=jobsAt(p)[d.bars[i+4]];if(!job)continue;
   const a=Math.max(from,d.bars[i+2]),b=Math.min(to,d.bars[i+2]+d.bars[i+3]);if(b<=a)continue;
   const w=(b-a)/(to-from)*W,h=d.bars[i+1]/p.deep*H,name=job[0].slice(job[0].indexOf("/")+1);
   if(h>=12&&w>=6.2*name.length+6)found.push([w*h,i,n,a,b,name]);
@@ -117,7 +117,7 @@ function tell(p,x,y){
   if(i<0){tip.append(el("b",where),el("p",span(time(x))+", free"));return true}
   const job=jobsAt(p)[d.bars[i+4]],a=time(d.bars[i+2]),b=a+time(d.bars[i+3]);
   tip.append(el("b",job?job[0]:"unknown job"));
-  const pairs=[["on",where],["queue",job?run.queues[job[1]]||"(none)":""],["held",span(a)+" to "+span(b)],["for",span(b-a)]];
+  const pairs=[["on",where],["queue",job?(p.data.queues||run.queues)[job[1]]||"(none)":""],["held",span(a)+" to "+span(b)],["for",span(b-a)]];
   if(job){
    pairs.push(["made",span(job[3])]);
    if(job[4]!==null)pairs.push(["waited",span(job[4]-job[3])]);

@@ -206,6 +206,11 @@ footer{color:var(--soft);font-size:13px;padding-bottom:40px;overflow-wrap:anywhe
 a{color:var(--accent)}
 .back{margin:0 0 6px;font-size:13px}
 svg.spark{width:140px;height:22px;display:block;background:var(--card)}
+ul.runs{list-style:none;padding:0;margin:0 0 20px}ul.runs b{margin-right:8px}
+table.compared td{min-width:120px}table.compared tbody th{vertical-align:top;padding-top:3px}
+.pair .rows,.plot.rows{--left:88px}.pair .plot.rows{--left:76px}table.compared th[scope=row]{border-bottom:1px solid var(--line);font-weight:400}
+td small{display:block;color:var(--soft);font-weight:400}
+.mark{font-style:normal;font-size:11px;border:1px solid currentColor;border-radius:4px;padding:0 4px}
 table.runs td{padding-top:5px;padding-bottom:5px}
 @media(max-width:640px){main,.top,footer{padding-left:14px;padding-right:14px}h1{font-size:21px}
 .teaches{font-size:15px}.plot{--left:56px}.plot.fixed{--left:84px}.cards{grid-template-columns:1fr 1fr}

@@ -204,6 +204,7 @@ def figure(shown: Shown, *, level: int = 2) -> str:
     )
     lines = "".join(f'<b style="left:{100 * share:.4g}%"></b>' for share, _ in shown.x_ticks)
     kind = "timed" if shown.timed else "fixed"
+    rows = " rows" if shown.rows_down else ""
     scroll = f' style="max-height:{shown.scroll}px"' if shown.scroll else ""
     data = "" if shown.data is None else (
         f'<script type="application/json" class="data">{as_data(shown.data)}</script>'
@@ -213,7 +214,7 @@ def figure(shown: Shown, *, level: int = 2) -> str:
     )  # fmt: skip
     note = f'<p class="note">{esc(shown.note)}</p>' if shown.note else ""
     return (
-        f'<figure id="{shown.ident}" class="plot {kind}" style="--tall:{shown.tall}px">'
+        f'<figure id="{shown.ident}" class="plot {kind}{rows}" style="--tall:{shown.tall}px">'
         f"<figcaption><h{level}>{esc(shown.title)}</h{level}>{note}</figcaption>"
         f"{legend(shown.keys)}"
         f'<div class="yname">{esc(shown.y_name)}</div>'

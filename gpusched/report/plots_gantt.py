@@ -71,7 +71,7 @@ def gantt_plot(
         alt=f"Gantt picture of {laid.rows} rows on {len(laid.nodes)} nodes over "
         f"{duration(record.seconds)}, {len(laid.bars)} runs",
         over="" if small else _labels(laid, record, tints, axis, tall / max(1, laid.rows)),
-        data=_data(laid, tints, ident), table="" if small else _runs(laid, record, axis),
+        data=_data(laid, tints, record, own_jobs=small), table="" if small else _runs(laid, record, axis),
     )  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def _short(record: Record, bar: Bar) -> str:
     return record.jobs[bar.job].key.partition("/")[2] if bar.job >= 0 else ""
 
 
-def _data(laid: Chart, tints: Sequence[str], ident: str) -> dict[str, Any]:
+def _data(laid: Chart, tints: Sequence[str], record: Record, *, own_jobs: bool) -> dict[str, Any]:
     """Bars for pointing: flat list of y, height, x, width, job, and 1 where it was evicted."""
     flat: list[int] = []
     for bar in laid.bars:
@@ -170,10 +170,28 @@ def _data(laid: Chart, tints: Sequence[str], ident: str) -> dict[str, Any]:
     nodes: list[str | int] = []
     for node in laid.nodes:
         nodes += [node.name, node.first, node.count]
-    return {
+    data: dict[str, Any] = {
         "kind": "gantt", "row": ROW, "bars": flat, "nodes": nodes, "looks": looks,
-        "look": [at[tint] for tint in tints], "of": ident,
+        "look": [at[tint] for tint in tints],
     }  # fmt: skip
+    if own_jobs:
+        queues = sorted({job.queue for job in record.jobs})
+        data |= {"queues": queues, "jobs": job_rows(record, queues)}
+    return data
+
+
+def job_rows(record: Record, queues: Sequence[str]) -> list[list[Any]]:
+    """Jobs for the script: name, index of the queue, pods, made, started, ended, end."""
+    at = {name: turn for turn, name in enumerate(queues)}
+    return [
+        [job.key.removeprefix("default/"), at[job.queue], job.size, round(job.created, 3),
+         _moment(job.started), _moment(job.ended), job.end.value]
+        for job in record.jobs
+    ]  # fmt: skip
+
+
+def _moment(at: float | None) -> float | None:
+    return None if at is None else round(at, 3)
 
 
 def _runs(laid: Chart, record: Record, axis: TimeAxis) -> str:

@@ -30,13 +30,32 @@ def write_report(folder: Path, runs: Sequence[Reported]) -> Path:
     """
     texts: dict[str, str] = {}
     if len(runs) == 1:
-        texts["index.html"] = page(runs, files="data")
+        texts["index.html"] = page(runs, files=["data"])
         _add(texts, "data", csv_files(runs[0].record))
         return _write(folder, texts)
     names = file_names([one.record.name for one in runs])
     texts["index.html"] = index_page(runs, [f"{name}.html" for name in names])
     for one, name in zip(runs, names, strict=True):
-        texts[f"{name}.html"] = page([one], files=f"data/{name}", back="index.html")
+        texts[f"{name}.html"] = page([one], files=[f"data/{name}"], back="index.html")
+        _add(texts, f"data/{name}", csv_files(one.record))
+    return _write(folder, texts)
+
+
+def write_compared(folder: Path, runs: Sequence[Reported], *, title: str) -> Path:
+    """The report of two to six runs of one thing under several configurations, compared.
+
+    ``index.html`` is the comparison, with the first as what others are compared with;
+    ``data/NAME/*.csv`` are the numbers of each. ``record.name`` names the configuration.
+
+    Returns:
+        ``index.html``.
+
+    Raises:
+        UsageError: the folder cannot be written to.
+    """
+    names = file_names([one.record.name for one in runs])
+    texts = {"index.html": page(runs, title=title, files=[f"data/{name}" for name in names])}
+    for one, name in zip(runs, names, strict=True):
         _add(texts, f"data/{name}", csv_files(one.record))
     return _write(folder, texts)
 

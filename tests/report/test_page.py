@@ -93,7 +93,7 @@ def test_every_element_is_closed_and_every_picture_is_xml(day):
 
 def test_a_page_asks_for_nothing_from_elsewhere(day):
     """No address of another place in it, and a policy that forbids every request."""
-    text = page([Reported(record=day)], files="data")
+    text = page([Reported(record=day)], files=["data"])
     tags = Tags(text)
     for tag, attributes in tags.seen:
         assert tag not in {"link", "img", "iframe", "object", "embed"}

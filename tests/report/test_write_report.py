@@ -7,7 +7,7 @@ import pytest
 from benchmarks.report_inputs import Ask, Toy
 from gpusched.errors import UsageError
 from gpusched.report.reported import Reported, Verdict
-from gpusched.scenario.write_report import file_names, write_report
+from gpusched.scenario.write_report import file_names, write_compared, write_report
 
 
 def reported(name, *, ok=True):
@@ -54,3 +54,11 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="the report cannot be written to"):
         write_report(tmp_path / "file", [reported("first")])
+
+
+def test_a_comparison_is_one_page_with_the_numbers_of_each(tmp_path):
+    index = write_compared(tmp_path, [reported("greedy"), reported("solver")], title="Two ways")
+    assert "Two ways" in index.read_text()
+    for link in re.findall(r'href="([^"]+)"', index.read_text()):
+        assert (tmp_path / link).is_file()
+    assert (tmp_path / "data" / "solver" / "jobs.csv").is_file()
