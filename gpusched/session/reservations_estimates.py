@@ -28,7 +28,7 @@ def estimates(reservations: Reservations, waiting: Sequence[Gang]) -> dict[GangK
     walltime, or on a wait that nobody knows the end of: it would move with every look.
     """
     now = reservations.lengths.now
-    if not reservations.profile.releases:
+    if not waiting or not reservations.profile.releases:
         return {}
     holders = {holder.gang.key: holder.hold for holder in reservations.holders}
     holds = list(holders.values())

@@ -160,7 +160,7 @@ def unplaced(session: Session) -> dict[tuple[str, str], int]:
     """Numbers of waiting gangs by queue and reason, for the metric."""
     counts: dict[tuple[str, str], int] = {}
     for gang in session.gangs:
-        if gang.need and not session.kept(gang):
+        if gang.need and not gang.done and not session.kept(gang):
             ask = session.asks.get(gang.key) or _not_tried(gang)
             key = (gang.queue, ask.reason)
             counts[key] = counts.get(key, 0) + 1

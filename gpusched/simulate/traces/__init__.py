@@ -1,0 +1,1 @@
+"""Traces of clusters: jobs with their times, read from published files or generated."""
