@@ -1,0 +1,322 @@
+"""Frozen entities as JSON and back, whatever hangs by whatever: for files that repeat a decision.
+
+A document is a list of nodes, children first, and says of each class which fields it has. What
+one object holds twice it holds twice again afterwards: nodes are named by their number.
+
+    {"classes": [["gpusched.objects.pod.Pod", ["namespace", ...]], ...],
+     "nodes": [[0, "default", [7], ...], ["t", 1, 2], ...], "root": [812]}
+
+Reading runs no code that a file names. It builds classes of ``MODULES`` that hold nothing but
+data (attrs classes, structs, named tuples, enums), without calling what they define, plain
+containers, and arrays of numbers. A class that is not there, or has other fields than the file
+says, is refused: then another version wrote the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import attrs
+import msgspec
+import numpy as np
+
+from gpusched.errors import GpuschedError
+
+Document: TypeAlias = dict[str, Any]
+MODULES: Final = (
+    "gpusched.arrays.columns",
+    "gpusched.arrays.shares",
+    "gpusched.cache.gangs",
+    "gpusched.cache.queues",
+    "gpusched.cache.residents",
+    "gpusched.cache.snapshot",
+    "gpusched.config.model",
+    "gpusched.objects.group",
+    "gpusched.objects.layout",
+    "gpusched.objects.meta",
+    "gpusched.objects.move",
+    "gpusched.objects.node",
+    "gpusched.objects.numa",
+    "gpusched.objects.others",
+    "gpusched.objects.pod",
+    "gpusched.objects.pod_terms",
+    "gpusched.objects.resources",
+    "gpusched.objects.selector",
+    "gpusched.objects.share",
+    "gpusched.objects.volumes",
+)
+"""Where the classes are that a file may name."""
+_INLINE: Final = 2**63
+_NUMBERS: Final = frozenset("biuf")
+"""Kinds of numbers that arrays are made of."""
+
+
+class Unrecordable(GpuschedError):
+    """Something is of a type that files of decisions do not know."""
+
+
+class UnreadableGraph(Exception):
+    """The document is damaged, or another version wrote it; ``str()`` says what is wrong."""
+
+
+# -- classes -------------------------------------------------------------------------------------
+def _fields(cls: type[Any]) -> tuple[str, ...] | None:
+    """Names of the fields of a class that holds nothing but data; None for any other."""
+    if issubclass(cls, BaseException):
+        return None
+    if attrs.has(cls):
+        return tuple(each.name for each in attrs.fields(cls))
+    if issubclass(cls, msgspec.Struct):
+        return cls.__struct_fields__
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return tuple(cls._fields)
+    return () if issubclass(cls, Enum) else None
+
+
+def _known() -> Iterator[tuple[str, type[Any], tuple[str, ...]]]:
+    for name in MODULES:
+        for found in vars(import_module(name)).values():
+            if isinstance(found, type) and found.__module__ == name:
+                fields = _fields(found)
+                if fields is not None:
+                    yield f"{name}.{found.__qualname__}", found, fields
+
+
+_CLASSES: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
+    name: (cls, fields) for name, cls, fields in _known()
+}
+_NAMES: Final = {cls: name for name, (cls, _) in _CLASSES.items()}
+
+
+# -- writing -------------------------------------------------------------------------------------
+def encode(root: object) -> Document:
+    """The document of an object and all that hangs by it.
+
+    Raises:
+        Unrecordable: something is neither data of ``MODULES`` nor a plain container or number.
+    """
+    writer = _Writer()
+    return {"root": writer.value(root), "classes": writer.classes, "nodes": writer.nodes}
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.classes: list[Any] = []
+        self.nodes: list[list[Any]] = []
+        self._numbers: dict[type[Any], int] = {}
+        self._seen: dict[int, list[int]] = {}
+        self._alive: list[object] = []
+        """What ``_seen`` knows by its identity, so that no other object gets that."""
+
+    def value(self, value: Any) -> Any:
+        """How the value stands in its holder: itself, or the number of its node in a list."""
+        kind = type(value)
+        if kind is str or value is None or kind is bool:
+            return value
+        if kind is int and -_INLINE <= value < _INLINE:
+            return value
+        if kind is float and math.isfinite(value):
+            return value
+        known = self._seen.get(id(value))
+        if known is not None:
+            return known
+        node = self._node(kind, value)
+        reference = [len(self.nodes)]
+        self.nodes.append(node)
+        self._seen[id(value)] = reference
+        self._alive.append(value)
+        return reference
+
+    def _node(self, kind: type[Any], value: Any) -> list[Any]:
+        if kind is tuple:
+            return ["t", *map(self.value, value)]
+        fields = self._entity(kind)
+        if fields is not None:
+            number, names = fields
+            return [number, *[self.value(getattr(value, name)) for name in names]]
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return write(self, value)
+        if isinstance(value, Enum):
+            return ["e", self._number(kind), value.name]
+        if isinstance(value, tuple):
+            return ["n", self._number(kind), *map(self.value, value)]
+        if isinstance(value, np.generic):
+            return ["g", self.value(value[np.newaxis])]
+        raise Unrecordable(f"{kind.__module__}.{kind.__qualname__} cannot be recorded")
+
+    def _entity(self, kind: type[Any]) -> tuple[int, tuple[str, ...]] | None:
+        """Number and fields of a class that is built field by field."""
+        if kind not in _NAMES or issubclass(kind, tuple | Enum):
+            return None
+        return self._number(kind), _CLASSES[_NAMES[kind]][1]
+
+    def _number(self, kind: type[Any]) -> int:
+        number = self._numbers.get(kind)
+        if number is None:
+            name = _NAMES.get(kind)
+            if name is None:
+                raise Unrecordable(f"{kind.__module__}.{kind.__qualname__} cannot be recorded")
+            number = self._numbers[kind] = len(self.classes)
+            self.classes.append([name, list(_CLASSES[name][1])])
+        return number
+
+    def pairs(self, value: Mapping[Any, Any]) -> list[Any]:
+        """Keys and values in turn, in the order of the mapping."""
+        found = []
+        for key, item in value.items():
+            found += [self.value(key), self.value(item)]
+        return found
+
+    def array(self, value: Any) -> list[Any]:
+        """Type, shape, whether it may be written to, numbers."""
+        if value.dtype.kind not in _NUMBERS:
+            raise Unrecordable(f"an array of {value.dtype} cannot be recorded")
+        raw = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return ["a", value.dtype.str, list(value.shape), bool(value.flags.writeable), raw]
+
+    def members(self, value: frozenset[Any] | set[Any]) -> list[Any]:
+        """Of a set, in an order that does not hang by hashes."""
+        return [self.value(each) for each in sorted(value, key=repr)]
+
+
+_WRITERS: Final[Mapping[type[Any], Callable[[_Writer, Any], list[Any]]]] = {
+    list: lambda writer, value: ["l", *map(writer.value, value)],
+    dict: lambda writer, value: ["d", *writer.pairs(value)],
+    MappingProxyType: lambda writer, value: ["p", *writer.pairs(value)],
+    frozenset: lambda writer, value: ["f", *writer.members(value)],
+    set: lambda writer, value: ["s", *writer.members(value)],
+    bytes: lambda _writer, value: ["b", base64.b64encode(value).decode()],
+    int: lambda _writer, value: ["i", hex(value)],
+    float: lambda _writer, value: ["x", repr(value)],
+    np.ndarray: lambda writer, value: writer.array(value),
+}
+
+
+# -- reading -------------------------------------------------------------------------------------
+def decode(document: Document) -> Any:
+    """What ``encode`` was given.
+
+    Raises:
+        UnreadableGraph: see there.
+    """
+    try:
+        reader = _Reader(document["classes"])
+        for node in document["nodes"]:
+            reader.read(node)
+        return reader.value(document["root"])
+    except UnreadableGraph:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise UnreadableGraph(f"damaged: {type(error).__name__}: {error}") from error
+
+
+class _Reader:
+    def __init__(self, classes: list[Any]) -> None:
+        self._built: list[Any] = []
+        self._classes = [_class(name, fields) for name, fields in classes]
+
+    def value(self, stands: Any) -> Any:
+        """What a place in a node stands for. Only nodes before it can be named."""
+        if type(stands) is list:
+            (number,) = stands
+            if type(number) is not int or number < 0:
+                raise UnreadableGraph(f"damaged: {number!r} is no node")
+            return self._built[number]
+        if type(stands) is dict:
+            raise UnreadableGraph("damaged: an object stands where a value has to")
+        return stands
+
+    def read(self, node: list[Any]) -> None:
+        """Build the next node."""
+        tag, *parts = node
+        if type(tag) is int:
+            self._built.append(self._entity(tag, parts))
+        else:
+            self._built.append(_READERS[tag](self, parts))
+
+    def values(self, parts: list[Any]) -> list[Any]:
+        """Of all places."""
+        return [self.value(each) for each in parts]
+
+    def pairs(self, parts: list[Any]) -> dict[Any, Any]:
+        """A dictionary of keys and values in turn."""
+        found = self.values(parts)
+        return dict(zip(found[::2], found[1::2], strict=True))
+
+    def named(self, parts: list[Any]) -> Any:
+        """A named tuple."""
+        cls, fields = self._class(parts[0])
+        if not issubclass(cls, tuple) or len(fields) != len(parts) - 1:
+            raise UnreadableGraph(f"damaged: {cls.__qualname__} is no such tuple")
+        return tuple.__new__(cls, self.values(parts[1:]))
+
+    def member(self, parts: list[Any]) -> Any:
+        """One of an enum."""
+        cls, _ = self._class(parts[0])
+        if not issubclass(cls, Enum):
+            raise UnreadableGraph(f"damaged: {cls.__qualname__} is no enum")
+        return cls[parts[1]]
+
+    def _class(self, number: int) -> tuple[type[Any], tuple[str, ...]]:
+        if type(number) is not int or number < 0:
+            raise UnreadableGraph(f"damaged: {number!r} is no class")
+        return self._classes[number]
+
+    def _entity(self, number: int, parts: list[Any]) -> Any:
+        cls, fields = self._class(number)
+        values = self.values(parts)
+        if len(values) != len(fields) or issubclass(cls, tuple | Enum):
+            raise UnreadableGraph(f"damaged: {cls.__qualname__} has {len(fields)} fields")
+        if issubclass(cls, msgspec.Struct):
+            return cls(**dict(zip(fields, values, strict=True)))
+        made = object.__new__(cls)
+        for name, value in zip(fields, values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+
+def _class(name: str, fields: list[str]) -> tuple[type[Any], tuple[str, ...]]:
+    known = _CLASSES.get(name)
+    if known is None:
+        raise UnreadableGraph(f"it tells of {name!r}, which this version of gpusched does not have")
+    if list(known[1]) != fields:
+        strange = sorted(set(known[1]) ^ set(fields)) or ["their order"]
+        raise UnreadableGraph(
+            f"{name} has other fields in this version of gpusched: {', '.join(strange)}"
+        )
+    return known
+
+
+def _array(parts: list[Any]) -> Any:
+    text, shape, writeable, raw = parts
+    kind = np.dtype(str(text))
+    if kind.kind not in _NUMBERS:
+        raise UnreadableGraph(f"damaged: an array of {kind}")
+    made = np.frombuffer(base64.b64decode(raw, validate=True), dtype=kind).reshape(shape).copy()
+    made.setflags(write=bool(writeable))
+    return made
+
+
+_READERS: Final[Mapping[str, Callable[[_Reader, list[Any]], Any]]] = {
+    "t": lambda reader, parts: tuple(reader.values(parts)),
+    "l": lambda reader, parts: reader.values(parts),
+    "d": lambda reader, parts: reader.pairs(parts),
+    "p": lambda reader, parts: MappingProxyType(reader.pairs(parts)),
+    "f": lambda reader, parts: frozenset(reader.values(parts)),
+    "s": lambda reader, parts: set(reader.values(parts)),
+    "n": lambda reader, parts: reader.named(parts),
+    "e": lambda reader, parts: reader.member(parts),
+    "b": lambda _reader, parts: base64.b64decode(parts[0], validate=True),
+    "i": lambda _reader, parts: int(parts[0], 16),
+    "x": lambda _reader, parts: float(parts[0]),
+    "a": lambda _reader, parts: _array(parts),
+    "g": lambda reader, parts: reader.value(parts[0])[0],
+}
