@@ -24,6 +24,7 @@ from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
 from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.cycle import Rules, SessionCycle
+from gpusched.io.decision_recorder import DecisionRecorder, Recording
 from gpusched.io.elector import Elector, timing_of
 from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace, unless
@@ -65,6 +66,7 @@ class AppOptions:
         pod: our own, for events about ourselves; None outside a cluster.
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
+        recording: of decisions; None keeps none.
         opened: makes what carries requests to the API server and answers back.
     """
 
@@ -77,6 +79,7 @@ class AppOptions:
     config_file: str = ""
     pod: ObjectRef | None = None
     inline: bool = False
+    recording: Recording | None = None
     opened: Open = over_http
 
 
@@ -250,6 +253,7 @@ class App:
             telemetry=self.telemetry,
             inline=options.inline,
             solver=solver,
+            recorder=DecisionRecorder.of(options.recording, inline=options.inline),
         )
         self.cycle.decided.extend(self.on_plan)
         self.care = SelfCare(

@@ -357,6 +357,8 @@ VOLUMES_LOOK_S: Final = 5.0
 # -- files of clusters and decisions ---------------------------------------------------------
 SNAPSHOT_LINE_MAX: Final = 8 * 2**20
 """Bytes of one object in the file of a recorded cluster: more than an API server stores."""
+DECISION_BYTES_MAX: Final = 2 * 2**30
+"""Bytes of the file of one decision, unpacked: several times that of the largest cluster."""
 
 # -- scenarios -------------------------------------------------------------------------------
 SCENARIO_FILE_BYTES_MAX: Final = 16 * 2**20

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "get": "list queues or pod groups",
     "explain": "say why a gang waits and what it needs",
     "snapshot": "record a cluster into a file, without secrets and environment",
+    "replay": "repeat one recorded decision and say what differs",
     "version": "print version, API version, solver version",
 }
 """Each is the module of that name in this package, imported only when it is asked for."""

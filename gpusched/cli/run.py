@@ -19,6 +19,7 @@ from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.errors import UsageError
 from gpusched.io.collector import collect_rarely
+from gpusched.io.decision_recorder import LAST, Recording
 from gpusched.io.logs import set_up
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey
@@ -45,6 +46,17 @@ def register(subparsers: Subparsers) -> None:
         help="of /livez, /readyz and /metrics; port 0 takes any free one, 'none' serves none "
         "(default: 0.0.0.0:8080 in a cluster; elsewhere 127.0.0.1:8080, or any free port when "
         "that one is taken)",
+    )
+    parser.add_argument(
+        "--record-decisions",
+        metavar="DIR",
+        help="keep the last decisions there, each in a file that gpusched replay repeats",
+    )
+    parser.add_argument(
+        "--record-last", metavar="N", type=int, default=LAST, help=f"how many (default: {LAST})"
+    )
+    parser.add_argument(
+        "--record-all", action="store_true", help="sessions that changed nothing as well"
     )
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
@@ -73,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         config_file=path or "",
         pod=_own_pod(),
         listen=_addresses(arguments.listen),
+        recording=_recording(arguments),
     )
     return asyncio.run(_serve(options))
 
@@ -93,6 +106,24 @@ def _ask_to_end(app: App) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)
     app.stop()
+
+
+def _recording(arguments: argparse.Namespace) -> Recording | None:
+    """Which decisions are kept, and where.
+
+    Raises:
+        UsageError: none of them, or of which nobody said where.
+    """
+    last: int = arguments.record_last
+    if last < 1:
+        raise UsageError(f"--record-last takes a number from 1, not {last}")
+    if arguments.record_decisions is None:
+        if arguments.record_all or last != LAST:
+            raise UsageError("--record-all and --record-last need --record-decisions DIR")
+        return None
+    return Recording(
+        folder=Path(arguments.record_decisions), last=last, everything=arguments.record_all
+    )
 
 
 def _identity() -> str:

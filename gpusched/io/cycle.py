@@ -23,6 +23,7 @@ from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.io.aside import Aside
 from gpusched.io.carrier import Carrier
+from gpusched.io.decision_recorder import DecisionRecorder, Tape
 from gpusched.io.dumps import Dumps
 from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
@@ -83,6 +84,7 @@ class SessionCycle:
         telemetry: counts and spans.
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
+        recorder: keeps decisions in files; None for none.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class SessionCycle:
         telemetry: Telemetry,
         inline: bool = False,
         solver: SolverProcess | None = None,
+        recorder: DecisionRecorder | None = None,
     ) -> None:
         self._cache = cache
         self._binder = binder
@@ -115,6 +118,7 @@ class SessionCycle:
         self._due: float | None = None
         self._thread = None if inline else Aside("session")
         self._solver = solver
+        self._recorder = recorder
         self._dumps = Dumps()
         self._told: set[str] = set()
         self._counted: dict[str, tuple[Resources, Resources]] = {}
@@ -168,6 +172,8 @@ class SessionCycle:
         finally:
             if self._echo is not None:
                 self._echo.cancel()
+            if self._recorder is not None:
+                self._recorder.stop()
             if self._solver is not None:
                 self._solver.kill()
             if self._thread is not None:
@@ -234,6 +240,8 @@ class SessionCycle:
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
         solver, placement = self._solver, self.rules.config.placement
+        search = solver if solver is not None else search_here
+        tape = Tape(search, rules.guard.failing()) if self._recorder is not None else None
         took: list[tuple[str, float]] = []
         start, wall = clock.monotonic(), clock.now()
 
@@ -257,7 +265,7 @@ class SessionCycle:
                 guard=rules.guard,
                 masks=rules.masks,
                 placement=placement,
-                search=solver if solver is not None else search_here,
+                search=search if tape is None else tape,
                 ended=ended,
             )
             self._fragmentation.look(snapshot, rules.masks)
@@ -274,6 +282,8 @@ class SessionCycle:
         telemetry.cycle("session", clock.monotonic() - start)
         for judge in self.judged:
             judge(rules.guard)
+        if tape is not None and self._recorder is not None:
+            self._recorder.record(snapshot, rules.config, tape, decision=decision)
         return decision
 
     def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:

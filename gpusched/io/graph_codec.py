@@ -51,6 +51,12 @@ MODULES: Final = (
     "gpusched.objects.selector",
     "gpusched.objects.share",
     "gpusched.objects.volumes",
+    "gpusched.placement.cpsat_admission",
+    "gpusched.placement.cpsat_several",
+    "gpusched.placement.cpsat_victims",
+    "gpusched.placement.problem",
+    "gpusched.session.consolidation_model",
+    "gpusched.session.reasons",
 )
 """Where the classes are that a file may name."""
 _INLINE: Final = 2**63
@@ -149,7 +155,7 @@ class _Writer:
         if isinstance(value, tuple):
             return ["n", self._number(kind), *map(self.value, value)]
         if isinstance(value, np.generic):
-            return ["g", self.value(value[np.newaxis])]
+            return ["g", self.value(np.asarray(value).reshape(1))]
         raise Unrecordable(f"{kind.__module__}.{kind.__qualname__} cannot be recorded")
 
     def _entity(self, kind: type[Any]) -> tuple[int, tuple[str, ...]] | None:

@@ -18,7 +18,7 @@ a call that does not come back.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -70,6 +70,21 @@ class HookRecord:
     quarantined: bool = False
     last_fault: str = ""
     story: str = ""
+
+
+@attrs.frozen
+class Failing:
+    """A hook that failed when it was called last, and so what the next session depends on.
+
+    Attributes:
+        in_a_row: how often by now.
+        why: of the newest fault.
+    """
+
+    plugin: str
+    hook: str
+    in_a_row: int
+    why: str
 
 
 @attrs.define
@@ -163,6 +178,23 @@ class Guard:
             return fallback(fault, *args, **kwargs)
 
         return guarded
+
+    def failing(self) -> tuple[Failing, ...]:
+        """Hooks that failed when they were called last, by plugin and hook."""
+        return tuple(
+            Failing(who.plugin, who.hook, ledger.in_a_row, ledger.last.why if ledger.last else "")
+            for who, ledger in sorted(self._ledgers.items())
+            if ledger.in_a_row
+        )
+
+    def resume(self, failing: Iterable[Failing]) -> None:
+        """Go on where another guard was, which is to be done before the first session."""
+        for each in failing:
+            self._ledgers[HookId(each.plugin, each.hook)] = _Ledger(
+                faults=each.in_a_row,
+                in_a_row=each.in_a_row,
+                last=PluginFault(each.plugin, each.hook, each.why),
+            )
 
     def quarantined(self, plugin: str, hook: str) -> bool:
         """Whether the hook is answered by its fallback for having failed too often in a row."""

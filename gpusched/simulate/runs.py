@@ -25,6 +25,7 @@ from gpusched.clock import Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
 from gpusched.devcluster.local_client import LocalClient
+from gpusched.io.decision_recorder import Recording
 from gpusched.io.sessions import over_http
 from gpusched.simulate.history import History
 from gpusched.simulate.inside import sessions_to
@@ -51,6 +52,7 @@ class SimulationOptions:
         stage_files: files and folders of Stages; empty for the project's own.
         epoch: wall time, seconds since the Unix epoch, at which the run begins.
         limit_s: virtual seconds after which the run counts as endless.
+        recording: of the daemons' decisions; None keeps none.
         tell: given each write as one line, see ``History``.
         http: daemons speak HTTP to the cluster, over connections inside the loop, which costs
             more; else they hand requests over as they would be read from HTTP.
@@ -64,6 +66,7 @@ class SimulationOptions:
     stage_files: Sequence[Path] = ()
     epoch: float = EPOCH
     limit_s: float = VIRTUAL_MAX_S
+    recording: Recording | None = None
     tell: Callable[[bytes], None] | None = None
     http: bool = False
 
@@ -205,5 +208,6 @@ def _daemon(
         kubeconfig=str(kubeconfig),
         identity=f"daemon-{number}",
         inline=True,
+        recording=options.recording,
         opened=over_http if options.http else sessions_to(cluster.inside),
     )

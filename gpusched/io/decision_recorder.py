@@ -1,0 +1,158 @@
+"""Keeps the last decisions in files, so that each can be repeated.
+
+Writing is done beside the event loop, one decision at a time: while one is written others are
+not recorded. It never costs a decision: what goes wrong is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from gpusched.cache.snapshot import Snapshot
+from gpusched.config.model import Config
+from gpusched.errors import SolverFault
+from gpusched.io.aside import Aside
+from gpusched.io.decision_file import SUFFIX, Inputs, Searched, pack
+from gpusched.io.graph_codec import Unrecordable
+from gpusched.io.logs import Log
+from gpusched.placement.problem import Job, Search
+from gpusched.pluginhost.guard import Failing
+from gpusched.session.decide import Decision
+from gpusched.session.plan import Plan
+
+LAST: Final = 100
+"""Files that are kept unless told."""
+_OURS: Final = re.compile(r"\d{13}-\d{9}" + re.escape(SUFFIX))
+_log = Log(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Recording:
+    """What is to be recorded.
+
+    Attributes:
+        folder: made when it is not there. Files of decisions in it that are too many are
+            removed, those of earlier processes too; others are not touched.
+        last: how many are kept.
+        everything: sessions that changed nothing as well.
+    """
+
+    folder: Path
+    last: int = LAST
+    everything: bool = False
+
+
+class Tape:
+    """A ``Search`` that remembers what was answered. One for each decision."""
+
+    def __init__(self, search: Search, failing: tuple[Failing, ...]) -> None:
+        self._search = search
+        self.failing = failing
+        self.searches: list[Searched] = []
+
+    def __call__(self, job: Job) -> object:
+        """What the search behind it answers; see ``Search``."""
+        name = type(job).__qualname__
+        try:
+            answer = self._search(job)
+        except SolverFault as fault:
+            self.searches.append(Searched(job=name, fault=str(fault)))
+            raise
+        self.searches.append(Searched(job=name, answer=answer))
+        return answer
+
+
+class DecisionRecorder:
+    """See the module.
+
+    Args:
+        recording: what and where.
+        inline: files are written in the event loop (virtual time).
+    """
+
+    def __init__(self, recording: Recording, *, inline: bool) -> None:
+        self._recording = recording
+        self._aside = None if inline else Aside("decisions")
+        self._writing: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self.skipped = 0
+        """Decisions that were not recorded because another was being written."""
+
+    @classmethod
+    def of(cls, recording: Recording | None, *, inline: bool) -> DecisionRecorder | None:
+        """A recorder where one is wanted."""
+        return None if recording is None else cls(recording, inline=inline)
+
+    def record(self, snapshot: Snapshot, config: Config, tape: Tape, *, decision: Decision) -> None:
+        """Write what was decided and what it was made of, unless nothing was decided."""
+        if not (self._recording.everything or acts(decision.plan)):
+            return
+        inputs = Inputs(
+            snapshot=snapshot,
+            config=config,
+            failing=tape.failing,
+            searches=tuple(tape.searches),
+        )
+        if self._aside is None:
+            self._write(inputs, decision)
+        elif self._writing is not None and not self._writing.done():
+            self.skipped += 1
+            self._tell(
+                "decisions come faster than they are written, so not every one of them is recorded"
+            )
+        else:
+            job = self._aside.run(lambda: self._write(inputs, decision))
+            self._writing = asyncio.create_task(job, name="decision file")
+
+    def stop(self) -> None:
+        """The thread ends with the file that it writes."""
+        if self._aside is not None:
+            self._aside.stop()
+
+    # -- in the thread -----------------------------------------------------------------------
+    def _write(self, inputs: Inputs, decision: Decision) -> None:
+        try:
+            body = pack(inputs, decision.plan, faults=decision.faults)
+            self._keep(body, inputs.snapshot)
+        except OSError as error:
+            where = self._recording.folder
+            self._tell(f"decisions cannot be recorded in {where}: {error.strerror or error}")
+        except Unrecordable as error:
+            self._tell(f"decisions cannot be recorded: {error}")
+        else:
+            self._trouble = ""
+
+    def _keep(self, body: bytes, snapshot: Snapshot) -> None:
+        folder = self._recording.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{int(snapshot.now * 1000):013d}-{snapshot.revision:09d}{SUFFIX}"
+        handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+            Path(part).replace(folder / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(part).unlink()
+            raise
+        kept = sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
+        for old in kept[: -self._recording.last]:
+            old.unlink(missing_ok=True)
+
+    def _tell(self, sentence: str) -> None:
+        if sentence != self._trouble:
+            self._trouble = sentence
+            _log.warning(sentence)
+
+
+def acts(plan: Plan) -> bool:
+    """Whether the plan does something to pods or Jobs."""
+    return bool(plan.binds or plan.undos or plan.claims or plan.stops or plan.switches)
