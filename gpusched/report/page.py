@@ -74,20 +74,15 @@ def one_page(one: Reported, *, files: Sequence[str], back: str) -> str:
 
 # -- sections ----------------------------------------------------------------------------------
 def _marked(shown: Shown, record: Record, axis: TimeAxis, *, level: int = 2) -> str:
-    """A plot over time with the acts of the timeline marked in it."""
-    xs = sorted({axis.x(act.at) for act in record.acts})[:MARKS_MAX]
-    if not xs:
-        return figure(shown, level=level)
-    ticks = "".join(f"M{x} 0v{max(1, round(5 * shown.deep / shown.tall))}" for x in xs)
-    far = (
-        f'<path class="act far" d="{"".join(f"M{x} 0v{shown.deep}" for x in xs)}"/>'
-        if len(xs) <= FAR_MAX
-        else ""
-    )
-    return figure(
-        attrs.evolve(shown, drawing=f'{shown.drawing}{far}<path class="act" d="{ticks}"/>'),
-        level=level,
-    )
+    """A plot over time with the acts of the timeline marked on its axis."""
+    good = sorted({axis.x(act.at) for act in record.acts if not act.trouble})[:MARKS_MAX]
+    bad = sorted({axis.x(act.at) for act in record.acts if act.trouble})[:MARKS_MAX]
+    every = [*good, *bad]
+    drawing = shown.drawing
+    if 0 < len(every) <= FAR_MAX:
+        lines = "".join(f"M{x} 0v{shown.deep}" for x in every if x)
+        drawing += f'<path class="far" d="{lines}"/>' if lines else ""
+    return figure(attrs.evolve(shown, drawing=drawing, marks=good, bad_marks=bad), level=level)
 
 
 def _waits(record: Record) -> str:

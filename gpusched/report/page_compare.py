@@ -83,8 +83,9 @@ def _table(records: Sequence[Record], unit: Unit) -> str:
     lines = []
     for row in compared(records, unit):
         cells = "".join(
-            f'<td class="n{" best" if cell.best else ""}">{esc(cell.text)}'
-            + (' <i class="mark">best</i>' if cell.best else "")
+            f'<td class="n{" best" if cell.best else ""}">'
+            + ('<i class="mark">best</i> ' if cell.best else "")
+            + esc(cell.text)
             + (f"<small>{esc(cell.change)}</small>" if cell.change else "")
             + "</td>"
             for cell in row.cells

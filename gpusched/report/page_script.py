@@ -29,8 +29,9 @@ const time=x=>x/run.per_s;
 const plots=$("figure.plot").map(fig=>{
  const area=fig.querySelector(".area"),svg=fig.querySelector("svg.view"),data=fig.querySelector("script.data");
  const box=svg.viewBox.baseVal;
+ const marks=fig.querySelector(".marks svg");
  const title=svg.querySelector("title");if(title)title.remove();
- return{fig,area,svg,wide:box.width,deep:box.height,timed:fig.classList.contains("timed"),
+ return{fig,area,svg,marks,wide:box.width,deep:box.height,timed:fig.classList.contains("timed"),
   data:data?JSON.parse(data.textContent):null,over:fig.querySelector(".over"),cursor:null};
 });
 function ticks(p){
@@ -48,6 +49,7 @@ function draw(){
  for(const p of plots){
   if(!p.timed)continue;
   p.svg.setAttribute("viewBox",`${from} 0 ${Math.max(1,to-from)} ${p.deep}`);
+  if(p.marks)p.marks.setAttribute("viewBox",`${from} 0 ${Math.max(1,to-from)} 1`);
   ticks(p);
   if(p.data&&p.data.kind==="gantt")names(p);
  }
@@ -114,7 +116,9 @@ function tell(p,x,y){
   const row=Math.floor(y/d.row),i=barAt(p,x,y);
   let where="";
   for(let n=0;n<d.nodes.length;n+=3)if(row>=d.nodes[n+1]&&row<d.nodes[n+1]+d.nodes[n+2])where=d.nodes[n]+" / "+(row-d.nodes[n+1]);
-  if(i<0){tip.append(el("b",where),el("p",span(time(x))+", free"));return true}
+  if(i<0){let how="free";
+   for(let n=0;n<d.down.length;n+=4)if(x>=d.down[n]&&x<=d.down[n]+d.down[n+2]&&y>=d.down[n+1]&&y<d.down[n+1]+d.down[n+3])how="node not usable";
+   tip.append(el("b",where),el("p",span(time(x))+", "+how));return true}
   const job=jobsAt(p)[d.bars[i+4]],a=time(d.bars[i+2]),b=a+time(d.bars[i+3]);
   tip.append(el("b",job?job[0]:"unknown job"));
   const pairs=[["on",where],["queue",job?(p.data.queues||run.queues)[job[1]]||"(none)":""],["held",span(a)+" to "+span(b)],["for",span(b-a)]];

@@ -108,6 +108,7 @@ caption{text-align:left;color:var(--soft);padding:4px 0}
 th{text-align:left;font-weight:600;border-bottom:2px solid var(--line);padding:4px 12px 4px 0;
 white-space:nowrap;vertical-align:bottom;background:var(--bg)}
 td{border-bottom:1px solid var(--line);padding:3px 12px 3px 0;vertical-align:top}
+#jobs td{white-space:nowrap}#jobs td:last-child{white-space:normal;min-width:240px}
 td.n,th.n{text-align:right;white-space:nowrap}
 tr.own td{font-weight:650}
 td.best{font-weight:650;color:var(--good)}
@@ -129,9 +130,10 @@ figcaption{margin-bottom:2px}
 vertical-align:-1px;border-radius:2px}
 .sw[class*=" l"],.sw.cap,.sw.ask{height:0;border-top:3px solid var(--k,var(--ink));background:none;
 vertical-align:4px;border-radius:0;width:18px}
+.sw.d1,.sw.d4,.sw.d5,.sw.d7{border-top-style:dashed}.sw.d2,.sw.d6{border-top-style:dotted}.sw.d3{border-top-style:double}
 .sw.cap{border-top:2px solid var(--ink)}.sw.ask{border-top:2px dashed var(--soft)}
 .sw.cutkey{width:3px;background:var(--ink)}
-.sw.downkey{background:repeating-linear-gradient(45deg,var(--soft) 0 2px,transparent 2px 5px)}
+.sw.downkey{background:color-mix(in srgb,var(--soft) 35%,transparent);outline:1px dashed var(--soft)}
 .sw.boxkey{background:linear-gradient(90deg,var(--soft) 0 5px,var(--ink) 5px 7px,var(--soft) 7px)}
 .sw.p95key{width:2px;background:var(--bad)}
 .sw.meankey{border-radius:50%;width:9px;height:9px;background:var(--ink)}
@@ -170,13 +172,16 @@ path.dots{stroke-width:6;stroke-linecap:round;stroke-opacity:.8}
 .mean{stroke:var(--ink);stroke-width:9;stroke-linecap:round}
 .band{fill:var(--faint)}
 .down{fill:var(--soft);fill-opacity:.35;stroke:var(--soft);stroke-width:1;stroke-dasharray:3 2}
+.edge{stroke:var(--bg);stroke-width:1}
 .cut{stroke:var(--ink);stroke-width:3}
 .act{stroke:var(--soft);stroke-width:1}
-.act.far{stroke-opacity:.35;stroke-dasharray:2 3}
+.act.not{stroke:var(--bad);stroke-width:2}
+.far{stroke:var(--soft);stroke-width:1;stroke-opacity:.45;stroke-dasharray:2 3}
+.marks{margin-left:var(--left);height:6px}.marks svg{width:100%;height:100%;display:block}
 .dim>path{opacity:.16}.dim>g path{opacity:1}.dim>.band{opacity:1}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:0 32px}
 .many{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:0 24px}
-.many figure{margin-bottom:14px}
+.many figure{margin-bottom:14px}.note+.many{margin-top:10px}.wide+.pair{margin-top:14px}
 .plot.fixed{--left:110px}
 #share.fixed,.pair .plot,.many .plot{--left:44px}
 #bar{position:sticky;top:0;z-index:5;background:var(--bg);border-bottom:1px solid var(--line);
@@ -215,7 +220,7 @@ table.runs td{padding-top:5px;padding-bottom:5px}
 @media(max-width:640px){main,.top,footer{padding-left:14px;padding-right:14px}h1{font-size:21px}
 .teaches{font-size:15px}.plot{--left:56px}.plot.fixed{--left:84px}.cards{grid-template-columns:1fr 1fr}
 .cards b{font-size:18px}#range{min-width:0}.verdicts li{grid-template-columns:76px 1fr}
-.xs span:nth-child(even){display:none}}
+html:not(.js) .xs span:nth-child(even),.fixed .xs span:nth-child(even){display:none}}
 """
 _PRINT: Final = """
 @media print{body{font-size:11px}main,.top,footer{max-width:none;padding:0}#bar,.filter,#tip{display:none}

@@ -169,6 +169,7 @@ class Shown:
         over: HTML above the drawing, such as labels.
         rows_down: y labels count from the top.
         scroll: pixels after which it scrolls; 0 for never.
+        marks, bad_marks: coordinates of what is marked below the axis, such as acts.
     """
 
     ident: str
@@ -189,6 +190,8 @@ class Shown:
     over: str = ""
     rows_down: bool = False
     scroll: int = 0
+    marks: Sequence[int] = ()
+    bad_marks: Sequence[int] = ()
 
 
 def figure(shown: Shown, *, level: int = 2) -> str:
@@ -225,7 +228,23 @@ def figure(shown: Shown, *, level: int = 2) -> str:
         f'role="img" aria-label="{esc(shown.alt or shown.title)}">'
         f"<title>{esc(shown.alt or shown.title)}</title>{shown.drawing}</svg>"
         f'<div class="over">{shown.over}</div></div></div></div>'
+        f"{_marks(shown)}"
         f'<div class="xs" aria-hidden="true">{x_labels}</div>{data}{table}</figure>'
+    )
+
+
+def _marks(shown: Shown) -> str:
+    """Short lines that hang from the time axis."""
+    if not shown.marks and not shown.bad_marks:
+        return ""
+    paths = "".join(
+        f'<path class="{look}" d="{"".join(f"M{x} 0v1" for x in xs)}"/>'
+        for look, xs in (("act", shown.marks), ("act not", shown.bad_marks))
+        if xs
+    )
+    return (
+        f'<div class="marks" aria-hidden="true"><svg viewBox="0 0 {shown.wide} 1" '
+        f'preserveAspectRatio="none">{paths}</svg></div>'
     )
 
 

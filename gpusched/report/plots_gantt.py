@@ -27,7 +27,7 @@ SCROLL: Final = 720
 LABELS_MAX: Final = 300
 """Texts on bars without a script, which places them anew for every zoom."""
 PIXELS: Final = 900
-"""Width for which these labels are placed."""
+"""Width for which labels and edges are placed."""
 NAMES_MAX: Final = 40
 """Nodes that are all named at the left; of more only some are."""
 
@@ -56,6 +56,12 @@ def gantt_plot(
             if own_tint == tint
         ]
         parts.append(f'<path class="{tint}" d="{rectangles(boxes)}"/>')
+    # Left edges keep bars of equal looks apart; bars that are hardly seen would vanish under them.
+    edges = "".join(
+        f"M{bar.x} {bar.y}v{bar.h}" for bar in laid.bars if bar.w * PIXELS > axis.wide * 3
+    )
+    if edges:
+        parts.append(f'<path class="edge" d="{edges}"/>')
     if laid.down:
         parts.append(f'<path class="down" d="{rectangles(laid.down)}"/>')
     cuts = "".join(f"M{bar.x + bar.w} {bar.y}v{bar.h}" for bar in laid.bars if bar.evicted)
@@ -172,7 +178,7 @@ def _data(laid: Chart, tints: Sequence[str], record: Record, *, own_jobs: bool) 
         nodes += [node.name, node.first, node.count]
     data: dict[str, Any] = {
         "kind": "gantt", "row": ROW, "bars": flat, "nodes": nodes, "looks": looks,
-        "look": [at[tint] for tint in tints],
+        "look": [at[tint] for tint in tints], "down": [each for box in laid.down for each in box],
     }  # fmt: skip
     if own_jobs:
         queues = sorted({job.queue for job in record.jobs})
