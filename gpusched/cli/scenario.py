@@ -15,12 +15,13 @@ from rich.console import Console
 from gpusched.cli.command import Subparsers, add_output, print_json, table
 from gpusched.cli.scenario_junit import write_junit
 from gpusched.cli.scenario_pool import Order, play_all
-from gpusched.cli.scenario_told import Teller, as_json, status_of, total
+from gpusched.cli.scenario_told import Teller, as_json, reported, status_of, total
 from gpusched.config.tree import nearest, quoted
 from gpusched.errors import ConfigError, UsageError
 from gpusched.scenario.model import Scenario
 from gpusched.scenario.play import Run
 from gpusched.scenario.read import read_paths
+from gpusched.scenario.write_report import write_report
 
 RESULTS: Final = "results.json"
 JUNIT: Final = "junit.xml"
@@ -178,3 +179,6 @@ def _write(runs: Sequence[Run], report: Path | None, junit: Path | None) -> None
         write_junit(runs, report / JUNIT)
         text = json.dumps(as_json(runs), indent=1)
         (report / RESULTS).write_text(text, encoding="utf-8")
+        played = [reported(each) for each in runs if each.record is not None]
+        if played:
+            write_report(report, played)

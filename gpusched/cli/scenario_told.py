@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from gpusched.cli.main import INTERRUPTED
+from gpusched.report.reported import Reported, Verdict
 from gpusched.report.statistics import statistic
 from gpusched.report.tables import filled, plain
 from gpusched.scenario import play
@@ -204,6 +205,22 @@ def status_of(runs: Sequence[Run]) -> int:
 def as_json(runs: Sequence[Run]) -> dict[str, Any]:
     """Verdicts, statistics and digests, for programs."""
     return {"ok": all(run.ok for run in runs), "scenarios": [_run_json(run) for run in runs]}
+
+
+def reported(run: Run) -> Reported:
+    """A run for its page; what went wrong beside expectations stands with these."""
+    assert run.record is not None, "it was played"
+    verdicts = [
+        Verdict(sentence=sentence(each.expectation), ok=each.ok, seen=each.seen)
+        for each in run.verdicts
+    ]
+    verdicts += [Verdict(sentence=each, ok=False) for each in troubles(run)]
+    return Reported(
+        record=run.record,
+        verdicts=tuple(verdicts),
+        tables=tuple(filled(each, run.record) for each in run.scenario.tables),
+        teaches=run.scenario.teaches,
+    )
 
 
 def _run_json(run: Run) -> dict[str, Any]:

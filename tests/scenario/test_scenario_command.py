@@ -19,11 +19,10 @@ WRONG = """\
     metadata: {name: hopeless}
     spec:
       teaches: That a gang waits for ever.
-      limit: 1m
       nodes: [{count: 1, gpus: 8}]
       timeline:
       - submit: {name: wide, pods: 2, gpus: 8, runFor: 10s}
-      - {at: 1s, delete: {kind: Job, name: nobody}}
+      - {at: 30s, every: 1s, count: 2, delete: {kind: Job, name: wide}}
       expect:
       - {job: wide, is: running, at: 20s}
       - {job: wide, is: waiting, at: 20s}
@@ -64,9 +63,9 @@ def test_what_is_not_as_expected_exits_1_and_says_what_was_seen(hopeless, tmp_pa
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("FAIL hopeless: ")
     assert lines[1].startswith("  FAIL wide runs at 20s: wide is waiting, 0 of 2 pods bound")
-    assert lines[1].endswith("hopeless.yaml:12)")
+    assert lines[1].endswith("hopeless.yaml:11)")
     assert lines[2] == "  ok   wide waits at 20s"
-    assert "there is no Job nobody" in "\n".join(lines)
+    assert "there is no Job wide" in "\n".join(lines)
     assert lines[-1] == "1 scenario, 2 expectations: 1 FAILED: hopeless"
     (suite,) = ET.parse(junit).getroot()
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
