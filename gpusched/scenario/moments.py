@@ -27,7 +27,8 @@ from gpusched.scenario.templates import compiled, copier, templates_of
 from gpusched.scenario.work import Share, Workload, draws_of
 from gpusched.scenario.workloads import manifests_of
 
-_STAGE: Final = "Stage"
+STAGE: Final = "Stage"
+"""A kind whose templates are its own."""
 
 
 @attrs.frozen
@@ -142,7 +143,7 @@ class _Source:
 
 def _renders(obj: Obj) -> Obj | None:
     """None for what holds templates of its own."""
-    return None if obj.get("kind") == _STAGE else obj
+    return None if obj.get("kind") == STAGE else obj
 
 
 def moments(scenario: Scenario) -> tuple[Moment, ...]:

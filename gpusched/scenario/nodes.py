@@ -127,13 +127,7 @@ def queue_of(name: str, spec: Mapping[str, Any]) -> Obj:
     made = {key: _gpus(value) if key in AMOUNTS else value for key, value in spec.items()}
     if "guarantee" in made:
         value = made["guarantee"]
-        made["guarantee"] = {"resource": _gpus(value)} if not isinstance(value, dict) else value
-    pools = made.get("nodePools")
-    if isinstance(pools, list):
-        made["nodePools"] = [
-            {key: _gpus(value) if key in AMOUNTS else value for key, value in pool.items()}
-            for pool in pools
-        ]
+        made["guarantee"] = value if isinstance(value, dict) else {"resource": _gpus(value)}
     return {
         "apiVersion": "scheduling.gpusched.io/v1alpha1",
         "kind": "Queue",
@@ -153,4 +147,4 @@ def priority_of(name: str, value: int) -> Obj:
 
 
 def _gpus(value: Any) -> Any:
-    return {GPU: str(value)} if isinstance(value, int | float | str) else value
+    return {GPU: str(value)} if isinstance(value, int | float) else value

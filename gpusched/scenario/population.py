@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.devcluster.kinds import discovery_data
-from gpusched.scenario.model import CLASS_LABEL, Delete, Manifest, Obj, Place, Scenario, Target
+from gpusched.scenario.model import CLASS_LABEL, Delete, Manifest, Obj, Place, Target
 from gpusched.topology.domain import WELL_KNOWN
 
 Key: TypeAlias = tuple[str, str, str]
@@ -84,10 +84,10 @@ class Population:
     def add(self, manifest: Manifest) -> Place | None:
         """Note an object; the place of another of the same name that was there before."""
         obj = manifest.obj
-        kind, metadata = obj["kind"], obj.get("metadata") or {}
+        kind, metadata = obj["kind"], mapping(obj.get("metadata"))
         self.kinds.add(kind)
         if kind == "CustomResourceDefinition":
-            names = (obj.get("spec") or {}).get("names") or {}
+            names = mapping(mapping(obj.get("spec")).get("names"))
             self.kinds.add(names.get("kind", ""))
         self.open = self.open or kind not in CHILDLESS
         self._note(kind, obj, metadata)
@@ -101,14 +101,14 @@ class Population:
         return first
 
     def _note(self, kind: str, obj: Obj, metadata: Mapping[str, Any]) -> None:
-        labels = metadata.get("labels") or {}
+        labels = mapping(metadata.get("labels"))
         if kind == "Node":
             self.node_labels.append(labels)
             self.levels.update(labels)
         elif kind == "Topology":
-            for level in (obj.get("spec") or {}).get("levels") or ():
+            for level in _mappings(mapping(obj.get("spec")).get("levels")):
                 self.levels.update((str(level.get("name")), str(level.get("nodeLabel"))))
-        for each in (labels, _template(obj).get("labels") or {}):
+        for each in (labels, mapping(_template(obj).get("labels"))):
             if CLASS_LABEL in each:
                 self.classes.add(each[CLASS_LABEL])
 
@@ -147,7 +147,7 @@ def namespace_of(obj: Obj) -> str:
     """Where an object goes; empty for kinds without namespaces."""
     if obj["kind"] in CLUSTER_SCOPED:
         return ""
-    return str((obj.get("metadata") or {}).get("namespace") or "default")
+    return str(mapping(obj.get("metadata")).get("namespace") or "default")
 
 
 def _near(wanted: str, place: str) -> bool:
@@ -167,25 +167,32 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _template(obj: Obj) -> Mapping[str, Any]:
-    template = (obj.get("spec") or {}).get("template")
-    found = template.get("metadata") if isinstance(template, dict) else None
-    return found if isinstance(found, dict) else {}
+    return mapping(mapping(mapping(obj.get("spec")).get("template")).get("metadata"))
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping of a manifest, empty where something else stands: the server will refuse that."""
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 # -- what objects refer to ---------------------------------------------------------------------
 def references(obj: Obj) -> Iterator[Reference]:
     """Names of queues, priority classes and levels that an object mentions."""
-    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    if (metadata.get("annotations") or {}).get(UNCHECKED) == "true" or not isinstance(spec, dict):
+    metadata, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
+    if mapping(metadata.get("annotations")).get(UNCHECKED) == "true":
         return
     for each in (metadata, _template(obj)):
-        if queue := (each.get("labels") or {}).get(_QUEUE_LABEL):
+        if queue := mapping(each.get("labels")).get(_QUEUE_LABEL):
             yield Reference("queue", str(queue))
         for key in _TOPOLOGY:
-            if level := (each.get("annotations") or {}).get(key):
+            if level := mapping(each.get("annotations")).get(key):
                 yield Reference("level", str(level))
-    inner = (spec.get("template") or {}).get("spec") or {} if "template" in spec else spec
-    if isinstance(inner, dict) and (name := inner.get("priorityClassName")):
+    inner = mapping(mapping(spec["template"]).get("spec")) if "template" in spec else spec
+    if name := inner.get("priorityClassName"):
         yield Reference("priority", str(name))
     if obj["kind"] == "PodGroup":
         yield from _of_group(spec)
@@ -196,19 +203,11 @@ def references(obj: Obj) -> Iterator[Reference]:
 def _of_group(spec: Mapping[str, Any]) -> Iterator[Reference]:
     if queue := spec.get("queue"):
         yield Reference("queue", str(queue))
-    for holder in (spec, *(spec.get("subGroups") or ())):
-        wish = holder.get("topology") or {}
+    for holder in (spec, *_mappings(spec.get("subGroups"))):
+        wish = mapping(holder.get("topology"))
         for key in ("required", "preferred"):
             if level := wish.get(key):
                 yield Reference("level", str(level))
-
-
-def populated(scenario: Scenario) -> Population:
-    """What is there from the beginning."""
-    found = Population()
-    for manifest in scenario.before:
-        found.add(manifest)
-    return found
 
 
 @attrs.define

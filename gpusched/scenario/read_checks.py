@@ -29,6 +29,7 @@ from gpusched.scenario.population import (
     references,
 )
 from gpusched.scenario.read_targets import Lookup, names_told
+from gpusched.scenario.templates import INDEX
 from gpusched.scenario.workloads import text_of
 
 Refuse = Callable[[Place, str], None]
@@ -152,10 +153,14 @@ class _Walk:
     def _act(self, moment: Moment) -> Act | None:
         try:
             return moment.act
-        except ConfigError as error:
-            self._wrong(moment, str(error))
-        except ValueError as error:
-            self._wrong(moment, str(error))
+        except (ConfigError, ValueError) as error:
+            what = str(error)
+            if isinstance(error.__cause__, TypeError):
+                function = what.partition(":")[0]
+                what = f"template: {function}: it takes other arguments"
+                if function.casefold() == INDEX.casefold():
+                    what += "; did you mean {{ Index }}?"
+            self._wrong(moment, what)
         return None
 
     def _wrong(self, moment: Moment, what: str) -> None:

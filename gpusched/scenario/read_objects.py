@@ -15,6 +15,8 @@ from gpusched.scenario import nodes
 from gpusched.scenario.fields import QUEUE_NAME
 from gpusched.scenario.mappings import Found
 from gpusched.scenario.model import API_VERSION, KIND, Manifest, Obj, Place
+from gpusched.scenario.population import UNCHECKED
+from gpusched.scenario.read_kinds import QUEUE, check, check_object, definition
 from gpusched.scenario.reading import Reading, plain, yaml_files
 
 _LIST: Final = "List"
@@ -50,6 +52,8 @@ def manifests(node: Node, reading: Reading) -> list[Manifest]:
     if not _complete(node, reading):
         return []
     obj = plain(node)
+    if ((obj["metadata"].get("annotations") or {}).get(UNCHECKED)) != "true":
+        check_object(node, reading.problems)
     if obj["kind"] == node_pools.KIND and obj["apiVersion"] == node_pools.API_VERSION:
         return _pool(obj, place, reading)
     return [Manifest(obj, place)]
@@ -66,11 +70,30 @@ def _complete(node: Node, reading: Reading) -> bool:
         what = _text(node, "kind") or "a manifest"
         reading.problems.add(node.line, f"{what} needs metadata.name, or metadata.generateName")
         return False
-    namespace = inner.value.get("namespace") if isinstance(inner.value, dict) else None
+    assert isinstance(inner.value, dict)
+    namespace = inner.value.get("namespace")
     if namespace is not None and not isinstance(namespace.node.value, str):
         reading.problems.add(namespace.line, "metadata.namespace must be a text")
         return False
-    return not missing
+    texts = [_texts(inner, key, reading) for key in ("labels", "annotations")]
+    return not missing and all(texts)
+
+
+def _texts(metadata: Node, key: str, reading: Reading) -> bool:
+    assert isinstance(metadata.value, dict)
+    entry = metadata.value.get(key)
+    if entry is None or entry.node.value is None:
+        return True
+    if not isinstance(entry.node.value, dict):
+        reading.problems.add(entry.line, f"{key} must be a mapping, not {shown(entry.node)}")
+        return False
+    wrong = [(k, e) for k, e in entry.node.value.items() if not isinstance(e.node.value, str)]
+    for name, each in wrong:
+        reading.problems.add(
+            each.line,
+            f"{key}[{name}] must be a text, not {shown(each.node)}: put it in quotes",
+        )
+    return not wrong
 
 
 def _pool(pool: Obj, place: Place, reading: Reading) -> list[Manifest]:
@@ -164,6 +187,11 @@ def short_priorities(found: Found, reading: Reading) -> list[Manifest]:
     return [Manifest(nodes.priority_of(name, value), place) for name, value in values.items()]
 
 
+def _is_short(key: str, node: Node) -> bool:
+    """Whether a bare number stands for GPUs."""
+    return key in (*nodes.AMOUNTS, "guarantee") and type(node.value) in (int, float)
+
+
 # -- queues ------------------------------------------------------------------------------------
 def short_queues(entries: Sequence[Node], reading: Reading) -> list[Manifest]:
     """The queues of ``spec.queues``."""
@@ -179,6 +207,9 @@ def short_queues(entries: Sequence[Node], reading: Reading) -> list[Manifest]:
         except BadValueError as error:
             reading.problems.add(error.line, error.what)
             continue
-        spec = {key: plain(each.node) for key, each in node.value.items() if key != "name"}
+        written = {key: each for key, each in node.value.items() if key != "name"}
+        full = {key: each for key, each in written.items() if not _is_short(key, each.node)}
+        check(Node(node.line, full), definition(QUEUE), f"queue {name}", reading.problems)
+        spec = {key: plain(each.node) for key, each in written.items()}
         found.append(Manifest(nodes.queue_of(name, spec), reading.place(node.line)))
     return found

@@ -28,6 +28,7 @@ from gpusched.scenario.model import (
     Target,
     When,
 )
+from gpusched.scenario.moments import STAGE
 from gpusched.scenario.read_work import workload
 from gpusched.scenario.reading import Reading, plain
 
@@ -55,6 +56,9 @@ def entry(found: Found, reading: Reading) -> Entry | None:
 def _check_templates(node: Node, reading: Reading) -> None:
     """Each text of an act, so that what does not parse is told at its own line."""
     if isinstance(node.value, dict):
+        kind = node.value.get("kind")
+        if kind is not None and kind.node.value == STAGE:
+            return
         for each in node.value.values():
             _check_templates(each.node, reading)
     elif isinstance(node.value, tuple):

@@ -60,7 +60,7 @@ class Text:
         """See ``Shape.schema``."""
         found: Schema = {"type": "string", "minLength": 1, "maxLength": self.most}
         if self.pattern:
-            found["pattern"] = f"^({self.pattern})$|{{{{"
+            found["pattern"] = rf"^({self.pattern})$|\{{\{{"
         return found
 
 

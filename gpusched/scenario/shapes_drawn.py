@@ -70,7 +70,8 @@ class MayBeDrawn:
         return [choices, even, bell]
 
     def _made(self, found: Found, node: Node, name: str, problems: Problems) -> Any:
-        if any(key not in found.values for key in found.entries):
+        wrong = any(key not in found.values for key in found.entries)
+        if wrong or ("choice" not in found and len(found.values) < 2):
             # What is wrong has been told; a value is still needed to go on with.
             return next(iter(found.values.values()), None)
         if "choice" in found:

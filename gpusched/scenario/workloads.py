@@ -36,7 +36,13 @@ def manifests_of(work: Workload) -> list[Obj]:
 
     Args:
         work: with nothing left to draw.
+
+    Raises:
+        ValueError: it was drawn with fewer pods than it needs at least.
     """
+    pods, least = cast("int", work.pods), cast("int", work.min_member or 0)
+    if least > pods and not work.roles:
+        raise ValueError(f"minMember is {least}, of {pods} pods")
     match work.kind:
         case "Job":
             return [_job(work)]
