@@ -80,6 +80,16 @@ def check_name(name: str) -> None:
         raise NoStatistic(f"jobs have no value {match['value']!r}, only {', '.join(VALUES)}")
 
 
+def unit_of(name: str) -> str:
+    """The unit of a statistic's figure, see ``Figure``."""
+    match = _CALL.fullmatch(name)
+    if match is None:
+        return UNITS.get(name, "")
+    if match["function"] == "count":
+        return ""
+    return "GPU-s" if match["value"] == "idle" else "s"
+
+
 def known_statistics() -> tuple[str, ...]:
     """Every name that ``statistic`` takes."""
     calls = [f"{function}({value})" for value in VALUES for function in FUNCTIONS]
@@ -107,11 +117,8 @@ def statistic(record: Record, name: str, *, of: Mapping[str, str] | None = None)
     if match is None:
         raise NoStatistic(name)  # never: the name was checked
     amounts = [value for _, value in values(record, match["value"], jobs)]
-    unit = "GPU-s" if match["value"] == "idle" else "s"
     found = FUNCTIONS[match["function"]](amounts)
-    if match["function"] == "count":
-        return Figure(found)
-    return Figure(found, unit, "" if amounts else "no job has it")
+    return Figure(found, unit_of(name), "" if found is not None else "no job has it")
 
 
 def chosen(record: Record, of: Mapping[str, str]) -> list[JobLife]:
@@ -331,3 +338,19 @@ WHOLE: Final[Mapping[str, Callable[[Record, Jobs], Figure]]] = {
     "waitBound": _ideal_wait,
     "makespanBound": _ideal_makespan,
 }
+UNITS: Final[Mapping[str, str]] = {
+    "makespan": "s",
+    "makespanBound": "s",
+    "waitBound": "s",
+    "waitOverFifo": "s",
+    "worstWaitOverFifo": "s",
+    "makespanOverBound": "x",
+    "lostGpuHours": "GPU-h",
+    "partialGangSeconds": "GPU-s",
+    "gpuUse": "share",
+    "cpuUse": "share",
+    "gpuUseBusy": "share",
+    "cpuUseBusy": "share",
+    "fragmentation": "share",
+}
+"""Of statistics of the whole run that are no pieces and no indexes."""

@@ -36,12 +36,20 @@ def _admission(job: JobLife, pods: Sequence[PodLife], record: Record) -> float |
     return None if job.started is not None else _wait(job, pods, record)
 
 
+def _made(pods: Sequence[PodLife]) -> float | None:
+    return min((pod.created for pod in pods), default=None)
+
+
+def _held(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
+    """Created, first pod made: a Job that its queue holds back has none until it is let go."""
+    first = _made(pods)
+    return (over(job, record) if first is None else first) - job.created
+
+
 def _latency(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
-    """Admitted (created, where that was not told), enough pods bound; none of one never admitted."""
-    if job.admitted is None and job.started is None:
-        return None
-    since = job.created if job.admitted is None else job.admitted
-    return job.created + _wait(job, pods, record) - since
+    """First pod made, enough pods bound; none of a job that never had a pod."""
+    first = _made(pods)
+    return None if first is None else job.created + _wait(job, pods, record) - first
 
 
 def _dispatch(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
@@ -71,11 +79,9 @@ def _completion(job: JobLife, pods: Sequence[PodLife], record: Record) -> float 
 
 
 def _service(job: JobLife, pods: Sequence[PodLife], record: Record) -> float | None:
-    """Admitted (created, where that was not told), ended; none of one that was never admitted."""
-    del pods
-    if job.kind == "Deployment" or (job.admitted is None and job.started is None):
-        return None
-    return over(job, record) - (job.created if job.admitted is None else job.admitted)
+    """First pod made, ended; none of a job that never had a pod, and of Deployments."""
+    first = _made(pods)
+    return None if first is None or job.kind == "Deployment" else over(job, record) - first
 
 
 def _idle(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
@@ -106,6 +112,7 @@ def _idle(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
 VALUES: Final[Mapping[str, Value]] = {
     "wait": _wait,
     "admission": _admission,
+    "held": _held,
     "latency": _latency,
     "dispatch": _dispatch,
     "startup": _startup,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusched.report.statistics import Figure, unit_of
 from gpusched.scenario.comparing import WORDS, text_of
 from gpusched.scenario.model import (
     Comparison,
@@ -32,7 +33,7 @@ def sentence_of(subject: Subject, span: Span) -> str:
         text = _count(subject)
     elif isinstance(subject, Statistic):
         named = f" of {_listed(dict(subject.of))}" if subject.of else ""
-        text = f"{subject.name}{named} is {_value(subject.comparison)}"
+        text = f"{subject.name}{named} is {_figure(subject)}"
     else:
         text = _event(subject)
     return text + when(span)
@@ -64,10 +65,8 @@ def duration(seconds: float) -> str:
 
 def _job(subject: JobIs) -> str:
     parts = [_BE[subject.state]] if subject.state else []
-    if subject.reason and subject.state not in ("", "waiting", "suspended"):
-        parts.append(f"tells {subject.reason}")
-    elif subject.reason:
-        parts.append(f"because of {subject.reason}" if parts else f"waits with {subject.reason}")
+    if subject.reason:
+        parts = [f"{parts[0] if parts else 'waits'} because of {subject.reason}"]
     if subject.says:
         parts.append(f"says /{subject.says}/")
     if subject.pods is not None:
@@ -78,9 +77,10 @@ def _job(subject: JobIs) -> str:
         parts.append(f"is on {subject.on}")
     if subject.evicted is not None:
         parts.append(_evicted(subject.evicted))
-    who = f"every {subject.job}" if "*" in subject.job else subject.job
+    who = subject.job
     if subject.namespace != "default":
         who = f"{subject.namespace}/{who}"
+    who = f"every {who}" if "*" in who else who
     return f"{who} {_and(parts) or 'is there'}"
 
 
@@ -140,6 +140,14 @@ def _value(comparison: Comparison) -> str:
     if comparison.test is Test.MATCHES:
         text = f"/{text}/"
     return WORDS[comparison.test] + text
+
+
+def _figure(subject: Statistic) -> str:
+    """With the unit of the statistic."""
+    value = subject.comparison.value
+    if isinstance(value, (bool, str)):
+        return _value(subject.comparison)
+    return f"{WORDS[subject.comparison.test]}{Figure(float(value), unit_of(subject.name))}"
 
 
 def _listed(pairs: dict[str, str]) -> str:

@@ -31,6 +31,7 @@ from gpusched.report.statistics import (
     known_statistics,
     percentile,
     statistic,
+    unit_of,
 )
 from gpusched.report.steps import Steps, spans, total
 from gpusched.report.values import VALUES
@@ -82,7 +83,8 @@ def two() -> Record:
             job("b", created=20.0, queue="r", klass="big"),
         ),
         pods=(
-            pod("a", 0, bound=10.0, **done), pod("a", 1, bound=12.0, **done),
+            pod("a", 0, created=8.0, bound=10.0, **done),
+            pod("a", 1, created=8.5, bound=12.0, **done),
             pod("b", 0, created=20.0, queue="r"), pod("b", 1, created=20.0, queue="r"),
         ),
     )  # fmt: skip
@@ -94,12 +96,13 @@ def two() -> Record:
         ("sum(wait)", 7 + 80),  # b waits to the end of the run
         ("max(wait)", 80),
         ("sum(admission)", 3 + 80),
-        ("mean(latency)", 4),  # b was never admitted
+        ("sum(held)", 3 + 0),
+        ("sum(latency)", 4 + 80),
         ("min(dispatch)", 5),
         ("mean(startup)", 1),
         ("mean(run)", 49),
         ("sum(completion)", 56 + 80),
-        ("mean(service)", 53),
+        ("sum(service)", 53 + 80),
         ("sum(idle)", 2 * 4),  # one pod held 4 GPUs for 2 s alone
         ("partialGangSeconds", 8),
         ("count(run)", 1),
@@ -148,7 +151,8 @@ def test_names_that_are_none_say_which_there_are(name: str, says: str) -> None:
 def test_every_known_statistic_can_be_asked_of_an_empty_run() -> None:
     """Nothing fails where nothing happened."""
     for name in known_statistics():
-        assert isinstance(statistic(run(), name), Figure)
+        assert statistic(run(), name).unit == unit_of(name)
+        assert statistic(two(), name).unit == unit_of(name)
 
 
 def test_every_statistic_is_documented() -> None:
