@@ -1,0 +1,282 @@
+"""The openb trace: hosts, lists of single pods, and how a list becomes arrivals.
+
+Columns as in the published files; nothing but their packing matters: a file may be compressed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from gpusched.errors import ConfigError
+from gpusched.objects.duration import NANOSECONDS, format_duration
+from gpusched.simulate.engine import Arrival
+from gpusched.simulate.engine_lives import CLASS_LABEL
+from gpusched.simulate.engine_objects import Obj
+from gpusched.simulate.engine_world import RUN_FOR
+from gpusched.simulate.traces.model import Passed
+from gpusched.simulate.traces.rows import DURATION_MAX_S, Sieve, Unusable, label, read_csv, whole
+from gpusched.simulate.traces.workload import GPU, node_manifest
+
+WHOLE: Final = 1000
+ARRIVED: Final = 130
+"""Requests arrive until they reach so many percent of the GPUs."""
+TYPICAL: Final = 95
+"""The most frequent shapes are typical until they make up so many percent of a list."""
+MODEL: Final = "openb/model"
+QUEUE: Final = "openb"
+_AMOUNTS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_TIMES: Final = ("creation_time", "deletion_time", "scheduled_time")
+_AMOUNT_MAX: Final = 2**40
+
+
+@attrs.frozen
+class Host:
+    """One node: thousandths of a CPU, MiB, GPUs and their model."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpus: int
+    model: str
+
+
+@attrs.frozen(order=True)
+class Request:
+    """One pod: thousandths of a CPU, MiB, GPUs, thousandths of each, accepted models (all: none)."""
+
+    cpu: int
+    memory: int
+    gpus: int
+    part: int
+    models: tuple[str, ...] = ()
+
+    @property
+    def demand(self) -> int:
+        """Thousandths of GPUs in all."""
+        return self.gpus * self.part
+
+    @property
+    def kind(self) -> int:
+        """What clustering keeps together: the number of GPUs, 0 for any part of one."""
+        return self.gpus if self.part == WHOLE else 0
+
+    @property
+    def shape(self) -> Request:
+        """The same without memory: what popularity is counted by."""
+        return attrs.evolve(self, memory=0)
+
+
+@attrs.frozen(kw_only=True)
+class TimedPod:
+    """A pod with its times: seconds since the earliest one came.
+
+    Attributes:
+        qos: class of service as the trace has it.
+    """
+
+    name: str
+    request: Request
+    created: float
+    duration_s: int
+    qos: str
+
+
+@attrs.frozen(kw_only=True)
+class TimedPods:
+    """A list of pods with times; ``passed`` and ``counts`` as in a ``Trace``."""
+
+    source: str
+    pods: Sequence[TimedPod]
+    passed: Sequence[Passed]
+    counts: dict[str, int]
+
+
+# -- reading -----------------------------------------------------------------------------------
+def read_hosts(path: Path, *, all_of_them: bool = False) -> list[Host]:
+    """The hosts that have GPUs, or all, sorted by name.
+
+    Raises:
+        ConfigError: the file cannot be read, or a row cannot be believed.
+    """
+    hosts = []
+    needed = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+    for line, row in read_csv(path, needed=needed, known=()):
+        try:
+            hosts.append(
+                Host(
+                    row["sn"],
+                    whole(row, "cpu_milli", most=_AMOUNT_MAX),
+                    whole(row, "memory_mib", most=_AMOUNT_MAX),
+                    whole(row, "gpu", most=64),
+                    row["model"],
+                )
+            )
+        except Unusable as why:
+            raise ConfigError(f"{path}:{line}: {why}") from None
+    found = sorted((host for host in hosts if host.gpus or all_of_them), key=lambda each: each.name)
+    if not found:
+        raise ConfigError(f"{path}: it holds no node with GPUs")
+    return found
+
+
+def read_requests(path: Path) -> list[Request]:
+    """A list of pods in the order of its file, without times.
+
+    Raises:
+        ConfigError: the file cannot be read, or a row cannot be believed.
+    """
+    requests = []
+    for line, row in read_csv(path, needed=("name", *_AMOUNTS), known=()):
+        try:
+            requests.append(_request(row))
+        except Unusable as why:
+            raise ConfigError(f"{path}:{line}: {why}") from None
+    if not requests:
+        raise ConfigError(f"{path}: it holds no pod")
+    return requests
+
+
+def read_timed(path: Path, *, strict: bool = False) -> TimedPods:
+    """A list of pods with their times.
+
+    Args:
+        path: of the list; ``multigpu50`` has no times.
+        strict: rows that cannot be used are an error.
+
+    Raises:
+        ConfigError: it cannot be read, has no times, or has holes and none are allowed.
+    """
+    sieve, pods = Sieve(), []
+    for line, row in read_csv(path, needed=("name", *_AMOUNTS, *_TIMES), known=()):
+        try:
+            pods.append(_timed(row, sieve))
+        except Unusable as why:
+            sieve.passed(f"{path}:{line}", why)
+    first = min((pod.created for pod in pods), default=0.0)
+    moved = [attrs.evolve(pod, created=pod.created - first) for pod in pods]
+    moved.sort(key=lambda each: (each.created, each.name))
+    told = sieve.told(str(path), count=len(moved), strict=strict)
+    return TimedPods(source=str(path), pods=moved, passed=told[0], counts=told[1])
+
+
+def _request(row: dict[str, str]) -> Request:
+    gpus = whole(row, "num_gpu", most=64)
+    part = whole(row, "gpu_milli", most=WHOLE)
+    if gpus and not part:
+        raise Unusable("no GPUs", "num_gpu is above 0 and gpu_milli is 0")
+    return Request(
+        whole(row, "cpu_milli", most=_AMOUNT_MAX),
+        whole(row, "memory_mib", most=_AMOUNT_MAX),
+        gpus,
+        part,
+        tuple(sorted(set(filter(None, (row.get("gpu_spec") or "").split("|"))))),
+    )
+
+
+def _timed(row: dict[str, str], sieve: Sieve) -> TimedPod:
+    created = whole(row, "creation_time", most=_AMOUNT_MAX)
+    deleted = whole(row, "deletion_time", most=_AMOUNT_MAX)
+    # Pods that were never scheduled have no such time: they take as long as they were there.
+    began = whole(row, "scheduled_time", most=_AMOUNT_MAX) if row["scheduled_time"] else created
+    if deleted < began:
+        raise Unusable("end before start", f"deletion_time {deleted} is before {began}")
+    return TimedPod(
+        name=sieve.name(row["name"] or "pod"),
+        request=_request(row),
+        created=created,
+        duration_s=min(DURATION_MAX_S, max(1, deleted - began)),
+        qos=label(row.get("qos") or "unknown"),
+    )
+
+
+# -- the published experiment ------------------------------------------------------------------
+def arrivals(
+    requests: Sequence[Request], *, capacity: int, rng: random.Random, percent: int = ARRIVED
+) -> list[Request]:
+    """A shuffled list, with random picks appended, or cut, where requests reach so much demand.
+
+    Args:
+        requests: the list.
+        capacity: of all hosts, thousandths of GPUs.
+        rng: seeded.
+        percent: of the capacity.
+    """
+    shuffled = list(requests)
+    rng.shuffle(shuffled)
+    arriving: list[Request] = []
+    demand = 0
+    while demand * 100 < percent * capacity:
+        at = len(arriving)
+        request = shuffled[at] if at < len(shuffled) else rng.choice(requests)
+        arriving.append(request)
+        demand += request.demand
+    return arriving
+
+
+def typical(requests: Sequence[Request], *, percent: int = TYPICAL) -> list[tuple[Request, int]]:
+    """The most frequent shapes with their numbers, until they make up so much of the list."""
+    counts = Counter(request.shape for request in requests)
+    chosen: list[tuple[Request, int]] = []
+    seen = 0
+    for shape, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        chosen.append((shape, count))
+        seen += count
+        if seen * 100 >= percent * len(requests):
+            break
+    return chosen
+
+
+# -- manifests ---------------------------------------------------------------------------------
+def hosts_as_nodes(hosts: Sequence[Host]) -> Iterator[Obj]:
+    """A node for each host."""
+    for host in hosts:
+        offer = {"cpu": f"{host.cpu}m", "memory": f"{host.memory}Mi", "pods": "10000"}
+        labels = {"kubernetes.io/hostname": host.name}
+        if host.gpus:
+            offer[GPU] = str(host.gpus)
+            labels[MODEL] = host.model
+        yield node_manifest(host.name, labels, offer)
+
+
+def pod_manifest(name: str, request: Request) -> Obj:
+    """A lone pod that asks for what the trace says."""
+    amounts = {"cpu": f"{request.cpu}m", "memory": f"{request.memory}Mi"}
+    notes: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    if request.gpus and request.part == WHOLE:
+        limits = {GPU: str(request.gpus)}
+    elif request.gpus:
+        notes["gpusched.io/gpu-fraction"] = f"0.{request.part:03d}"
+    container = {
+        "name": "main",
+        "image": "registry.example/openb:1",
+        "resources": {"requests": amounts | limits, "limits": limits},
+    }
+    spec: dict[str, Any] = {"schedulerName": "gpusched", "containers": [container]}
+    if request.models:
+        term = {
+            "matchExpressions": [{"key": MODEL, "operator": "In", "values": list(request.models)}]
+        }
+        spec["affinity"] = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+            }
+        }
+    metadata = {"name": name, "namespace": QUEUE, "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def timed_arrivals(pods: Sequence[TimedPod]) -> Iterator[Arrival]:
+    """Each pod when it came, running as long as it did."""
+    for pod in pods:
+        made = pod_manifest(pod.name, pod.request)
+        metadata = made["metadata"]
+        metadata["labels"] = {CLASS_LABEL: pod.qos, "gpusched.io/queue": QUEUE}
+        metadata["annotations"][RUN_FOR] = format_duration(pod.duration_s * NANOSECONDS)
+        yield Arrival(pod.created, (made,))
