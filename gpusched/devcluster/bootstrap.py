@@ -55,6 +55,7 @@ API_SERVICE: Final[Obj] = {
 }
 """The service under which pods know the API server."""
 _FIRST: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2}
+_SCENARIOS: Final = "scenario.gpusched.io/"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -115,7 +116,8 @@ def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[
     """Apply every object of files and folders, as ``kubectl apply --server-side`` would.
 
     What others stand on comes first, whatever the files are called. ``settle`` is called after
-    each object, so that a definition serves the objects that follow it.
+    each object, so that a definition serves the objects that follow it. A scenario among them is
+    no object of a cluster: it is passed over.
 
     Raises:
         ConfigError: a file cannot be read, or an object is refused.
@@ -123,6 +125,7 @@ def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[
     found = [
         (path, obj)
         for path, doc in _documents(paths)
+        if not str(doc.get("apiVersion")).startswith(_SCENARIOS)
         for obj in (doc.get("items", []) if doc.get("kind") == "List" else [doc])
     ]
     found.sort(key=lambda item: _FIRST.get(item[1].get("kind", ""), len(_FIRST)))

@@ -154,6 +154,7 @@ class _Play:
         self._next = 0
         self._acts: list[ActDone] = []
         self._over_since: float | None = None
+        self._ended_at: float | None = None
         self._busy_until = 0.0
         self._changes = 0
         self._bug: Exception | None = None
@@ -300,7 +301,12 @@ class _Play:
             return True
         if next(self._recorder.waiting(), None) is None:
             return False
-        return now - max(self._recorder.moved, self._busy_until) < QUIET_S
+        since = max(self._recorder.moved, self._busy_until)
+        if now - since < QUIET_S:
+            return True
+        # The wait that proves it is no part of what happened.
+        self._ended_at = since + self._scenario.settle_s
+        return False
 
     def _endless(self, now: float) -> str:
         waits = sorted({work.key for work in self._recorder.waiting()})
@@ -338,7 +344,7 @@ class _Play:
             name=self._scenario.name,
             ground=self._site.name,
             seed=self._scenario.seed,
-            seconds=self.now,
+            seconds=self.now if self._ended_at is None else self._ended_at,
             epoch=self._epoch,
         )
         return attrs.evolve(

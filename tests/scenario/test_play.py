@@ -214,7 +214,8 @@ def test_who_can_never_start_does_not_hold_the_run_up(tmp_path: Path) -> None:
     )
     assert found.ok
     assert found.record is not None
-    assert 600 <= found.record.seconds < 620
+    assert found.record.seconds < 10, "the proof that it waits for ever is no part of the run"
+    assert found.verdicts[0].at >= 600
 
 
 def test_an_object_that_the_server_refuses_before_the_start_is_a_mistake_of_the_file(
