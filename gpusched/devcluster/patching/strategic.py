@@ -160,22 +160,25 @@ def _merge_elements(
     old: list[Json], patch: list[Json], *, key: Key, items: Node | None
 ) -> list[Json]:
     merged = list(old)
+    keys = [key(element) for element in merged]
     for element in patch:
         if not isinstance(element, dict):
             raise PatchError("malformed", "elements of a keyed list are maps")
         directive = element.get(_PATCH)
         wanted = key(element)
-        places = [i for i, e in enumerate(merged) if key(e) == wanted]
         if directive == "delete":
-            merged = [e for e in merged if key(e) != wanted]
+            merged = [e for e, k in zip(merged, keys, strict=True) if k != wanted]
+            keys = [k for k in keys if k != wanted]
         elif directive not in (None, "merge"):
             raise PatchError("malformed", f"unknown patch directive {_text(directive)} in a list")
-        elif places:
+        elif wanted in keys:
             # Two old elements may share a key in lists that validation leaves alone: the
             # first one is meant, as the server does.
-            merged[places[0]] = strategic(merged[places[0]], element, items)
+            place = keys.index(wanted)
+            merged[place] = strategic(merged[place], element, items)
         else:
             merged.append(_without_directives(element))
+            keys.append(wanted)
     return merged
 
 
@@ -193,17 +196,35 @@ def _arrange(
 
     Whenever one of either side has no place in the old list, the patch's element goes first.
     """
-    place_in_patch = {key(e): i for i, e in reversed(list(enumerate(patch_order)))}
-    place_before = {key(e): i for i, e in reversed(list(enumerate(server_order)))}
-    named = [e for e in merged if key(e) in place_in_patch]
-    named.sort(key=lambda e: place_in_patch[key(e)])
-    others = [e for e in merged if key(e) not in place_in_patch]
+    place_in_patch = _places(patch_order, key)
+    place_before = _places(server_order, key)
+    named: list[tuple[Hashable, Json]] = []
+    others: list[tuple[Hashable, Json]] = []
+    for element in merged:
+        name = key(element)
+        (named if name in place_in_patch else others).append((name, element))
+    named.sort(key=lambda each: place_in_patch[each[0]])
     result: list[Json] = []
-    while named and others:
-        n, o = place_before.get(key(named[0])), place_before.get(key(others[0]))
-        other_first = n is not None and o is not None and o < n
-        result.append((others if other_first else named).pop(0))
-    return [*result, *named, *others]
+    first, second = 0, 0
+    while first < len(named) and second < len(others):
+        n, o = place_before.get(named[first][0]), place_before.get(others[second][0])
+        if n is not None and o is not None and o < n:
+            result.append(others[second][1])
+            second += 1
+        else:
+            result.append(named[first][1])
+            first += 1
+    result += [element for _, element in named[first:]]
+    result += [element for _, element in others[second:]]
+    return result
+
+
+def _places(elements: Sequence[Json], key: Key) -> dict[Hashable, int]:
+    """Where each key stands first."""
+    places: dict[Hashable, int] = {}
+    for index, element in enumerate(elements):
+        places.setdefault(key(element), index)
+    return places
 
 
 def _reorder_untouched(merged: Doc, patch: Doc, node: Node | None) -> None:

@@ -50,10 +50,13 @@ NODE_CONDITIONS: Final[tuple[dict[str, str], ...]] = tuple(
 )
 
 
+_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def quoted(value: Any) -> str:
     """A value as a JSON text in quotes, so that YAML reads it as text."""
-    encoded = json.dumps(value, ensure_ascii=False)
-    return encoded if isinstance(value, str) else json.dumps(encoded, ensure_ascii=False)
+    encoded = _json(value)
+    return encoded if isinstance(value, str) else _json(encoded)
 
 
 def as_yaml(value: Any, indent: int = 0) -> str:

@@ -137,7 +137,7 @@ class _Run:
         elif isinstance(node, Pipeline):
             value = self.pipeline(node, dot)
             if not node.targets:
-                self.out.append(gotmpl_print.show(value))
+                self.out.append(value if type(value) is str else gotmpl_print.show(value))
         elif isinstance(node, Branch):
             self._branch(node, dot)
         elif isinstance(node, Jump):
@@ -168,8 +168,7 @@ class _Run:
         del self.variables[mark:]
 
     def _range(self, node: Branch, dot: Any) -> None:
-        plain = attrs.evolve(node.pipeline, targets=())
-        entries = list(_entries(self.pipeline(plain, dot)))
+        entries = list(_entries(self._value(node.pipeline, dot)))
         mark = len(self.variables)
         for key, value in entries:
             self._bind(node.pipeline, key, value)
@@ -201,20 +200,28 @@ class _Run:
         raise TemplateError(f"variable {name} is not declared")
 
     def pipeline(self, pipeline: Pipeline, dot: Any) -> Any:
-        value = self._operand(pipeline.commands[0], dot)
-        for command in pipeline.commands[1:]:
-            if not isinstance(command, Call):
-                raise TemplateError("only a function can stand behind |")
-            value = self._call(command, dot, (value,))
+        value = self._value(pipeline, dot)
         for name in pipeline.targets:
             self._assign(name, value, declares=pipeline.declares)
         return value
 
+    def _value(self, pipeline: Pipeline, dot: Any) -> Any:
+        """What a pipeline comes to, without the variables that it sets."""
+        commands = pipeline.commands
+        value = self._operand(commands[0], dot)
+        if len(commands) == 1:
+            return value
+        for command in commands[1:]:
+            if not isinstance(command, Call):
+                raise TemplateError("only a function can stand behind |")
+            value = self._call(command, dot, (value,))
+        return value
+
     def _operand(self, operand: Operand, dot: Any) -> Any:
-        if isinstance(operand, Literal):
-            return operand.value
         if isinstance(operand, Variable):
             return self._variable(operand.name)
+        if isinstance(operand, Literal):
+            return operand.value
         if isinstance(operand, Path):
             base = dot if operand.base is None else self._operand(operand.base, dot)
             return _descend(base, operand.fields)
