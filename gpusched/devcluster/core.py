@@ -18,12 +18,17 @@ _SUFFIX_LENGTH: Final = 5
 
 
 class Core:
-    """The shared state. Draws are keyed by object, so that uses do not shift one another."""
+    """The shared state. Draws are keyed by object, so that uses do not shift one another.
+
+    Attributes:
+        records: whether plain creates begin a record of field managers (``managedFields``).
+    """
 
     def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
+        self.records = True
         self._uids = Draws(seed, "uid")
         self._names = Draws(seed, "name")
         self._second = -1

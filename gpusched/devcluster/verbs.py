@@ -207,7 +207,7 @@ def _record_create(obj: Obj, filled: Sequence[Path], *, options: Options, core: 
     """Begin the record of field managers."""
     meta = obj["metadata"]
     brought = meta.pop("managedFields", None)
-    if options.schema is None:
+    if options.schema is None or not (brought or core.records):
         return
     if brought:
         meta["managedFields"] = brought

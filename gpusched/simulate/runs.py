@@ -172,6 +172,7 @@ async def _run(
             apply=options.apply,
             stages=options.stages,
             stage_files=options.stage_files,
+            records=False,
         )
     )
     daemons: list[asyncio.Task[None]] = []
