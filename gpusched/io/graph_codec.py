@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from importlib import import_module
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -30,6 +31,7 @@ import numpy as np
 from gpusched.errors import GpuschedError
 
 Document: TypeAlias = dict[str, Any]
+_Parts: TypeAlias = Callable[[Any], tuple[Any, ...]]
 MODULES: Final = (
     "gpusched.arrays.columns",
     "gpusched.arrays.shares",
@@ -112,11 +114,18 @@ def encode(root: object) -> Document:
     return {"root": writer.value(root), "classes": writer.classes, "nodes": writer.nodes}
 
 
+def _parts(names: tuple[str, ...]) -> _Parts:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
 class _Writer:
     def __init__(self) -> None:
         self.classes: list[Any] = []
         self.nodes: list[list[Any]] = []
         self._numbers: dict[type[Any], int] = {}
+        self._entities: dict[type[Any], tuple[int, _Parts]] = {}
         self._seen: dict[int, list[int]] = {}
         self._alive: list[object] = []
         """What ``_seen`` knows by its identity, so that no other object gets that."""
@@ -143,10 +152,10 @@ class _Writer:
     def _node(self, kind: type[Any], value: Any) -> list[Any]:
         if kind is tuple:
             return ["t", *map(self.value, value)]
-        fields = self._entity(kind)
-        if fields is not None:
-            number, names = fields
-            return [number, *[self.value(getattr(value, name)) for name in names]]
+        entity = self._entities.get(kind) or self._entity(kind)
+        if entity is not None:
+            number, parts = entity
+            return [number, *map(self.value, parts(value))]
         write = _WRITERS.get(kind)
         if write is not None:
             return write(self, value)
@@ -158,11 +167,13 @@ class _Writer:
             return ["g", self.value(np.asarray(value).reshape(1))]
         raise Unrecordable(f"{kind.__module__}.{kind.__qualname__} cannot be recorded")
 
-    def _entity(self, kind: type[Any]) -> tuple[int, tuple[str, ...]] | None:
-        """Number and fields of a class that is built field by field."""
+    def _entity(self, kind: type[Any]) -> tuple[int, _Parts] | None:
+        """Number and values of the fields of a class that is built field by field."""
         if kind not in _NAMES or issubclass(kind, tuple | Enum):
             return None
-        return self._number(kind), _CLASSES[_NAMES[kind]][1]
+        entity = self._number(kind), _parts(_CLASSES[_NAMES[kind]][1])
+        self._entities[kind] = entity
+        return entity
 
     def _number(self, kind: type[Any]) -> int:
         number = self._numbers.get(kind)

@@ -83,8 +83,12 @@ def _claims(claim: Json) -> Told:
     told[gang, "pauses"] = ", ".join(
         stop["pause"]["key"] for stop in claim["stops"] if stop["pause"]
     )
-    told |= {(each["gang"], "moves for another"): str(each["move"]) for each in claim["moves"]}
+    told |= {(each["gang"], "moves for another"): _moved(each["move"]) for each in claim["moves"]}
     return told
+
+
+def _moved(move: Json) -> str:
+    return ", ".join(f"{each['pods']} pods to {each['node']}" for each in move["places"])
 
 
 def _stops(stop: Json) -> Told:
