@@ -30,10 +30,11 @@ def read_hosts(folder: Path = FOLDER) -> list[Host]:
     Raises:
         TraceMissing: see there.
     """
+    path = folder / "openb_nodes.csv.gz"
     try:
-        return openb.read_hosts(folder / "openb_nodes.csv.gz")
+        return openb.read_hosts(path)
     except ConfigError as error:
-        raise _missing(error) from error
+        raise _missing(path, error) from error
 
 
 def read_requests(name: str, folder: Path = FOLDER) -> list[Request]:
@@ -42,11 +43,14 @@ def read_requests(name: str, folder: Path = FOLDER) -> list[Request]:
     Raises:
         TraceMissing: see there.
     """
+    path = folder / f"openb_pods_{name}.csv.gz"
     try:
-        return openb.read_requests(folder / f"openb_pods_{name}.csv.gz")
+        return openb.read_requests(path)
     except ConfigError as error:
-        raise _missing(error) from error
+        raise _missing(path, error) from error
 
 
-def _missing(error: ConfigError) -> TraceMissing:
-    return TraceMissing(f"the openb trace cannot be read: {error}; give its folder in OPENB_TRACES")
+def _missing(path: Path, error: ConfigError) -> TraceMissing:
+    return TraceMissing(
+        f"the openb trace cannot be read from {path} ({error}); give its folder in OPENB_TRACES"
+    )

@@ -79,9 +79,7 @@ class Owners:
                 klass=labels.get(CLASS_LABEL) or name or "job",
                 priority=named.value if named else 0,
                 min_member=max(1, job.gang_size),
-                created=min(self._world.now, job.created - self._world.epoch)
-                if job.created < self._world.epoch
-                else self._world.now,
+                created=self._world.now,
                 size=job.full_parallelism or job.parallelism,
                 gpus=job.parallelism * job.template.pod_class.gpu_thousandths
                 if job.template
@@ -105,9 +103,7 @@ class Owners:
                 klass=klass or group.priority_class or "podgroup",
                 priority=named.value if named else 0,
                 min_member=group.min_member,
-                created=group.created - self._world.epoch
-                if group.created < self._world.epoch
-                else self._world.now,
+                created=self._world.now,
             )
         )
 

@@ -77,7 +77,7 @@ class Pods:
             gpus=gpus,
             cpu=cpu,
             memory=memory,
-            created=pod.created - world.epoch if pod.created < world.epoch else world.now,
+            created=world.now,
             run_s=run_s,
             done_s=self._done.pop((job.identity, pod.rank), 0.0),
             start_s=world.pace.start_s if start_s is None else start_s,
@@ -109,9 +109,7 @@ class Pods:
             klass=pod.labels.get(CLASS_LABEL) or pod.priority_class or identity[0].lower(),
             priority=pod.priority,
             min_member=max(1, pod.hints.min_member),
-            created=pod.created - self._world.epoch
-            if pod.created < self._world.epoch
-            else self._world.now,
+            created=self._world.now,
         )
         self._world.lives.enter(job)
         return job
@@ -136,9 +134,11 @@ class Pods:
         return pod.queue or (space.queue if space else "") or "default"
 
     def _was_bound(self, live: LivePod, pod: Pod) -> None:
-        """It ran before the beginning: what is left of its work is done from now on."""
+        """It ran before the beginning: in the record from now on; what is left of its work is done."""
         world = self._world
-        live.bound = live.running = min(world.now, pod.scheduled - world.epoch)
+        began = min(world.now, pod.scheduled - world.epoch)
+        live.bound = live.running = world.now
+        live.done_s += world.now - began
         live.node, live.slots = pod.node, pod.slots
         self._count(live, bound=1, running=1)
         if pod.deleting:
@@ -146,7 +146,7 @@ class Pods:
             world.agenda.at(world.now + live.stop_s, lambda: self._gone(live))
         elif live.run_s is not None:
             # What should be over by now ends soon.
-            left = max(world.pace.start_s, live.run_s - (world.now - live.running))
+            left = max(world.pace.start_s, live.run_s - live.done_s)
             world.agenda.at(world.now + left, lambda: self._succeed(live))
 
     # -- running -------------------------------------------------------------------------------
