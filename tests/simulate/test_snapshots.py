@@ -29,6 +29,7 @@ from gpusched.session.masks import MaskCache
 from gpusched.simulate import SimulationOptions, World, simulate
 from gpusched.simulate.pseudonyms import Pseudonyms
 from gpusched.simulate.recorded_kinds import RECORDED
+from gpusched.simulate.restore import restore as restored
 from gpusched.simulate.snapshot_file import SnapshotFile, read_snapshot, write_snapshot
 from gpusched.simulate.snapshot_take import Recording, take_snapshot
 
@@ -200,7 +201,7 @@ async def test_pseudonyms_hide_names_and_keep_what_hangs_together(
     """The same key gives the same file, another key another; pods still name their claim."""
     plant(cluster)
     one, same, other = [
-        file_of(await taken(cluster, tmp_path, pseudonyms=Pseudonyms(key)))
+        file_of(await taken(cluster, tmp_path, pseudonyms=Pseudonyms(key))).partition(b"\n")[2]
         for key in (b"k" * 16, b"k" * 16, b"z" * 16)
     ]
     assert one == same != other
@@ -314,17 +315,85 @@ def test_a_restored_cluster_gives_the_same_decision(tmp_path: Path) -> None:
     assert abs(snapshot.taken_at - now) <= 1
 
     async def restore(world: World) -> dict[str, tuple[Obj, ...]]:
-        for resource, items in snapshot.objects.items():
-            collection = world.cluster.core.store.collection(resource)
-            for item in items:
-                meta = item["metadata"]
-                key = "/".join(filter(None, (meta.get("namespace"), meta["name"])))
-                collection.put(key, item)
+        before = msgspec.json.encode(snapshot.objects)
+        assert restored(world.cluster, snapshot) == ()
+        assert msgspec.json.encode(snapshot.objects) == before
         return {resource: tuple(world.client.list(resource)) for resource in snapshot.objects}
 
     again = simulate(restore, options=SimulationOptions(seed=3, daemons=0, stages=False)).value
     after = view_of(cache_of(again), now)
     assert after == before
+
+
+def test_pseudonyms_change_no_decision_but_for_ties(tmp_path: Path) -> None:
+    """Queues, groups, Jobs and their pods still belong together."""
+
+    async def record(world: World) -> tuple[list[bytes], float]:
+        crowd(world)
+        group(world)
+        await world.clock.sleep(10)
+        key = Pseudonyms(b"k" * 16)
+        files = [
+            file_of(await taken(world.cluster, tmp_path)),
+            file_of(await taken(world.cluster, tmp_path, pseudonyms=key)),
+        ]
+        return files, world.clock.now()
+
+    options = SimulationOptions(seed=3, daemons=0)
+    (plain, hidden), now = simulate(record, options=options).value
+    assert b"team-llm" in plain
+    assert b"llm" not in hidden
+    assert b"waits" not in hidden
+    found = []
+    for name, body in (("plain", plain), ("hidden", hidden)):
+        file = tmp_path / name
+        file.write_bytes(body)
+        view = view_of(cache_of(dict(read_snapshot(file).objects)), now)
+        plan = view["plan"]
+        found.append(
+            (
+                sorted((key.kind, pending, ready) for key, _, _, pending, ready in view["gangs"]),
+                sorted(len(bind.binds) for bind in plan.binds),
+                sorted((status.phase, status.scheduled.reason) for status in plan.gangs),
+                sorted(dict(queue.allocated.items).items() for queue in plan.queues),
+            )
+        )
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 3
+    assert found[0][1]
+
+
+def group(world: World) -> None:
+    """A PodGroup of two in a queue of its own, with a pod of each of its Jobs."""
+    world.client.create(
+        "queues.scheduling.gpusched.io",
+        {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": "team-llm"}, "spec": {}},
+    )
+    world.client.create(
+        "podgroups.scheduling.gpusched.io",
+        {
+            "apiVersion": OURS, "kind": "PodGroup",
+            "metadata": {"name": "llm-7", "namespace": "default"},
+            "spec": {"queue": "team-llm", "minMember": 2},
+        },
+    )  # fmt: skip
+    for number in range(2):
+        world.client.create(
+            "pods",
+            {
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": f"llm-7-{number}", "namespace": "default",
+                    "labels": {"gpusched.io/pod-group": "llm-7", "app": "llm"},
+                },
+                "spec": {
+                    "schedulerName": "gpusched",
+                    "containers": [
+                        {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+                    ],
+                },
+            },
+        )  # fmt: skip
 
 
 def crowd(world: World) -> None:
@@ -350,6 +419,15 @@ def crowd(world: World) -> None:
 
 def bound(world: World) -> int:
     return sum(1 for pod in world.client.list("pods") if pod["spec"].get("nodeName"))
+
+
+async def test_kinds_that_an_embedded_cluster_lacks_are_named(cluster: DevCluster) -> None:
+    """What is left out is told to who restores."""
+    item = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "j"}}
+    snapshot = SnapshotFile(
+        path="f", taken_at=0.0, server="", recorder="", objects={"jobsets.jobset.x-k8s.io": (item,)}
+    )
+    assert restored(cluster, snapshot) == ("jobsets.jobset.x-k8s.io",)
 
 
 # -- what is missing -----------------------------------------------------------------------------
@@ -426,6 +504,13 @@ def test_a_file_that_cannot_be_written_is_told_first(tmp_path: Path, capsys: Any
     file = tmp_path / "nowhere" / "c.snapshot"
     assert main(["snapshot", "--output-file", str(file)]) == 2
     assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_no_snapshot(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Wrong usage that says where to write instead."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["snapshot"]) == 2
+    assert "--output-file FILE, or redirect stdout with > FILE" in capsys.readouterr().err
 
 
 def test_a_short_key_is_refused(tmp_path: Path, capsys: Any) -> None:
