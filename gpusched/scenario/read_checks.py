@@ -29,7 +29,6 @@ from gpusched.scenario.population import (
     references,
 )
 from gpusched.scenario.read_targets import Lookup, names_told
-from gpusched.scenario.templates import INDEX
 from gpusched.scenario.workloads import text_of
 
 Refuse = Callable[[Place, str], None]
@@ -154,13 +153,7 @@ class _Walk:
         try:
             return moment.act
         except (ConfigError, ValueError) as error:
-            what = str(error)
-            if isinstance(error.__cause__, TypeError):
-                function = what.partition(":")[0]
-                what = f"template: {function}: it takes other arguments"
-                if function.casefold() == INDEX.casefold():
-                    what += "; did you mean {{ Index }}?"
-            self._wrong(moment, what)
+            self._wrong(moment, str(error))
         return None
 
     def _wrong(self, moment: Moment, what: str) -> None:

@@ -13,7 +13,7 @@ from gpusched import assets
 from gpusched.config.parse import parse_documents, read_file
 from gpusched.config.tree import Node, Problems, listed, nearest, quoted, shown
 from gpusched.config.values import BadValueError
-from gpusched.limits import JSON_DEPTH_MAX
+from gpusched.limits import JSON_DEPTH_MAX, SCENARIO_COUNT_MAX
 from gpusched.objects.duration import parse_duration
 from gpusched.scenario.reading import plain
 from gpusched.scenario.shapes import Amount
@@ -22,6 +22,27 @@ from gpusched.scenario.templates import is_template
 Definition = Mapping[str, Any]
 QUEUE: Final = "Queue"
 _FILES: Final = {QUEUE: "queues.yaml", "PodGroup": "podgroups.yaml", "Topology": "topologies.yaml"}
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+POOL: Final[Definition] = {
+    "type": "object",
+    "properties": {
+        "replicas": {"type": "integer", "minimum": 0, "maximum": SCENARIO_COUNT_MAX},
+        "template": {
+            "type": "object",
+            "properties": {
+                "metadata": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"}, "labels": _TEXTS, "annotations": _TEXTS,
+                    },
+                },
+                "spec": {"type": "object"},
+                "status": {"type": "object"},
+            },
+        },
+    },
+}  # fmt: skip
+"""What a NodePool must be like to be written out."""
 _GROUP: Final = "scheduling.gpusched.io"
 _TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "object": ((dict,), "a mapping"),
@@ -62,7 +83,8 @@ def check_object(node: Node, problems: Problems) -> None:
 def check(node: Node, schema: Definition, name: str, problems: Problems) -> None:
     """Tell of unknown fields, wrong types, words and numbers out of range, with their lines."""
     value = node.value
-    if isinstance(value, str) and is_template(value):
+    whole = schema.get("type") in {"object", "array"}
+    if isinstance(value, str) and is_template(value) and not whole:
         return
     if schema.get("x-kubernetes-int-or-string"):
         try:

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gpusched.config.tree import Node, quoted, shown
+from gpusched.config.tree import Node, Problems, quoted, shown
 from gpusched.config.values import BadValueError
 from gpusched.devcluster import node_pools
 from gpusched.errors import ConfigError
-from gpusched.limits import SCENARIO_COUNT_MAX
 from gpusched.scenario import nodes
 from gpusched.scenario.fields import QUEUE_NAME
 from gpusched.scenario.mappings import Found
-from gpusched.scenario.model import API_VERSION, KIND, Manifest, Obj, Place
+from gpusched.scenario.model import API_VERSION, KIND, Manifest, Obj
 from gpusched.scenario.population import UNCHECKED
-from gpusched.scenario.read_kinds import QUEUE, check, check_object, definition
+from gpusched.scenario.read_kinds import POOL, QUEUE, check, check_object, definition
 from gpusched.scenario.reading import Reading, plain, yaml_files
 
 _LIST: Final = "List"
@@ -55,7 +54,7 @@ def manifests(node: Node, reading: Reading) -> list[Manifest]:
     if ((obj["metadata"].get("annotations") or {}).get(UNCHECKED)) != "true":
         check_object(node, reading.problems)
     if obj["kind"] == node_pools.KIND and obj["apiVersion"] == node_pools.API_VERSION:
-        return _pool(obj, place, reading)
+        return _pool(node, obj, reading)
     return [Manifest(obj, place)]
 
 
@@ -96,17 +95,22 @@ def _texts(metadata: Node, key: str, reading: Reading) -> bool:
     return not wrong
 
 
-def _pool(pool: Obj, place: Place, reading: Reading) -> list[Manifest]:
+def _pool(node: Node, obj: Obj, reading: Reading) -> list[Manifest]:
     """Written out, because a real cluster knows no pools."""
-    count = (pool.get("spec") or {}).get("replicas", 1)
-    if isinstance(count, bool) or not isinstance(count, int):
-        reading.refuse(place, "spec.replicas of a NodePool must be a whole number")
+    assert isinstance(node.value, dict)
+    place = reading.place(node.line)
+    inner = Problems(reading.file)
+    if "spec" in node.value:
+        check(node.value["spec"].node, POOL, "spec of NodePool", inner)
+    reading.problems.take(inner)
+    replicas = (obj.get("spec") or {}).get("replicas", 1)
+    if not isinstance(replicas, int):
+        reading.refuse(place, "replicas of a NodePool must be a whole number")
         return []
-    if not 0 <= count <= SCENARIO_COUNT_MAX:
-        reading.refuse(place, f"a NodePool takes 0 to {SCENARIO_COUNT_MAX} nodes, not {count}")
+    if inner:
         return []
     try:
-        return [Manifest(node, place) for node in node_pools.nodes_of(pool)]
+        return [Manifest(each, place) for each in node_pools.nodes_of(obj)]
     except ConfigError as error:
         reading.refuse(place, str(error))
         return []

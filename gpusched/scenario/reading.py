@@ -56,7 +56,12 @@ class Reading:
     def path(self, name: str, line: int) -> Path | None:
         """A file or folder that the scenario names; None (and told) when it is not there."""
         found = self.folder / name
-        if not found.exists():
+        try:
+            there = bool(name) and found.exists()
+        except (OSError, ValueError) as error:
+            self.problems.add(line, f"{quoted(name)} cannot be a path: {error.__class__.__name__}")
+            return None
+        if not there:
             self.problems.add(line, f"{quoted(name)} is missing: there is no {quoted(str(found))}")
             return None
         self._used.add(found.resolve())

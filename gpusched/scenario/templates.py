@@ -69,9 +69,21 @@ def templates_of(instance: Any) -> dict[str, Rendered]:
 
 def _text(source: str) -> Rendered:
     def run(index: int) -> str:
-        return render(source, {}, {**SPRIG, INDEX: lambda: index})
+        try:
+            return render(source, {}, {**SPRIG, INDEX: lambda: index})
+        except TemplateError as error:
+            if not isinstance(error.__cause__, TypeError):
+                raise
+            raise TemplateError(_told(str(error))) from error
 
     return run
+
+
+def _told(sentence: str) -> str:
+    """Without the interpreter's own words about a call with wrong arguments."""
+    function = sentence.partition(":")[0]
+    close = "; did you mean {{ Index }}?" if function.casefold() == INDEX.casefold() else ""
+    return f"template: {function}: it takes other arguments{close}"
 
 
 def _mapping(whole: dict[Any, Any], parts: list[tuple[Any, Rendered]]) -> Rendered:

@@ -148,7 +148,7 @@ BAD: dict[str, tuple[str, int, str]] = {
     ),
     "pool": (
         "objects: [{apiVersion: devcluster.gpusched.io/v1alpha1, kind: NodePool, metadata: {name: a}, spec: {replicas: 1000000}}]",
-        1, "a NodePool takes 0 to 100000 nodes, not 1000000",
+        1, "replicas must be from 0 to 100000, not 1000000",
     ),
     "draw backwards": ("timeline:\n- submit: {name: a, pods: {from: 3, to: 1}}", 2, "pods goes from 3 down to 1"),
     "draw of nothing": ("timeline:\n- submit: {name: a, pods: {form: 3}}", 2, "pods must be a value, or a mapping with one of"),
