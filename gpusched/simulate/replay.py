@@ -136,7 +136,7 @@ class _Repeating:
         for each in self._other:
             yield (
                 f"{each} when this was recorded, as on a machine that is slow or loses the "
-                "solver; that answer is used here"
+                "solver; what it came to then is used here"
             )
         if self._strange:
             yield "other searches are made than when this was recorded"

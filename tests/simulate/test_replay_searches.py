@@ -1,0 +1,162 @@
+"""What searches answered is kept: a decision repeats where a clock had a part in it, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from gpusched.clock import SystemClock
+from gpusched.config.model import DEFAULT
+from gpusched.errors import SolverFault
+from gpusched.io.decision_file import DecisionFile, Inputs, pack, read_decision
+from gpusched.io.decision_recorder import DecisionRecorder, Recording, Tape
+from gpusched.limits import PLUGIN_FAULTS_MAX
+from gpusched.objects.group import TopologyWish
+from gpusched.placement.problem import Job, Search, search_here
+from gpusched.pluginhost.guard import Guard
+from gpusched.simulate.replay import replay
+from gpusched.testing.given import Given
+
+CLOCK = SystemClock()
+
+
+def mixed_gang() -> Given:
+    """A gang of two kinds of pods that wants one rack: counts alone do not place it."""
+    given = Given()
+    for rack in ("r1", "r2", "r3"):
+        given.nodes(3, prefix=f"{rack}-n", rack=rack, gpus=8)
+    given.group("mixed", min_member=6, topology=TopologyWish(preferred="rack"))
+    given.pods("big", 2, group="mixed", gpus=6)
+    given.pods("small", 4, group="mixed", gpus=3)
+    return given
+
+
+def recorded(given: Given, search: Search, folder: Path) -> DecisionFile:
+    tape = Tape(search, given.guard.failing())
+    given.search = tape
+    plan = given.when.one_session()
+    assert given.decision is not None
+    inputs = Inputs(
+        snapshot=given.snapshot,
+        config=DEFAULT,
+        failing=tape.failing,
+        searches=tuple(tape.searches),
+    )
+    path = folder / "x.decision.gz"
+    path.write_bytes(pack(inputs, plan, faults=given.decision.faults))
+    return read_decision(path)
+
+
+def test_a_search_ends_alike_again(tmp_path: Path) -> None:
+    """Its answer is in the file, and found anew."""
+    file = recorded(mixed_gang(), search_here, tmp_path)
+    assert len(file.inputs.searches) >= 1
+    assert all(each.answer is not None for each in file.inputs.searches)
+    again = replay(file, clock=CLOCK)
+    assert again.identical
+    assert again.notes == ()
+
+
+def test_a_lost_solver_is_lost_again(tmp_path: Path) -> None:
+    """What was decided without an answer is repeated without it, and a note says why."""
+
+    def lost(_job: Job) -> object:
+        raise SolverFault("the solver did not answer within 1.1 s")
+
+    file = recorded(mixed_gang(), lost, tmp_path)
+    again = replay(file, clock=CLOCK)
+    assert again.identical
+    assert again.notes[0] == (
+        "search 1 (SeveralJob) failed: the solver did not answer within 1.1 s when this was "
+        "recorded, as on a machine that is slow or loses the solver; what it came to then is used here"
+    )
+
+
+def test_a_search_that_was_stopped_leads_to_the_same_again(tmp_path: Path) -> None:
+    """Only a part of the answer was known then; with it the rest of the decision is compared."""
+
+    def stopped(job: Job) -> object:
+        answer: Any = job.run()
+        return attrs.evolve(answer, bounds=tuple(0 for _ in answer.bounds), seconds=9.0)
+
+    file = recorded(mixed_gang(), stopped, tmp_path)
+    again = replay(file, clock=CLOCK)
+    assert again.identical
+    assert len(again.notes) == len(file.inputs.searches)
+    assert "was answered otherwise when this was recorded" in again.notes[0]
+
+
+def test_other_searches_than_then_are_told(tmp_path: Path) -> None:
+    """No answer is given to a question that was not asked."""
+    file = recorded(mixed_gang(), search_here, tmp_path)
+    none = attrs.evolve(file, inputs=attrs.evolve(file.inputs, searches=()))
+    again = replay(none, clock=CLOCK)
+    assert again.identical
+    assert again.notes == ("other searches are made than when this was recorded",)
+
+
+def test_hooks_that_were_set_aside_are_so_again() -> None:
+    """A decision depends on who failed before; another guard goes on where the first was."""
+    calls: list[str] = []
+
+    def broken(who: str) -> str:
+        calls.append(who)
+        raise ValueError("no")
+
+    def answers(guard: Guard, who: str) -> str:
+        def refused(fault: Exception, _who: str) -> str:
+            return str(fault)
+
+        return guard.wrap("cap", "filter", broken, refused)(who)
+
+    first = Guard(CLOCK)
+    first.begin_session()
+    for _ in range(PLUGIN_FAULTS_MAX):
+        answers(first, "then")
+    second = Guard(CLOCK)
+    second.resume(first.failing())
+    assert second.failing() == first.failing()
+    first.begin_session()
+    second.begin_session()
+    calls.clear()
+    assert [answers(first, "first") for _ in range(3)] == [
+        answers(second, "second") for _ in range(3)
+    ]
+    assert calls == ["first", "second"]
+    assert second.quarantined("cap", "filter")
+
+
+async def test_who_decides_faster_than_files_are_written_leaves_some_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop never waits for a file; it is said once, and what comes later is recorded."""
+    given = mixed_gang()
+    tape = Tape(search_here, ())
+    given.when.one_session()
+    assert given.decision is not None
+    recorder = DecisionRecorder(Recording(folder=tmp_path), inline=False)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            recorder.record(given.snapshot, DEFAULT, tape, decision=given.decision)
+        assert recorder.skipped == 2
+        await _written(recorder)
+        recorder.record(given.snapshot, DEFAULT, tape, decision=given.decision)
+        await _written(recorder)
+    recorder.stop()
+    assert len(caplog.records) == 1
+    assert _files(tmp_path) == 1
+
+
+def _files(folder: Path) -> int:
+    return len(list(folder.iterdir()))
+
+
+async def _written(recorder: DecisionRecorder) -> None:
+    writing = recorder._writing
+    assert writing is not None
+    await asyncio.wait_for(writing, 60)
