@@ -13,6 +13,7 @@ from gpusched.scenario.shapes import (
     Decimal,
     Duration,
     Flag,
+    NumberText,
     Shape,
     Text,
     Whole,
@@ -27,7 +28,7 @@ LABELS: Final = MapOf(_VALUE)
 STRINGS: Final = MapOf(Text("a text", most=65_536), "keys of annotations")
 _GPUS_MAX: Final = 1024
 LEVEL: Final = Text("a level of topology or a label of nodes", r"[-A-Za-z0-9._/]{1,317}", 317)
-FRACTION: Final = Text("a share of a GPU such as 0.25", r"0?[.][0-9]{1,3}", 8)
+FRACTION: Final = NumberText("a share of a GPU such as 0.25", r"0?[.][0-9]{1,3}", 8)
 MIG: Final = Text("a slice such as 1g.5gb", r"[0-9]+g[.][0-9]+gb([.+][a-z0-9.]+)?", 32)
 
 

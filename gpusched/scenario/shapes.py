@@ -65,6 +65,21 @@ class Text:
 
 
 @attrs.frozen
+class NumberText(Text):
+    """A text of digits that may stand there as a number, without quotes."""
+
+    def read(self, node: Node, name: str, problems: Problems) -> str:
+        """See ``Shape.read``."""
+        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return super().read(Node(node.line, str(node.value)), name, problems)
+        return super().read(node, name, problems)
+
+    def schema(self) -> Schema:
+        """See ``Shape.schema``."""
+        return {"anyOf": [super().schema(), {"type": "number"}]}
+
+
+@attrs.frozen
 class Regex:
     """A regular expression."""
 
