@@ -27,6 +27,8 @@ from gpusched.scenario.moments import Moment, moments
 from gpusched.scenario.recorder import Recorder
 from gpusched.scenario.watch import Watch
 
+_LEAST_S: Final = 1e-6
+"""A shorter sleep may not move the time of a loop that is far from its beginning."""
 LOOK_S: Final = 1.0
 """So often it is asked whether the run is over, and whether a daemon broke."""
 QUIET_S: Final = 600.0
@@ -253,7 +255,7 @@ class _Play:
                 return
             if now >= self._scenario.limit_s:
                 raise _Over(self._endless(now))
-            await self._clock.sleep(max(0.0, self._wake(now) - now))
+            await self._clock.sleep(max(_LEAST_S, self._wake(now) - now))
 
     def _wake(self, now: float) -> float:
         """When to look next: at a whole second, but for what is due before."""
