@@ -44,6 +44,8 @@ class PodRecorder:
         self._levels = levels
         self._pods: dict[str, Body] = {}
         self._running: dict[str, Body] = {}
+        self._paused: dict[str, list[Body]] = {}
+        works.on_pause, works.on_stop = self._pause, self._stop
 
     def all(self) -> Iterator[Body]:
         """Every pod that ever was, in the order they came."""
@@ -144,6 +146,23 @@ class PodRecorder:
         said = readings.condition(pod, "PodScheduled")
         if said is not None and said.get("status") == "False" and said.get("message"):
             body.work.say(at, said.get("reason", ""), said["message"])
+
+    def _pause(self, work: Work, at: float) -> None:
+        """Its Job was suspended: who of its pods holds a node is told to go, by whom is told later."""
+        self._paused[work.key] = held = [
+            body for body in work.pods.values() if body.bound is not None and body.ended is None
+        ]
+        for body in held:
+            body.told = at if body.told is None else body.told
+
+    def _stop(self, work: Work, why: str) -> None:
+        """The scheduler says that it suspended a Job: what its pods lost is an eviction's loss."""
+        for body in self._paused.pop(work.key, ()):
+            assert body.told is not None, "it was told to go"
+            body.why = body.why or why
+            self._evicted(body, body.told)
+            if body.ended is not None and body.end is End.DELETED:
+                body.end = End.EVICTED
 
     def _told(self, body: Body, pod: Obj, at: float) -> None:
         if not body.why:

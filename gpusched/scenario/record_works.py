@@ -16,6 +16,8 @@ from gpusched.scenario.model import CLASS_LABEL
 from gpusched.scenario.readings import Obj
 
 OURS: Final = "scheduling.gpusched.io/"
+_STOPS: Final = frozenset({"Preempting", "Reclaiming", "Moving", "Stopping"})
+"""Actions of events about Jobs that the scheduler suspends."""
 _ADMITTED: Final = ("Admitted", "QuotaReserved")
 _WAITS: Final = "FailedScheduling"
 
@@ -42,6 +44,10 @@ class WorkRecorder:
         self._deployments: dict[str, str] = {}
         self._groups: dict[str, str] = {}
         self._priorities: dict[str, int] = {}
+        self.on_pause: Callable[[Work, float], None] = _nothing
+        """A Job of a queue was suspended."""
+        self.on_stop: Callable[[Work, str], None] = _nothing
+        """The scheduler told why it suspended a Job."""
 
     def all(self) -> Iterator[Work]:
         """Every life, in no order."""
@@ -161,6 +167,8 @@ class WorkRecorder:
         suspended = bool(spec.get("suspend"))
         if work.suspended and not suspended and work.admitted is None:
             work.admitted = change.at
+        if suspended and not work.suspended and work.queue:
+            self.on_pause(work, change.at)
         moved = new or work.suspended != suspended
         work.suspended = suspended
         work.held = suspended and not work.queue
@@ -225,12 +233,16 @@ class WorkRecorder:
         return False
 
     def _event(self, change: Change) -> bool:
-        """Why a suspended Job waits, which has neither pods nor conditions of ours."""
+        """Why a suspended Job waits, which has neither pods nor conditions of ours; why it was."""
         obj = change.obj
         about = obj.get("regarding") or obj.get("involvedObject") or {}
-        if obj.get("reason") != _WAITS or about.get("kind") != "Job":
+        if about.get("kind") != "Job":
             return False
         work = self._works.get(f"{about.get('namespace', '')}/{about.get('name', '')}")
+        if work is not None and obj.get("action") in _STOPS:
+            self.on_stop(work, obj.get("note") or obj.get("message") or "")
+        if obj.get("reason") != _WAITS:
+            return False
         if work is not None and work.suspended and work.ended is None:
             note = obj.get("note") or obj.get("message") or ""
             reason = (obj["metadata"].get("annotations") or {}).get(REASON, _WAITS)
@@ -249,6 +261,10 @@ class WorkRecorder:
             work.ended, work.end = at, End.DELETED
             self.over(work)
         return True
+
+
+def _nothing(_work: Work, _what: object) -> None:
+    """Nobody listens."""
 
 
 def _is_finite(work: Work) -> bool:

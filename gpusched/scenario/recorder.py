@@ -97,7 +97,7 @@ class Recorder:
 
     def evictions(self) -> tuple[Eviction, ...]:
         """Pods that the scheduler told to go so far."""
-        return tuple(self.pods.evictions)
+        return tuple(sorted(self.pods.evictions, key=lambda each: (each.at, each.pod)))
 
     # -- nodes, queues, levels ---------------------------------------------------------------
     def _node(self, change: Change) -> bool:

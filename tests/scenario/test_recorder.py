@@ -127,6 +127,43 @@ def test_who_is_told_to_go_by_the_scheduler_is_an_eviction_with_its_lost_work() 
     assert (life.told, life.ended, life.gone, life.end) == (12, 13, 13, End.EVICTED)
 
 
+def job(name: str, *, suspend: bool) -> Obj:
+    return {
+        "kind": "Job",
+        "metadata": {
+            "name": name, "namespace": "default", "uid": "job",
+            "labels": {"gpusched.io/queue": "a"},
+        },
+        "spec": {
+            "suspend": suspend, "parallelism": 1, "completions": 1,
+            "template": {"metadata": {}, "spec": {"containers": []}},
+        },
+    }  # fmt: skip
+
+
+def test_pods_of_a_job_that_the_scheduler_pauses_are_evictions() -> None:
+    """Nobody evicts them by name: their Job is suspended, and an event says for whom."""
+    story = Story()
+    story.tell(0, node("n0"))
+    story.tell(1, job("j", suspend=False))
+    slots = {"node": "n0", "slots": "0,1,2,3,4,5,6,7", "phase": "Running", "owner": "j"}
+    story.tell(2, pod("j-0", **slots))
+    story.tell(12, job("j", suspend=True))
+    story.tell(13, pod("j-0", going=True, **{**slots, "phase": "Failed"}), gone=True)
+    assert story.record(13).evictions == (), "a user may have suspended it"
+    event = {
+        "kind": "Event", "metadata": {}, "action": "Reclaiming", "reason": "Reclaimed",
+        "regarding": {"kind": "Job", "namespace": "default", "name": "j"},
+        "note": "reclaimed for default/other: it is due",
+    }  # fmt: skip
+    story.tell(14, event)
+
+    record = story.record(20)
+    (told,) = record.evictions
+    assert (told.at, told.job, told.why, told.lost) == (12, "default/j", "Reclaimed", 80_000)
+    assert [life.end for life in record.pods] == [End.EVICTED]
+
+
 def test_what_a_node_offers_is_told_in_spans() -> None:
     """A node that fails and returns has three spans, the last up to the end."""
     story = Story()
