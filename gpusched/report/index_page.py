@@ -44,7 +44,7 @@ def _fine(one: Reported) -> bool:
 def _row(one: Reported, link: str) -> str:
     record = one.record
     held = sum(each.ok for each in one.verdicts)
-    said = f"{held} of {len(one.verdicts)}"
+    said = f"{held} of {len(one.verdicts)}" if one.verdicts else "none"
     mark = (
         f'<td class="good">\N{CHECK MARK} {said}</td>' if _fine(one)
         else f'<td class="bad">\N{MULTIPLICATION X} {said}</td>'
@@ -52,9 +52,9 @@ def _row(one: Reported, link: str) -> str:
     wait = statistic(record, "mean(wait)").value
     return (
         f'<tr><td><a href="{esc(link)}">{esc(record.name)}</a></td>{mark}'
-        f'<td class="n">{duration(record.seconds)}</td><td>{_spark(one)}</td>'
+        f'<td class="n" data-v="{record.seconds:.3f}">{duration(record.seconds)}</td><td>{_spark(one)}</td>'
         f'<td class="n">{len(record.jobs):,}</td>'
-        f'<td class="n">{"" if wait is None else duration(wait)}</td>'
+        f'<td class="n" data-v="{wait or 0:.3f}">{"" if wait is None else duration(wait)}</td>'
         f'<td class="n">{len(record.evictions):,}</td><td>{esc(one.teaches)}</td></tr>'
     )
 

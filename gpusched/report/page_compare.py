@@ -221,6 +221,7 @@ def _small(records: Sequence[Record], unit: Unit, axis: TimeAxis) -> str:
     return (
         f'<section><h2>{unit[0].upper()}{unit[1:]} in use, by queue</h2><div class="pair">'
         f"{''.join(uses)}</div></section><section><h2>Who held which {what} when</h2>"
-        f'<p class="note">Colour tells the queue, or the job where there is one queue.</p>'
+        '<p class="note">Colour tells the queue, or the job where there is one queue. '
+        "Thick edges are evictions, grey is a node that could not be used.</p>"
         f'<div class="pair">{"".join(gantts)}</div></section>'
     )

@@ -59,14 +59,16 @@ def troubles(record: Record) -> str:
         parts.append(f'<p class="bad"><b>Ended before its time:</b> {esc(record.unfinished)}</p>')
     failed = [act for act in record.acts if act.trouble]
     if failed:
+        count = "an act" if len(failed) == 1 else f"{len(failed)} acts"
         parts.append(
-            f'<p class="bad"><b>{len(failed)} acts of the timeline could not be done;</b> '
+            f'<p class="bad"><b>{count} of the timeline could not be done;</b> '
             f"the first: {esc(failed[0].sentence)}: {esc(failed[0].trouble)}</p>"
         )
     if record.broken:
+        count = "1 breach" if len(record.broken) == 1 else f"{len(record.broken)} breaches"
         rows = [[duration(each.at), each.invariant, each.sentence] for each in record.broken[:50]]
         parts.append(
-            f'<p class="bad"><b>{len(record.broken)} breaches of what must always hold.</b></p>'
+            f'<p class="bad"><b>{count} of what must always hold.</b></p>'
             + table(["at", "invariant", "what was seen"], rows)
         )
     return "".join(parts)
@@ -96,7 +98,7 @@ def key_figures(record: Record, unit: Unit) -> str:
     if len({job.queue for job in record.jobs if job.gpus}) > 1:
         cards.append((str(of["fairness"]), "Jain's index of fairness, 1 is even"))
     items = "".join(f"<li><b>{esc(big)}</b><span>{esc(small)}</span></li>" for big, small in cards)
-    return f'<ul class="cards">{items}</ul>'
+    return f'<ul class="cards" style="--n:{len(cards)}">{items}</ul>'
 
 
 def _time(figure: Figure) -> str:

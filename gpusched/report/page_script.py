@@ -13,6 +13,7 @@ const doc=document,$=(s,e=doc)=>[...e.querySelectorAll(s)],SVG="http://www.w3.or
 doc.documentElement.classList.add("js");
 const run=JSON.parse(doc.getElementById("run").textContent);
 let from=0,to=run.wide,picked=null;
+const chosen=(index,job)=>!picked||(picked.queue!==undefined?run.queues[job[1]]===picked.queue:picked.job===index);
 const STEPS=[.1,.2,.5,1,2,5,10,15,30,60,120,300,600,900,1800,3600,7200,10800,21600,43200,86400,172800,604800,2419200];
 const num=v=>Number.isFinite(v)?v.toLocaleString("en-US",{maximumFractionDigits:Math.abs(v)<10?2:1}):"";
 function span(s){
@@ -74,11 +75,11 @@ function names(p){
   const job=jobsAt(p)[d.bars[i+4]];if(!job)continue;
   const a=Math.max(from,d.bars[i+2]),b=Math.min(to,d.bars[i+2]+d.bars[i+3]);if(b<=a)continue;
   const w=(b-a)/(to-from)*W,h=d.bars[i+1]/p.deep*H,name=job[0].slice(job[0].indexOf("/")+1);
-  if(h>=12&&w>=6.2*name.length+6)found.push([w*h,i,n,a,b,name]);
+  if(h>=12&&w>=6.2*name.length+6)found.push([w*h,i,n,a,b,name,!picked||p.data.jobs||chosen(d.bars[i+4],job)]);
  }
  found.sort((x,y)=>y[0]-x[0]||x[1]-y[1]);
- for(const[,i,n,a,b,name]of found.slice(0,500)){
-  const look=d.looks[d.look[n]].split(" "),e=el("span",name,"t"+look[0].slice(1)+" "+look[1]);
+ for(const[,i,n,a,b,name,on]of found.slice(0,500)){
+  const look=d.looks[d.look[n]].split(" "),e=el("span",name,on?"t"+look[0].slice(1)+" "+look[1]:"out");
   e.style.left=100*(a-from)/(to-from)+"%";e.style.width=100*(b-a)/(to-from)+"%";
   e.style.top=100*(d.bars[i]+d.bars[i+1]/2)/p.deep+"%";over.append(e);
  }

@@ -14,6 +14,7 @@ function pick(what){
   if(!p.data||p.data.kind!=="gantt"||p.data.jobs)continue;
   p.svg.classList.toggle("dim",!!what);
   for(const g of $("g.hot",p.svg))g.remove();
+  names(p);
   if(!what)continue;
   const g=doc.createElementNS(SVG,"g"),d=p.data,paths=new Map();g.setAttribute("class","hot");
   for(let i=0,n=0;i<d.bars.length;i+=6,n++){
@@ -32,7 +33,6 @@ function pick(what){
  if(what&&what.job!==undefined){const r=byJob.get(what.job);if(r)r.classList.add("hot")}
  sift();
 }
-const chosen=(index,job)=>!picked||(picked.queue!==undefined?run.queues[job[1]]===picked.queue:picked.job===index);
 const field=doc.querySelector(".filter input");
 function sift(){
  const text=field?field.value.trim().toLowerCase():"";let seen=0;
@@ -50,7 +50,7 @@ for(const b of $("button[data-queue]"))b.addEventListener("click",()=>{
  const q=b.dataset.queue;pick(picked&&picked.queue===q?null:{queue:q})});
 
 // -- tables ------------------------------------------------------------------------------------
-const value=c=>{const t=c?c.textContent:"",n=parseFloat(t.replace(/,/g,"").replace("\u2212","-"));
+const value=c=>{if(c&&c.dataset.v!==undefined)return[0,+c.dataset.v,""];const t=c?c.textContent:"",n=parseFloat(t.replace(/,/g,"").replace("\u2212","-"));
  return/^[\u2212+-]?\d/.test(t)?[0,n,t]:[t===""||t==="\u2013"?2:1,0,t]};
 for(const table of $("table.sortable")){
  $("thead th",table).forEach((th,at)=>{

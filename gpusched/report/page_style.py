@@ -89,12 +89,12 @@ list-style:none;font-size:13px}
 .badge{display:inline-block;padding:3px 12px;border-radius:999px;font-weight:600;margin:0 8px 12px 0}
 .good{color:var(--good)}.bad{color:var(--bad)}
 .badge.good{background:var(--goodbg)}.badge.bad{background:var(--badbg)}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:8px 0 20px;
+.cards{display:grid;grid-template-columns:repeat(4,1fr);gap:10px;margin:8px 0 20px;
 padding:0;list-style:none}
 .cards li{background:var(--card);border-radius:8px;padding:10px 14px}
 .cards b{display:block;font-size:22px;line-height:1.25;font-weight:650}
 .cards span{color:var(--soft);font-size:13px;display:block}
-section{margin:0 0 28px}
+section{margin:0 0 28px}section,figure{scroll-margin-top:52px}
 section>h2{margin-bottom:8px}
 .verdicts{list-style:none;margin:0;padding:0;border-top:1px solid var(--line)}
 .verdicts li{display:grid;grid-template-columns:88px 1fr;padding:5px 0;border-bottom:1px solid var(--line)}
@@ -155,7 +155,7 @@ svg.view{position:absolute;inset:0;width:100%;height:100%;display:block}
 .over{position:absolute;inset:0;overflow:hidden;pointer-events:none;font-size:11px}
 .over span{position:absolute;transform:translateY(-50%);padding:0 3px;overflow:hidden;white-space:nowrap;
 line-height:1.1}
-.over span.h0,.over span.h1,.over span.h2,.over span.h3{fill-opacity:1}
+.over span.out{color:var(--soft);opacity:.7}
 .xs{position:relative;height:20px;margin-left:var(--left);font-size:12px;color:var(--soft)}
 .xs span{position:absolute;transform:translateX(-50%);top:2px;white-space:nowrap}
 svg path{vector-effect:non-scaling-stroke}
@@ -181,7 +181,7 @@ path.dots{stroke-width:6;stroke-linecap:round;stroke-opacity:.8}
 .dim>path{opacity:.16}.dim>g path{opacity:1}.dim>.band{opacity:1}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:0 32px}
 .many{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:0 24px}
-.many figure{margin-bottom:14px}.note+.many{margin-top:10px}.wide+.pair{margin-top:14px}
+.many figure{margin-bottom:14px}.note+.many,.note+.pair{margin-top:10px}.wide+.pair{margin-top:14px}
 .plot.fixed{--left:110px}
 #share.fixed,.pair .plot,.many .plot{--left:44px}
 #bar{position:sticky;top:0;z-index:5;background:var(--bg);border-bottom:1px solid var(--line);
@@ -216,7 +216,9 @@ table.compared td{min-width:120px}table.compared tbody th{vertical-align:top;pad
 .pair .rows,.plot.rows{--left:88px}.pair .plot.rows{--left:76px}table.compared th[scope=row]{border-bottom:1px solid var(--line);font-weight:400}
 td small{display:block;color:var(--soft);font-weight:400}
 .mark{font-style:normal;font-size:11px;border:1px solid currentColor;border-radius:4px;padding:0 4px}
+table.runs td:last-child{min-width:280px}table.runs td:first-child{white-space:nowrap}
 table.runs td{padding-top:5px;padding-bottom:5px}
+@media(min-width:1150px){.cards{grid-template-columns:repeat(var(--n),1fr)}}
 @media(max-width:640px){main,.top,footer{padding-left:14px;padding-right:14px}h1{font-size:21px}
 .teaches{font-size:15px}.plot{--left:56px}.plot.fixed{--left:84px}.cards{grid-template-columns:1fr 1fr}
 .cards b{font-size:18px}#range{min-width:0}.verdicts li{grid-template-columns:76px 1fr}
@@ -225,5 +227,5 @@ html:not(.js) .xs span:nth-child(even),.fixed .xs span:nth-child(even){display:n
 _PRINT: Final = """
 @media print{body{font-size:11px}main,.top,footer{max-width:none;padding:0}#bar,.filter,#tip{display:none}
 figure,.cards li,tr{break-inside:avoid}.scroll,.tall,.acts{max-height:none!important;overflow:visible}
-details{display:none}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
+details{display:none}.wide{overflow:visible}#jobs table{font-size:9px}#jobs td,#jobs th{white-space:normal;padding-right:6px}#jobs td:last-child{min-width:0}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """

@@ -267,11 +267,8 @@ def _cell(value: object) -> str:
         if isinstance(value, int | float) and not isinstance(value, bool)
         else str(value)
     )
-    right = (
-        ' class="n"'
-        if text[:1].isdigit() or text[:2].lstrip("-\N{MINUS SIGN}")[:1].isdigit()
-        else ""
-    )
+    first = text.lstrip("-\N{MINUS SIGN}")[:1]
+    right = ' class="n"' if first.isdigit() or text in ("-", "\N{EN DASH}") else ""
     return f"<td{right}>{esc(text)}</td>"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ NAMES_MAX: Final = 40
 """Nodes that are all named at the left; of more only some are."""
 
 
+TABLE_MAX: Final = 200
+"""Nodes in the table below the picture."""
 NAME_MAX: Final = 11
 """Characters of a node's name that have room at the left."""
 
@@ -202,19 +205,23 @@ def _moment(at: float | None) -> float | None:
 
 def _runs(laid: Chart, record: Record, axis: TimeAxis) -> str:
     """How long each node was held, as a table: what the picture shows at a glance."""
-    spent: dict[str, int] = {}
-    count: dict[str, int] = {}
+    spent, count = [0] * len(laid.nodes), [0] * len(laid.nodes)
+    firsts = [node.first for node in laid.nodes]
     for bar in laid.bars:
-        for node in laid.nodes:
+        at = bisect_right(firsts, bar.y // ROW) - 1
+        while at < len(laid.nodes) and firsts[at] * ROW < bar.y + bar.h:
+            node = laid.nodes[at]
             low = max(bar.y, node.first * ROW)
             high = min(bar.y + bar.h, (node.first + node.count) * ROW)
-            if high > low:
-                spent[node.name] = spent.get(node.name, 0) + (high - low) * bar.w
-                count[node.name] = count.get(node.name, 0) + 1
+            spent[at] += (high - low) * bar.w
+            count[at] += 1
+            at += 1
     rows = [
-        [node.name, str(node.count), str(count.get(node.name, 0)),
-         f"{100 * spent.get(node.name, 0) / (node.count * ROW * axis.wide):.1f} %"]
-        for node in laid.nodes
+        [node.name, str(node.count), str(count[at]),
+         f"{100 * spent[at] / (node.count * ROW * axis.wide):.1f} %"]
+        for at, node in enumerate(laid.nodes[:TABLE_MAX])
     ]  # fmt: skip
+    more = len(laid.nodes) - TABLE_MAX
+    left = f"; {more:,} more nodes" if more > 0 else ""
     heads = ["node", "rows", "runs", "held, share of the time"]
-    return table(heads, rows, caption=f"{len(record.jobs)} jobs; every pod is in pods.csv")
+    return table(heads, rows, caption=f"{len(record.jobs)} jobs{left}; every pod is in pods.csv")

@@ -58,11 +58,12 @@ def use_plot(
         names.append(OTHERS)
     marks = [f"f{colour[name]}" for name in drawn] + [f"f{SERIES_MAX}"]
     count = len(several)
-    all_of = together([*several, offered(record, unit), asked(record, unit)], axis.seconds)
+    waited = asked(record, unit)
+    all_of = together([*several, offered(record, unit), waited], axis.seconds)
     rows = list(all_of.rows)
     stack = np.cumsum(np.array(rows[:count]), axis=0) if count else np.zeros((1, all_of.at.size))
     wanted = stack[-1] + rows[-1]
-    ticks = nice_ticks(top or use_top(record, unit, axis))
+    ticks = nice_ticks(top or use_top(record, unit, axis, waited=waited))
     xs, tops = _xs(all_of, axis), _scale(ticks[-1])
     parts = [
         f'<path class="{marks[turn]}" d="{step_area(xs, tops(stack[turn]), axis.wide)}"/>'
@@ -87,11 +88,11 @@ def use_plot(
     )  # fmt: skip
 
 
-def use_top(record: Record, unit: Unit, axis: TimeAxis) -> float:
+def use_top(record: Record, unit: Unit, axis: TimeAxis, *, waited: Steps | None = None) -> float:
     """Height of the use plot: what was there, and of what waited at most half as much again."""
     there = float(offered(record, unit).values.max(initial=0))
     used = use(record, RESOURCE[unit])
-    both = together([used, asked(record, unit)], axis.seconds)
+    both = together([used, asked(record, unit) if waited is None else waited], axis.seconds)
     wanted = float((both.rows[0] + both.rows[1]).max(initial=0))
     most = max(there, float(used.values.max(initial=0)))
     return max(most, min(wanted, 1.5 * most)) or 1.0

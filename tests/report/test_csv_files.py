@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+from pathlib import Path
 
 import attrs
 import pytest
@@ -10,6 +12,8 @@ from benchmarks.report_inputs import mixed_day
 from gpusched.report import over_time
 from gpusched.report.csv_files import csv_files
 from gpusched.report.record import ActDone, Record
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +90,17 @@ def test_texts_that_spreadsheets_would_run_are_kept_from_it(day):
     assert rows(csv_files(record)["acts.csv"]) == [
         {"at_s": "0.0", "did": '\'=cmd("x"), "quoted"\nline', "trouble": ""}
     ]
+
+
+def test_every_column_is_told_in_the_docs(day):
+    """docs/report.md names the columns of each file, and no others."""
+    told = {
+        cells[1].strip("` "): re.findall(r"`([^`]+)`", cells[3])
+        for line in (ROOT / "docs/report.md").read_text().splitlines()
+        if len(cells := line.split("|")) == 5 and cells[1].strip("` ").endswith(".csv")
+    }
+    for name, text in csv_files(day).items():
+        columns = next(csv.reader(io.StringIO(text)))
+        assert [each for each in columns if not each.startswith("gpus_held by")] == [
+            each for each in told[name] if not each.startswith("gpus_held by")
+        ]

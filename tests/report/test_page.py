@@ -221,3 +221,33 @@ def test_only_the_longest_waiting_of_very_many_jobs_are_listed():
     assert text.count("data-j=") == 2000
     assert ">j2499<" in text
     assert ">j499<" not in text
+
+
+def test_acts_are_marked_below_every_axis_of_time_and_told():
+    acts = (
+        ActDone(at=5.0, sentence="cordon n1"),
+        ActDone(at=9.0, sentence="drain", trouble="gone"),
+    )
+    text = page([Reported(record=small(acts=acts))])
+    assert text.count('<div class="marks"') == text.count('class="plot timed')
+    assert 'class="act" d="M500 0v1"' in text
+    assert 'class="act not" d="M900 0v1"' in text
+    words = Tags(text).words
+    assert "9s drain not done: gone" in words
+    assert "1 acts of the timeline could not be done" not in words
+    assert "an act of the timeline could not be done" in words
+
+
+def test_many_acts_of_one_moment_are_told_as_one():
+    acts = tuple(ActDone(at=1.0, sentence=f"submit j{turn}") for turn in range(50))
+    assert (
+        "1s submit j0 ... submit j49 (48 more)"
+        in Tags(page([Reported(record=small(acts=acts))])).words
+    )
+
+
+def test_breaches_of_invariants_stand_at_the_top():
+    broken = (Broken(at=3.0, invariant="gangs", sentence="1 of 2 pods of low"),)
+    words = Tags(page([Reported(record=small(broken=broken))])).words
+    assert "1 breach of what must always hold" in words
+    assert "3s gangs 1 of 2 pods of low" in words

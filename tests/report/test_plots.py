@@ -1,0 +1,76 @@
+"""Texts, axes and scales of plots."""
+
+import pytest
+
+from gpusched.report.page_style import _GROUNDS as GROUNDS
+from gpusched.report.page_style import _TEXTS as TEXTS
+from gpusched.report.page_style import DARK, LIGHT, SHADES, contrast
+from gpusched.report.page_style import _mixed as mixed
+from gpusched.report.plots import as_data, duration, esc, nice_ticks, number, time_axis
+from gpusched.report.plots_waits import Waits, scale_of
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.44, "0.4s"), (59.9, "59.9s"), (60, "1m"), (90, "1m30s"), (4500, "1h15m"),
+     (3605, "1h"), (187_200, "2d4h"), (-90, "-1m30s")],
+)  # fmt: skip
+def test_durations_are_written_as_people_do(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_numbers_have_no_needless_zeros():
+    assert [number(each) for each in (0, -0.01, 1234.5, 2.0, 0.25)] == [
+        "0",
+        "0",
+        "1,234.5",
+        "2",
+        "0.2",
+    ]
+
+
+def test_an_axis_ends_at_a_round_number_not_below_the_largest_value():
+    for top in (0.0, 0.003, 1, 7.9, 8, 96, 1000, 123_456):
+        ticks = nice_ticks(top)
+        assert ticks[0] == 0
+        assert ticks[-1] >= top
+        assert 2 <= len(ticks) <= 6
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 1, 90, 4500, 86_400, 30 * 86_400])
+def test_time_axes_fit_any_length(seconds):
+    """Coordinates stay small, and there are few ticks, all inside."""
+    axis = time_axis(seconds)
+    assert 1 <= axis.wide <= 100_000
+    assert 1 <= len(axis.ticks()) <= 9
+    assert all(0 <= share <= 1 for share, _ in axis.ticks())
+    assert axis.x(-5) == 0
+    assert axis.x(seconds + 5) == axis.wide
+
+
+def test_data_in_scripts_cannot_end_them():
+    assert "<" not in as_data({"a": "</script><!--", "b": "\u2028&"})
+    assert esc("<a href='x'>\x00\ud800") == "&lt;a href=&#x27;x&#x27;&gt;\N{REPLACEMENT CHARACTER}?"
+
+
+def test_waits_that_span_decades_are_on_a_logarithmic_axis():
+    short = Waits(name="a", seconds=(1.0,) * 9 + (4000.0,), started=())
+    even = Waits(name="a", seconds=(100.0, 200.0, 300.0), started=())
+    assert scale_of([short]).log
+    assert not scale_of([even]).log
+    assert scale_of([]).ticks
+    for each in ([short], [even]):
+        shares = [share for share, _ in scale_of(each).ticks]
+        assert shares == sorted(shares)
+        assert shares[0] == 0
+        assert shares[-1] == pytest.approx(1)
+
+
+def test_colours_are_seen_on_their_ground_and_texts_can_be_read_on_them():
+    """At least 3 to 1 for areas, and 4.2 to 1 for labels on any shade."""
+    for hues, ground in ((LIGHT, GROUNDS[0]), (DARK, GROUNDS[1])):
+        for hue in hues:
+            assert contrast(hue, ground) >= 3
+            for opacity in SHADES:
+                on = mixed(hue, ground, opacity)
+                assert max(contrast(text, on) for text in TEXTS) >= 4.2
