@@ -87,6 +87,7 @@ class Judge:
     def __init__(self, expectations: Sequence[Expectation]) -> None:
         """Judge these, in their order."""
         self._all = tuple(expectations)
+        self._kinds = frozenset(self.kinds)
         self._index = Index()
         self._verdicts: dict[int, Verdict] = {}
         self._open = [
@@ -110,6 +111,8 @@ class Judge:
 
     def heed(self, change: Change) -> None:
         """Take in one change; what lasted until now is judged first where it is worth it."""
+        if change.kind not in self._kinds:
+            return
         for each in tuple(self._open):
             span = each.expectation.span
             if span.kind not in ("by", "during") or not _concerns(each.expectation, change):
