@@ -149,7 +149,7 @@ def _fragmentation(record: Record, unit: Unit, axis: TimeAxis) -> str:
 
 def _evictions(record: Record, axis: TimeAxis) -> str:
     if not record.evictions:
-        return '<section id="evictions"><h2>No pod was evicted</h2></section>'
+        return '<section id="evictions"><h2>The scheduler evicted no pod</h2></section>'
     count: dict[str, list[float]] = {}
     for each in record.evictions:
         mine = count.setdefault(each.why, [0, 0.0])

@@ -88,10 +88,10 @@ def key_figures(record: Record, unit: Unit) -> str:
         (_time(of["makespan"]), "makespan: first job made to last job ended"),
         (_time(of["mean(wait)"]), "mean wait"),
         (_time(of["p95(wait)"]), "95 % waited no longer"),
-        (str(whole) if busy.value is None else str(busy),
-         f"of usable {unit} held" + ("" if busy.value is None else " while a job waited")),
+        (str(whole), f"of usable {unit} held" + (
+            "" if busy.value is None else f", {busy} while a job waited")),
         (str(of["evictions"]),
-         "pods evicted" + (f", {of['lostGpuHours']} of work lost" if of["evictions"].value else "")),
+         "pods evicted by the scheduler" + (f", {of['lostGpuHours']} of work lost" if of["evictions"].value else "")),
     ]  # fmt: skip
     if unit == "GPUs" and of["fragmentation"].value is not None:
         cards.append((str(of["fragmentation"]), "of free GPUs of no use to these jobs"))

@@ -48,7 +48,7 @@ def gantt_plot(
     queues = sorted({record.jobs[bar.job].queue for bar in laid.bars if bar.job >= 0})
     own = len(queues) <= 1
     tints = [_tint(bar, record, colour, own=own) for bar in laid.bars]
-    row_px = 3 if small else 14
+    row_px = 3 if small else max(14, min(26, 260 // max(1, laid.rows)))
     tall = max(24, min(TALL_MAX // (4 if small else 1), laid.rows * row_px))
     inset = 1 if tall / max(1, laid.rows) >= 4 else 0
     parts = [_bands(laid, axis)]

@@ -81,7 +81,8 @@ class Scale:
 def scale_of(several: Sequence[Waits]) -> Scale:
     """Linear, unless the longest wait is more than 30 times the median of all."""
     every = sorted(value for each in several for value in each.seconds)
-    top = every[-1] if every else 0.0
+    # Below a second all waits are as good as none: differences there would look like something.
+    top = max(1.0, every[-1] if every else 0.0)
     if top > 60 and top > 30 * every[len(every) // 2]:
         most = next((float(tick) for tick in LOG_TICKS if tick >= top), top)
         whole = math.log1p(most)

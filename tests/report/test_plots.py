@@ -74,3 +74,10 @@ def test_colours_are_seen_on_their_ground_and_texts_can_be_read_on_them():
             for opacity in SHADES:
                 on = mixed(hue, ground, opacity)
                 assert max(contrast(text, on) for text in TEXTS) >= 4.2
+
+
+def test_waits_of_milliseconds_are_seen_as_what_they_are():
+    """Their axis ends at a second, with ticks that differ."""
+    scale = scale_of([Waits(name="a", seconds=(0.005, 0.01), started=())])
+    assert scale.ticks[-1][1] == "1s"
+    assert len({label for _, label in scale.ticks}) == len(scale.ticks)
