@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -49,7 +50,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     assert value is None or isinstance(value, str | int | float), type(value)
-    return value
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
+
+import attrs
 
 from gpusched.io.canonical import canonical, plain_plan
 from gpusched.objects.group import Usage
@@ -107,6 +110,12 @@ def test_every_leaf_of_a_plan_is_compared() -> None:
             holder = holder[step]
         holder[path[-1]] = changed(holder[path[-1]])
         assert list(differences(plain(), other)), path
+
+
+def test_numbers_that_json_lacks_are_text() -> None:
+    """A policy's estimate may be endless; the plan can be written all the same."""
+    endless = Plan(revision=1, gangs=(attrs.evolve(FULL.gangs[0], estimated_start=math.inf),))
+    assert b'"estimated_start":"inf"' in canonical(plain_plan(endless))
 
 
 def test_equal_plans_have_none() -> None:

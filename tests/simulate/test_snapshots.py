@@ -16,7 +16,7 @@ from gpusched.cli.main import main
 from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.errors import Gone
+from gpusched.errors import Denied, Gone
 from gpusched.io.adapters import codec_of
 from gpusched.io.api import Api, Response
 from gpusched.io.feeds import KINDS, sinks
@@ -473,6 +473,21 @@ async def test_kinds_that_may_not_be_read_are_told() -> None:
     assert missing["nodes"].served
     assert not missing["jobs.batch"].served
     assert set(missing) | {"pods"} == {each.resource for each in RECORDED}
+
+
+class ClosedServer(StrictServer):
+    """Whoever asks may read nothing."""
+
+    async def request(self, _method: str, path: str, **_how: Any) -> Response:
+        """Forbidden."""
+        body = {"kind": "Status", "message": f"{path} is forbidden"}
+        return Response(403, {}, json.dumps(body).encode())
+
+
+async def test_nothing_that_may_be_read_is_a_fault() -> None:
+    """An empty file would look like an empty cluster."""
+    with pytest.raises(Denied, match="nothing of this cluster may be read: could not read"):
+        await take_snapshot(ClosedServer(), now=7.0)  # type: ignore[arg-type]
 
 
 async def test_a_list_that_is_forgotten_again_and_again_is_given_up() -> None:
