@@ -64,8 +64,8 @@ SESSION_MAX_S: Final = 10.0
 FRAGMENTATION_PERIOD_S: Final = 10.0
 """The metric of fragmentation is counted anew after so long: some 50 ms at 100,000 pods."""
 ECHO_S: Final = 0.2
-"""While bindings wait to be sent, a session that only status needs is put off so long, again
-and again: a session takes the processor from the bindings."""
+"""A session that only status needs is put off so long, for more of the same; while bindings wait
+to be sent again and again, as it takes the processor from them."""
 PLAN_BINDS_MAX: Final = 5_000
 """Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
 PLAN_EVICTIONS_MAX: Final = 2_500

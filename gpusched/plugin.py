@@ -23,7 +23,7 @@ from gpusched.objects.volumes import Claim, Storage, Volume
 from gpusched.session.broken import broken_since
 from gpusched.session.demand import less
 from gpusched.session.growing import grow
-from gpusched.session.hooks import Hooks, first_refusal
+from gpusched.session.hooks import Hooks
 from gpusched.session.keys import Key
 from gpusched.session.pairs import PairRule, PairScore
 from gpusched.session.placing import place_minimum
@@ -34,7 +34,7 @@ from gpusched.session.residents import PodQuery
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
-from gpusched.session.verdict import ABSTAIN, ALLOW, Verdict, deny, wait
+from gpusched.session.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.view import NodeRows, View
 
 __all__ = [

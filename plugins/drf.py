@@ -51,9 +51,9 @@ class Drf:
             weight = node.queue.weight
             return (weight == 0, dominant(held, total()) // max(1, weight))
 
-        hooks.gang_order(of_gang)
+        hooks.gang_order(of_gang, alike=True)
         if self.args.queues:
-            hooks.queue_turn(of_queue)
+            hooks.queue_turn(of_queue, alike=True)
 
 
 def dominant(held: Resources, total: Mapping[str, int]) -> int:

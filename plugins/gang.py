@@ -23,7 +23,7 @@ class Gang:
 
     def open(self, hooks: Hooks, _view: View) -> None:
         """See the class."""
-        hooks.gang_order(_progress)
+        hooks.gang_order(_progress, alike=True)
 
 
 def _progress(gang: GangOf) -> tuple[int]:

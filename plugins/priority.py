@@ -45,4 +45,4 @@ class Priority:
 
         if self.args.queues:
             hooks.queue_order(lambda node: (-node.queue.priority,))
-        hooks.gang_order(key)
+        hooks.gang_order(key, alike=True)

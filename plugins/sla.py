@@ -23,7 +23,9 @@ class Sla:
     api: ClassVar[int] = 1
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """See the class. Where no queue has a limit there is nothing to ask."""
+        if not any(node.queue.max_wait_ns for node in view.queues()):
+            return
         limits: dict[str, int] = {}
 
         def deadline(gang: Gang) -> int:

@@ -14,9 +14,9 @@ from gpusched.objects.meta import GangKey
 from gpusched.session.alike import Refusals
 from gpusched.session.areas import Refusal
 from gpusched.session.growing import Growth, growth
-from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
 from gpusched.session.joint import JointStarts
+from gpusched.session.promised_again import promise_holds
 from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
 from gpusched.session.repairs import hold_for_repair, repairs_first
 from gpusched.session.reservations import Reservations
@@ -25,6 +25,7 @@ from gpusched.session.reservations_told import reserved_for_it
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
+from gpusched.session.verdict import first_refusal
 
 
 @attrs.frozen
@@ -41,10 +42,11 @@ class Allocate:
             )
         ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
         broken: list[Gang] = []
-        trying = {gang.key for gang in ready}
-        for gang in session.gangs:
-            if gang.key in session.promises and gang.key not in trying:
-                session.withdraw(gang)
+        if session.promises:
+            trying = {gang.key for gang in ready}
+            for gang in session.gangs:
+                if gang.key in session.promises and gang.key not in trying:
+                    session.withdraw(gang)
         self._fill(session, ready, broken)
         # Held until here: what was freed for a gang is not given to others before the actions
         # that evict have had the chance to complete it.
@@ -102,7 +104,6 @@ def start(
     known = refused.of(gang)
     if known is not None:
         _refuse(session, gang, known)
-        refused.remember(gang, known)
         return False
     promised = gang.key in session.promises
     refusal: Refusal | None = None
@@ -120,7 +121,7 @@ def start(
     assert refusal is not None, "a gang has at least one variant"
     if joint is not None and joint.start(gang, refusal):
         return False
-    if promised and session.promise_holds(gang):
+    if promised and promise_holds(session, gang):
         told = room_is_being_freed(session, gang)
         session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
         return False

@@ -9,14 +9,15 @@ import attrs
 
 from gpusched import limits
 from gpusched.cache.gangs import Gang
+from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources
 from gpusched.session.alike import likeness
-from gpusched.session.hooks import first_refusal
+from gpusched.session.kinds import Kind
 from gpusched.session.plan import Ask
 from gpusched.session.reasons import Reason
 from gpusched.session.session import Session
 from gpusched.session.turns import turns
-from gpusched.session.verdict import ALLOW, Verdict, deny, wait
+from gpusched.session.verdict import ALLOW, Verdict, deny, first_refusal, wait
 
 
 @attrs.frozen
@@ -36,17 +37,15 @@ class Enqueue:
         fresh = []
         for gang in session.gangs:
             verdict = admission(session, gang)
-            if not verdict.refuses and not gang.placed:
+            new = not gang.placed
+            if new and not verdict.refuses and session.hooks.enqueue_checks:
                 verdict = first_refusal(session.hooks.enqueue_checks, gang)
-            if not verdict.refuses and not gang.placed and not session.moved.get(gang.key):
+            moved = session.moved and session.moved.get(gang.key)
+            if new and not moved and not verdict.refuses:
                 verdict = _in_time(session, gang)  # whose room is held elsewhere has its own time
             session.admit(gang, verdict)
-            if (
-                gang.key in session.admitted
-                and not gang.placed
-                and not session.promises.get(gang.key)
-                and not session.moved.get(gang.key)
-            ):
+            promised = session.promises and session.promises.get(gang.key)
+            if new and not promised and not moved and gang.key in session.admitted:
                 fresh.append(gang)
         _queue_up(session, fresh)
 
@@ -56,9 +55,18 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
     promised: list[tuple[tuple[str, ...], Resources]] = []
     if _all_may(session, gangs):
         return
+    refused: dict[Kind, tuple[tuple[int, bool], Verdict]] = {}
+    """What the first of a kind was told: the same is true of the others until one is let in."""
     for gang in turns(session, gangs):
-        verdict = first_refusal(session.hooks.reserve_checks, gang)
+        kind = likeness(session, gang)
+        state = session.accounts.state()
+        told = refused.get(kind) if kind is not None else None
+        if told is None or told[0] != state:
+            told = (state, first_refusal(session.hooks.reserve_checks, gang))
+        verdict = told[1]
         if verdict.refuses:
+            if kind is not None:
+                refused[kind] = told
             session.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
             continue
         entry = (session.path(gang), session.view.minimum(gang))
@@ -70,9 +78,9 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
 
 def _all_may(session: Session, gangs: Sequence[Gang]) -> bool:
     """Whether nobody would have to wait if all the others were served: then no order matters."""
-    kinds: dict[tuple[object, ...], list[Gang]] = {}
+    kinds: dict[Kind | GangKey, list[Gang]] = {}
     for gang in gangs:
-        kinds.setdefault(likeness(session, gang) or (gang.key,), []).append(gang)
+        kinds.setdefault(likeness(session, gang) or gang.key, []).append(gang)
     entries = [
         (session.path(alike[0]), session.view.minimum(alike[0]), len(alike))
         for alike in kinds.values()
@@ -137,6 +145,15 @@ def admission(session: Session, gang: Gang) -> Verdict:
     """What the mechanism itself asks of a gang's queue, whatever policies say."""
     if gang.trouble[0]:
         return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
+    door = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
+    verdict = session.doors.get(door)
+    if verdict is None:
+        verdict = session.doors[door] = _door(session, gang, repairs=door[2])
+    return verdict
+
+
+def _door(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
+    """What the gang's queue says of all gangs of its namespace."""
     node = session.queue_of(gang)
     if node is None:
         known = list(session.snapshot.queues.queues)[:5]
@@ -154,7 +171,6 @@ def admission(session: Session, gang: Gang) -> Verdict:
             "queue {name!r} has child queues; jobs go to leaves only",
             name=gang.queue,
         )
-    repairs = bool(gang.placed and gang.need)
     for name in node.path:
         above = session.snapshot.queues.queues[name].queue
         if above.stop_policy != "None" and not (repairs and above.stop_policy == "Hold"):

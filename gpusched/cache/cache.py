@@ -12,7 +12,7 @@ import attrs
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache import holdings
-from gpusched.cache.echo import same_spec
+from gpusched.cache.echo import same_finished, same_job, same_spec
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
 from gpusched.cache.gpu_prices import GpuPrices
@@ -107,7 +107,8 @@ class Cache:
         if item.scheduler in self.schedulers:
             for listener in self.on_pod:
                 listener(item)
-            self._changed(echo=expected)
+            if not same_finished(known, pod):
+                self._changed(echo=expected)
         elif known is None or public(known) != public(item):
             self._changed()
 
@@ -185,7 +186,7 @@ class Cache:
         if job is not None and job.uid == uid:
             self.jobs.put(key, self.overlay.switch(job, becomes))
             self.families.touch(GangKey("Job", *key))
-            self._changed()
+            self._changed(echo=becomes is not None)
 
     def _show(self, known: Pod, pod: Pod) -> None:
         if pod is not known:
@@ -273,7 +274,10 @@ class Cache:
         """A Job appeared or changed."""
         if isinstance(item, Job):
             item = self.prices.on_job(item)
-        self.jobs.put(key, self.overlay.show_job(key, item))
+        known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
+        self.jobs.put(key, item)
+        if same_job(known, item):
+            return
         self.families.touch(GangKey("Job", *key))
         if isinstance(item, Job) and item.group:
             self.families.touch(GangKey("PodGroup", key.namespace, item.group))

@@ -1,9 +1,14 @@
-"""What a watch shows that we wrote ourselves: it changes no decision."""
+"""What a watch shows that changes no decision: what we wrote ourselves, what we do not read."""
 
 from __future__ import annotations
 
+import attrs
+from msgspec import structs
+
 from gpusched.objects.group import PodGroup, Queue
 from gpusched.objects.meta import Rejected
+from gpusched.objects.others import Job
+from gpusched.objects.pod import Pod
 
 
 def same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected) -> bool:
@@ -18,3 +23,21 @@ def same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected)
 
 def _deleting(item: PodGroup | Queue) -> bool:
     return isinstance(item, PodGroup) and item.deleting
+
+
+def same_job(known: Job | None, item: Job | Rejected) -> bool:
+    """Whether nothing that we read has changed: of a Job's status we read little."""
+    return (
+        known is not None
+        and isinstance(item, Job)
+        and attrs.evolve(item, resource_version=known.resource_version) == known
+    )
+
+
+def same_finished(known: Pod | None, item: Pod) -> bool:
+    """The same of a pod that is over: its finalizers are none of our business."""
+    return (
+        known is not None
+        and item.finished
+        and structs.replace(item, resource_version=known.resource_version) == known
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import attrs
 
@@ -112,7 +113,7 @@ class Gang:
     unborn: int = 0
     leaving_placed: tuple[Placed, ...] = ()
 
-    @property
+    @cached_property
     def suspended(self) -> bool:
         """Whether it is a Job that waits to be started; its pods do not exist yet."""
         return bool(self.unborn) and self.job is not None and self.job.suspended
@@ -122,7 +123,7 @@ class Gang:
         """Whether a member that waits asks for a share of a GPU: models of ints know none."""
         return any(task.pod_class.share is not None for task in self.tasks)
 
-    @property
+    @cached_property
     def pending(self) -> int:
         """Members that wait for a place."""
         return sum(len(task.pods) for task in self.tasks)
@@ -144,7 +145,7 @@ class Gang:
         """Members that count towards the minimum already."""
         return len(self.placed) + self.credit
 
-    @property
+    @cached_property
     def need(self) -> int:
         """Members that must get a place at once, or nobody does."""
         missing = self.min_member - self.ready
@@ -154,7 +155,7 @@ class Gang:
             missing = max(missing, self._missing_sub_groups())
         return max(0, missing)
 
-    @property
+    @cached_property
     def at_once(self) -> int:
         """Members it starts with: those it needs, and one at least while nobody has a place.
 
@@ -172,7 +173,7 @@ class Gang:
         lacking = sorted(self.lacks(part) for part in self.sub_groups)
         return sum(lacking[: self.min_sub_groups])
 
-    @property
+    @cached_property
     def started(self) -> float:
         """When it last had its minimum, seconds since the epoch; 0.0 while it has not.
 

@@ -150,16 +150,17 @@ class SessionCycle:
         return self._thread.ident if self._thread is not None else 0
 
     def _wake_later(self) -> None:
-        """What happened was expected: only status follows, and bindings that wait go first."""
-        if not self._binder.queued:
-            self.wake()
-        elif self._echo is None:
+        """What happened was expected: only status follows, for more of it in one session."""
+        if self._echo is None:
             loop = asyncio.get_running_loop()
             self._echo = loop.call_later(limits.ECHO_S, self._echoed)
 
     def _echoed(self) -> None:
         self._echo = None
-        self._wake_later()
+        if self._binder.queued:
+            self._wake_later()
+        else:
+            self.wake()
 
     async def run(self) -> None:
         """Decide until cancelled."""

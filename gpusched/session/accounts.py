@@ -10,7 +10,8 @@ charged beside them, by dimension and with every move, so that the members of on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from gpusched.cache.queues import QueueTree
 from gpusched.objects.pod import Pod
@@ -69,6 +70,7 @@ class Accounts:
         """Whether the looks differed, and under which version that was found."""
         self.version = 0
         """Grows with every move: what was worked out under another version is stale."""
+        self._supposing = False
 
     def state(self) -> tuple[int, bool]:
         """Answers are the same while this is: moves, and the look where the looks differ."""
@@ -116,6 +118,27 @@ class Accounts:
         """So much of what is held will be free."""
         self._move(path, amounts, now=0, later=-times)
 
+    @contextmanager
+    def supposing(self, moves: Sequence[tuple[Sequence[str], Resources, int]]) -> Iterator[None]:
+        """Inside, so much more or less is promised, and one looks at what will be.
+
+        The version stays, as afterwards all is as it was: nothing that is worked out inside may
+        be remembered by it.
+
+        Args:
+            moves: names of queues, amounts, and how many times more they are.
+        """
+        before = self.looks_later, self._supposing
+        self.looks_later = self._supposing = True
+        for path, amounts, times in moves:
+            self.promise(path, amounts, times=times)
+        try:
+            yield
+        finally:
+            for path, amounts, times in moves:
+                self.promise(path, amounts, times=-times)
+            self.looks_later, self._supposing = before
+
     def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
         """So many times more or less sits a pod on a row; see ``residents.Watch``."""
         assert self.pools is not None, "nobody watches where there are no pools"
@@ -128,7 +151,7 @@ class Accounts:
             self.fix(home.path, amounts, times=later)
 
     def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
-        self.version += 1
+        self.version += not self._supposing
         for name in path:
             account = self._account(name)
             if account is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpusched.cache.gangs import Gang
 from gpusched.session.areas import Refusal
+from gpusched.session.kinds import Kind
 from gpusched.session.reasons import Reason
 from gpusched.session.related import is_related
 from gpusched.session.session import Session
@@ -24,17 +25,18 @@ class Refusals:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[tuple[object, ...], tuple[State, Refusal]] = {}
+        self._known: dict[Kind, tuple[State, Refusal]] = {}
 
     def of(self, gang: Gang) -> Refusal | None:
         """Why a gang like this one was refused since the last move; None when none was."""
-        known = self._known.get(likeness(self._session, gang)) if self._known else None
+        kind = likeness(self._session, gang) if self._known else None
+        known = self._known.get(kind) if kind is not None else None
         return known[1] if known is not None and known[0] == self._state() else None
 
     def remember(self, gang: Gang, refusal: Refusal) -> None:
         """The gang found no room. What only a reservation kept it from is not remembered."""
         kind = likeness(self._session, gang)
-        if kind and refusal.reason != Reason.RESERVED:
+        if kind is not None and refusal.reason != Reason.RESERVED:
             self._known[kind] = (self._state(), refusal)
 
     def _state(self) -> State:
@@ -42,33 +44,16 @@ class Refusals:
         return (session.accounts.version, len(session.bench.touched), session.bench.later)
 
 
-def likeness(session: Session, gang: Gang) -> tuple[object, ...]:
-    """All that decides where a gang may go; empty for gangs that are like no other.
+def likeness(session: Session, gang: Gang) -> Kind | None:
+    """All that decides where a gang may go in this session; None for one that is like no other.
 
-    Those with places or promises have rooms of their own, those that wait for a
-    preferred topology have waited for different times, and rules between pods read their labels.
+    Those with promises have rooms of their own, and rules between pods read their labels.
     """
-    if (
-        gang.placed
-        or gang.credit
-        or gang.sub_groups
-        or gang.unborn
-        or gang.topology.max_wait_ns
-        or gang.key in session.promises
+    kind = session.masks.kinds.of(gang)
+    if kind is None or gang.key in session.promises:
+        return None
+    if session.seats.concern_kind(kind) and is_related(
+        session, [(task, len(task.pods)) for task in gang.tasks]
     ):
-        return ()
-    tasks = tuple((task.pod_class.digest, len(task.pods), task.role) for task in gang.tasks)
-    related = is_related(session, [(task, len(task.pods)) for task in gang.tasks])
-    if related or any(task.pod_class.unsupported for task in gang.tasks):
-        return ()
-    return (
-        gang.queue,
-        gang.priority,
-        gang.terms,
-        gang.min_member,
-        gang.min_roles,
-        gang.topology,
-        gang.pod_group.min_resources if gang.pod_group else None,
-        session.bench.later,
-        tasks,
-    )
+        return None
+    return kind

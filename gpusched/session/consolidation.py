@@ -18,7 +18,6 @@ from gpusched.placement.problem import Outcome
 from gpusched.session.areas import Area, areas_of
 from gpusched.session.claims import lost_gpu_seconds
 from gpusched.session.consolidation_model import Movable, least_cost, model_for
-from gpusched.session.hooks import first_refusal
 from gpusched.session.moved import as_waiting
 from gpusched.session.placing import place_minimum
 from gpusched.session.promises import MoveDraft
@@ -29,7 +28,7 @@ from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.turns import turns
-from gpusched.session.verdict import Verdict
+from gpusched.session.verdict import Verdict, first_refusal
 from gpusched.session.victims import Running, Victims
 
 _A_SECOND = 1024

@@ -87,6 +87,7 @@ def decide(
         gangs=gang_statuses(session),
         queues=queue_statuses(session),
     )
+    masks.only(snapshot.gangs, snapshot.active)
     return Decision(
         plan=plan,
         waiting=unplaced(session),

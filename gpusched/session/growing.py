@@ -11,13 +11,13 @@ from gpusched.cache.gangs import Gang, Task
 from gpusched.objects.group import SubGroup
 from gpusched.objects.pod import Pod
 from gpusched.session.areas import ANYWHERE, Area, Refusal, areas_of
-from gpusched.session.hooks import first_refusal
 from gpusched.session.no_place import told
 from gpusched.session.one_by_one import place_inside
 from gpusched.session.pod_order import in_pod_order
 from gpusched.session.reasons import Reason
 from gpusched.session.session import Session
 from gpusched.session.sub_groups import members_of, part_areas
+from gpusched.session.verdict import first_refusal
 
 Growth = Generator[None, None, Refusal | None]
 

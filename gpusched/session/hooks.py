@@ -40,7 +40,8 @@ from gpusched.objects.group import Usage
 from gpusched.objects.node import Node
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
-from gpusched.session.keys import Excluded, Key
+from gpusched.session.concerned import of_concern
+from gpusched.session.keys import Excluded, Key, Order
 from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf
 from gpusched.session.proposal import Moving, Proposal
 from gpusched.session.protocols import Guard
@@ -98,8 +99,8 @@ class Hooks:
         self.plugin = ""
         self.faults: list[str] = []
         self.filter_faults = 0
-        self.queue_orders: list[QueueTurn] = []
-        self.gang_orders: list[GangOrder] = []
+        self.queue_orders: list[Order] = []
+        self.gang_orders: list[Order] = []
         self.pod_orders: list[PodOrder] = []
         self.filters: list[Filter] = []
         self.scores: list[NodeScore] = []
@@ -127,15 +128,20 @@ class Hooks:
     def queue_order(self, key: QueueOrder) -> None:
         """Smaller keys are served first; asked for queues of one parent, inner ones too."""
         of_queue = self._keyed("queue_order", key)
-        self.queue_orders.append(lambda node, _gang: of_queue(node))
+        self.queue_orders.append(Order(lambda node, _gang: of_queue(node), alike=True))
 
-    def queue_turn(self, key: QueueTurn) -> None:
-        """The same, where it matters which gang the queue would be served with next."""
-        self.queue_orders.append(self._keyed("queue_turn", key))
+    def queue_turn(self, key: QueueTurn, *, alike: bool = False) -> None:
+        """The same, where it matters which gang is next in it; ``alike`` as in ``gang_order``."""
+        self.queue_orders.append(Order(self._keyed("queue_turn", key), alike))
 
-    def gang_order(self, key: GangOrder) -> None:
-        """Smaller keys are tried first inside their queue."""
-        self.gang_orders.append(self._keyed("gang_order", key))
+    def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
+        """Smaller keys are tried first inside their queue.
+
+        ``alike``: the key of a gang without a place depends on nothing else than its queue,
+        priority, terms and minima, and the classes and roles of those who wait, beside what the
+        view shows: one such gang is then asked for all that are equal in these.
+        """
+        self.gang_orders.append(Order(self._keyed("gang_order", key), alike))
 
     def pod_order(self, key: PodOrder) -> None:
         """Smaller keys get places first inside their gang and class."""
@@ -225,9 +231,13 @@ class Hooks:
         """May the gang's minimum be charged to its queue now?"""
         self.quota_checks.append(self._judged("quota_check", check, _AGAIN))
 
-    def gang_ready(self, check: Check) -> None:
-        """Does the gang have what an attempt to place it needs?"""
-        self.ready_checks.append(self._judged("gang_ready", check, _AGAIN))
+    def gang_ready(self, check: Check, *, concerns: Concerns | None = None) -> None:
+        """Does the gang have what an attempt to place it needs?
+
+        Asked of gangs with waiting members of classes that it ``concerns``; None for all.
+        """
+        judged = self._judged("gang_ready", check, _AGAIN)
+        self.ready_checks.append(of_concern(self, judged, concerns))
 
     # -- eviction ----------------------------------------------------------------------------
     def reserve_check(self, check: Check) -> None:
@@ -387,12 +397,3 @@ class Hooks:
 
 def _are_seconds(answer: object) -> bool:
     return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
-
-
-def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:
-    """ALLOW, or the first answer that refuses: ``about`` is the gang, or what a check asks for."""
-    for check in checks:
-        verdict = check(*about)
-        if verdict.refuses:
-            return verdict
-    return ALLOW

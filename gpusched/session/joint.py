@@ -29,7 +29,6 @@ from gpusched.session.contenders import (
     mover,
     newcomer,
 )
-from gpusched.session.hooks import first_refusal
 from gpusched.session.joint_choice import movers
 from gpusched.session.moves import Moves
 from gpusched.session.placing import place_minimum
@@ -38,6 +37,7 @@ from gpusched.session.related import is_related
 from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
+from gpusched.session.verdict import first_refusal
 
 _NO_ROOM: Final = (
     Reason.INSUFFICIENT_RESOURCES,

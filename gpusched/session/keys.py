@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 Key = tuple[int | str, ...]
+
+
+@attrs.frozen
+class Order:
+    """One opinion on an order; ``alike``: it is the same for all gangs of one kind."""
+
+    ask: Callable[..., Key]
+    alike: bool = False
 
 
 class Excluded(Exception):

@@ -19,7 +19,6 @@ from gpusched.objects.pod import PodClass
 from gpusched.objects.resources import PODS
 from gpusched.session.areas import Area, areas_of
 from gpusched.session.chunks import chunks_of
-from gpusched.session.hooks import first_refusal
 from gpusched.session.plan import Ask
 from gpusched.session.proof import Prover
 from gpusched.session.proposal import RECLAIM, Proposal
@@ -29,7 +28,7 @@ from gpusched.session.reservations_kept import place_clear
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict
 from gpusched.session.turns import turns
-from gpusched.session.verdict import Verdict
+from gpusched.session.verdict import Verdict, first_refusal
 from gpusched.session.victim_choice import Chooser, Kind, Rules
 from gpusched.session.victim_pool import Leaving
 from gpusched.session.victim_roles import RoleSearch

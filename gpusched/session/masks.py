@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
+from gpusched.cache.gangs import Gang
 from gpusched.objects.group import Topology
+from gpusched.objects.meta import GangKey
 from gpusched.objects.pod import PodClass
 from gpusched.placement.memory import Memory
+from gpusched.session.by_gang import ByGang
 from gpusched.session.hooks import Filter
+from gpusched.session.kinds import Kinds
 from gpusched.session.node_pools import PoolCache
+from gpusched.session.plan import Ask, GangStatus
 from gpusched.session.residents import ColumnCache
+from gpusched.session.rooms import Rooms
 from gpusched.topology.domain import Level, levels_of
 
+Told = tuple[Ask | None, Ask | None, int, float]
+"""Admission, reason why it waits, place in its queue and expected start."""
 CLASSES_KEPT = 2048
 """Classes whose masks are kept: a few kilobytes each at a thousand nodes."""
 
@@ -42,6 +50,12 @@ class MaskCache:
         """Nodes of pools, and what gangs hold there."""
         self.memory = Memory()
         """Tables of placement."""
+        self.kinds = Kinds()
+        """What gangs have in common."""
+        self.rooms = Rooms()
+        """What running gangs would leave."""
+        self.told: ByGang[tuple[Told, GangStatus]] = ByGang()
+        """What gangs that wait were told last, and why."""
         self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
 
     def refusals(
@@ -78,6 +92,12 @@ class MaskCache:
             # The array is kept, so that its identity is not given to another.
             self._levels = (seen, nodes.generation, levels_of(nodes.nodes, topologies))
         return self._levels[2]
+
+    def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
+        """Of gangs that are neither among those that wait nor active nothing need be kept."""
+        self.kinds.only(waiting)
+        self.told.only(waiting, len(waiting))
+        self.rooms.only(active)
 
     def forget(self, pod_class: PodClass) -> None:
         """Ask the filters again next time."""

@@ -112,8 +112,8 @@ class PairHooks:
             return PairRule(made.key, allows, bool(made.once), bool(made.exact))
 
         wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere)
-        asked = _asked(plugin, "pair_filter", concerns)
-        concerned = self._guard.wrap(plugin, "pair_filter", asked, self._all)
+        sure = asked(plugin, "pair_filter", concerns)
+        concerned = self._guard.wrap(plugin, "pair_filter", sure, self._all)
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
@@ -146,8 +146,8 @@ class PairHooks:
             return PairScore(made.key, self._guard.wrap(plugin, "pair_score", weighed, zero))
 
         wrapped = self._guard.wrap(plugin, "pair_score", sound, silent)
-        asked = _asked(plugin, "pair_score", concerns)
-        concerned = self._guard.wrap(plugin, "pair_score", asked, self._none)
+        sure = asked(plugin, "pair_score", concerns)
+        concerned = self._guard.wrap(plugin, "pair_score", sure, self._none)
         self.scorers.append(PairScorer(wrapped, concerned))
 
     def _refuse(self, fault: PluginFault) -> Bools:
@@ -163,7 +163,9 @@ class PairHooks:
         return False
 
 
-def _asked(plugin: str, hook: str, concerns: Concerns) -> Concerns:
+def asked(plugin: str, hook: str, concerns: Concerns) -> Concerns:
+    """The same, whose answer is a bool or a fault of the plugin."""
+
     def sound(pod_class: PodClass) -> bool:
         answer = concerns(pod_class)
         if not isinstance(answer, bool):

@@ -8,7 +8,6 @@ from gpusched.cache.gangs import Gang
 from gpusched.placement.pipeline import place
 from gpusched.placement.problem import Outcome, Problem, Solution
 from gpusched.session.areas import Confines, Refusal, confines_of
-from gpusched.session.hooks import first_refusal
 from gpusched.session.no_place import explained, how_sure, torn
 from gpusched.session.one_by_one import place_one_by_one
 from gpusched.session.proven import proof_text
@@ -18,6 +17,7 @@ from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.statement import Statement
 from gpusched.session.sub_groups import strange_sub_group
+from gpusched.session.verdict import first_refusal
 from gpusched.session.wanting import wanted
 from gpusched.session.wishes import Bounds, carry_out, home_rows, problems
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
-from gpusched.session.hooks import first_refusal
 from gpusched.session.placing import place_minimum
 from gpusched.session.proof_steps import Step, Steps
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.victim_pool import Leaving
 from gpusched.session.victims import Victims
 

@@ -14,9 +14,9 @@ import attrs
 
 from gpusched import limits
 from gpusched.cache.gangs import Gang
-from gpusched.session.hooks import first_refusal
 from gpusched.session.keys import comparable
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.victim_spares import Spares
 from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.session.broken import broken_since, completed, is_broken
-from gpusched.session.hooks import first_refusal
 from gpusched.session.placing import place_minimum
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 
 
 def repairs_first(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], list[Gang]]:
@@ -19,16 +19,17 @@ def repairs_first(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
     but not before a gang of higher priority in its own. Broken gangs whose members nobody has
     made again yet are among the first as well: room is held for them.
     """
+    broken = [gang for gang in session.gangs if is_broken(gang) and gang.key in session.admitted]
+    if not broken:
+        return [], list(ready)
     highest: dict[str, int] = {}
     for gang in ready:
         highest[gang.queue] = max(highest.get(gang.queue, gang.priority), gang.priority)
     waiting = {gang.key for gang in ready}
     first = [
         gang
-        for gang in session.gangs
-        if is_broken(gang)
-        and gang.key in session.admitted
-        and (gang.pending < gang.need or gang.key in waiting)
+        for gang in broken
+        if (gang.pending < gang.need or gang.key in waiting)
         and gang.priority >= highest.get(gang.queue, gang.priority)
     ]
     keys = {gang.key for gang in first}

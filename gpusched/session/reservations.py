@@ -20,13 +20,15 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs import Gang
-from gpusched.limits import RESERVATION_WINDOW_S, RESERVATION_WORK_MAX, RESERVATIONS_MAX
+from gpusched.limits import RESERVATION_WINDOW_S, RESERVATION_WORK_MAX
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources, total
 from gpusched.session.reservations_books import Books
+from gpusched.session.reservations_found import Before, Found, was_told
 from gpusched.session.reservations_given import GivingWay
 from gpusched.session.reservations_holders import Holder, Strict
 from gpusched.session.reservations_lengths import Lengths
+from gpusched.session.reservations_pools import HolderPools
 from gpusched.session.reservations_profile import FOREVER, Hold, Profile, Release
 from gpusched.session.reservations_search import Seeker, Work, allowed_beside
 from gpusched.session.reservations_waiting import nearest_rows
@@ -52,12 +54,10 @@ class Reservations:
         self.waiting: list[Gang] = []
         """Blocked gangs in the order of their turns."""
         self.holders: list[Holder] = []
-        self._per_pool = per_pool
+        self._pools = HolderPools(session.masks.kinds, per_pool)
         self._strict: list[Strict] = []
         self._turns: dict[GangKey, int] = {}
         self._held_up: set[GangKey] = set()
-        self._usable: dict[tuple[str, tuple[str, ...]], Bools] = {}
-        """Rows by queue and classes of members: most gangs of a queue are of few kinds."""
         self._giving = GivingWay(session)
         self._work = Work(RESERVATION_WORK_MAX)
         self._settled = False
@@ -66,6 +66,8 @@ class Reservations:
 
     def _start_over(self) -> None:
         self._books = Books(self.session, self.lengths)
+        self._found = Found(self.session.masks.kinds)
+        self._pools.changed()
         self._profile: Profile | None = None
         self._running: dict[str, list[tuple[Release, Gang]]] | None = None
         self.holders = []
@@ -87,7 +89,17 @@ class Reservations:
         """The earliest start that is known for a gang beside some holds; nothing is kept for it."""
         length = self.lengths.of(gang)
         seeker = Seeker(self.session, gang, self.profile, length=length, work=work)
-        return seeker.earliest(holds, until=until) if seeker.blocked_now(holds) else None
+        before = self._found_before(gang, seeker)
+        if not before.start and not seeker.blocked_now(holds):
+            return None
+        return seeker.earliest(holds, until=until, before=before)
+
+    def _found_before(self, gang: Gang, seeker: Seeker) -> Before:
+        """For gangs like this one; whoever was found a start was blocked, and so is this one."""
+        if not seeker.simple:
+            return Before()
+        state = (self.profile.version, self.session.accounts.version)
+        return self._found.of(gang, length=self.lengths.of(gang), state=state)
 
     def holder_of(self, gang: Gang) -> Holder | None:
         """Its reservation."""
@@ -151,6 +163,7 @@ class Reservations:
         if gone is None:
             return
         self.holders.remove(gone)
+        self._pools.changed()
         for holder in self.holders:
             if gone.hold.active(holder.hold.start):
                 holder.change(gone.hold.rows, gone.hold.amounts, sign=1)
@@ -159,17 +172,15 @@ class Reservations:
     def _consider(self, gang: Gang) -> Holder | None:
         # Who is held up by the head itself is not the head of another pool.
         strict = self._is_strict(gang) and gang.key not in self._held_up
+        usable = self._pools.usable(gang)
+        if usable is not None and not strict and not self._room_for_one_more(usable):
+            return None
         overdue = any(hook(gang) for hook in self.session.hooks.overdue)
         known = bool(self.profile.releases)
         if not known and not strict and not overdue:
             return None
-        kind = (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))
-        usable = self._usable.get(kind)
-        if usable is not None and not strict and not self._room_for_one_more(usable):
-            return None
         seeker = self._seeker(gang, self.profile)
-        if usable is None:
-            usable = self._usable[kind] = seeker.usable
+        usable = self._pools.learn(gang, lambda: seeker.usable)
         holder = None
         if self._room_for_one_more(usable):
             holder = self._find(gang, seeker, overdue=overdue)
@@ -181,11 +192,12 @@ class Reservations:
 
     def _find(self, gang: Gang, seeker: Seeker, *, overdue: bool) -> Holder | None:
         holds, until = self.holds, self.lengths.now + RESERVATION_WINDOW_S
-        if not seeker.blocked_now(holds):
+        before = self._found_before(gang, seeker)
+        if not before.start and not seeker.blocked_now(holds):
             return None
         hold = self._with_evictions(gang, holds, until=until)
         due = hold is not None and hold.start == self.lengths.now
-        hold = hold or seeker.earliest(holds, until=until)
+        hold = hold or seeker.earliest(holds, until=until, before=before)
         if hold is None and overdue:
             hold = self._nearest(gang, seeker)
         return self._holder(gang, hold, seeker.usable, due=due) if hold else None
@@ -239,12 +251,10 @@ class Reservations:
             if entered.hold.active(holder.hold.start):
                 holder.change(entered.hold.rows, entered.hold.amounts, sign=-1)
         self.holders.append(entered)
+        self._pools.changed()
 
     def _room_for_one_more(self, usable: Bools) -> bool:
-        if len(self.holders) >= RESERVATIONS_MAX or self._work.left <= 0:
-            return False
-        same_pool = sum(bool((usable & holder.usable).any()) for holder in self.holders)
-        return same_pool < self._per_pool
+        return self._work.left > 0 and self._pools.room(usable, self.holders)
 
     def _seeker(self, gang: Gang, profile: Profile) -> Seeker:
         return Seeker(self.session, gang, profile, length=self.lengths.of(gang), work=self._work)
@@ -385,8 +395,3 @@ class Reservations:
             if each.time <= start and not mine.isdisjoint(each.path)
         ]
         return allowed_beside(self.session, holder.gang, moves)
-
-
-def was_told(gang: Gang) -> bool:
-    """Whether it was told a time before: it held a reservation, which may be due."""
-    return gang.pod_group is not None and b'"estimatedStartTime"' in gang.pod_group.status

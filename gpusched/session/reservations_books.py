@@ -14,6 +14,7 @@ from gpusched.objects.share import SHARED
 from gpusched.objects.units import DEVICE
 from gpusched.session.reservations_lengths import Lengths
 from gpusched.session.reservations_profile import FOREVER, Profile, Release
+from gpusched.session.rooms import Room
 from gpusched.session.session import Session
 from gpusched.session.statement import Evict, Place
 
@@ -55,6 +56,26 @@ class Books:
 
     def running(self, gang: Gang, time: int) -> Release | None:
         """The room of a gang's members that stay, free at a time; None when there is none."""
+        room = self._kept(gang) if self._keeps(gang) else self._room(gang)
+        if room is None:
+            return None
+        path = self._session.path(gang)
+        return Release(time, room.rows, room.amounts, gang.key, path, room.charged)
+
+    def _keeps(self, gang: Gang) -> bool:
+        """Whether what it would leave depends on nothing else than its members' nodes."""
+        session = self._session
+        return session.accounts.pools is None and not (
+            session.evicted and any(each.pod.uid in session.evicted for each in gang.placed)
+        )
+
+    def _kept(self, gang: Gang) -> Room | None:
+        session = self._session
+        if SHARED in gang.held:  # what a share leaves depends on others
+            return self._room(gang)
+        return session.masks.rooms.of(gang, session.snapshot.nodes, lambda: self._room(gang))
+
+    def _room(self, gang: Gang) -> Room | None:
         row_of = self._session.snapshot.nodes.row
         evicted = self._session.evicted
         members = [
@@ -64,12 +85,9 @@ class Books:
         ]
         if not members:
             return None
-        return Release(
-            time,
+        return Room(
             np.array([row for row, _ in members], dtype=np.int64),
             np.array([self._vector(each, row) for row, each in members]),
-            gang.key,
-            self._session.path(gang),
             self._charged(members),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import is_not
 from typing import Final
 
 import attrs
@@ -20,6 +21,8 @@ from gpusched.objects.resources import NOTHING, Resources
 
 FOREVER: Final = 2**62
 """The end of what nobody knows the end of."""
+_KEPT_MAX: Final = 2**20
+"""Numbers in tables of one profile that are kept: eight megabytes."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -66,29 +69,56 @@ class Hold:
 
 
 class Holds:
-    """Several holds as arrays, so that looking at a moment costs the same for one and for many."""
+    """Several holds as arrays, so that looking at a moment costs the same for one and for many.
+
+    ``starts``, ``ends`` and ``rows`` have shape (rows of all holds,), ``amounts`` as many rows.
+    """
 
     def __init__(self, holds: Sequence[Hold], width: int) -> None:
+        self.holds = tuple(holds)
         counts = [len(hold.rows) for hold in holds]
         begins = np.array([hold.start for hold in holds], dtype=np.int64)
         ends = np.array([hold.end for hold in holds], dtype=np.int64)
-        self._starts: Ints = np.repeat(begins, counts)
-        self._ends: Ints = np.repeat(ends, counts)
-        self._rows: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *(h.rows for h in holds)])
-        self._amounts: Ints = np.concatenate(
+        self.starts: Ints = np.repeat(begins, counts)
+        self.ends: Ints = np.repeat(ends, counts)
+        self.rows: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *(h.rows for h in holds)])
+        self.amounts: Ints = np.concatenate(
             [np.zeros((0, width), dtype=np.int64), *(h.amounts for h in holds)]
         )
         self.begins: list[int] = sorted(set(begins.tolist()))
-        self.ends: list[int] = sorted(set(ends.tolist()))
+
+    def plus(self, holds: Sequence[Hold]) -> Holds:
+        """These, when some more came behind them; made from these where that is all."""
+        known, width = len(self.holds), self.amounts.shape[1]
+        if len(holds) < known or any(map(is_not, self.holds, holds)):
+            return Holds(holds, width)
+        if len(holds) == known:
+            return self
+        more = Holds(holds[known:], width)
+        more.holds = tuple(holds)
+        more.starts = np.concatenate([self.starts, more.starts])
+        more.ends = np.concatenate([self.ends, more.ends])
+        more.rows = np.concatenate([self.rows, more.rows])
+        more.amounts = np.concatenate([self.amounts, more.amounts])
+        more.begins = sorted({*self.begins, *more.begins})
+        return more
 
     def take(self, free: Ints, time: int) -> None:
         """Subtract what is held at a moment, in place."""
-        active = (self._starts <= time) & (time < self._ends)
-        np.subtract.at(free, self._rows[active], self._amounts[active])
+        active = (self.starts <= time) & (time < self.ends)
+        np.subtract.at(free, self.rows[active], self.amounts[active])
+
+    def go_on(self, free: Ints, here: int, time: int) -> None:
+        """From what is free at one moment to a later one, the first at which a hold begins."""
+        begun = self.starts == time
+        np.subtract.at(free, self.rows[begun], self.amounts[begun])
+        ended = (self.starts <= here) & (here < self.ends) & (self.ends <= time)
+        if ended.any():
+            np.add.at(free, self.rows[ended], self.amounts[ended])
 
     def flat(self) -> tuple[Ints, Ints, Ints]:
         """Ends, rows and amounts of all holds."""
-        return self._ends, self._rows, self._amounts
+        return self.ends, self.rows, self.amounts
 
     def begin_between(self, start: int, end: int) -> list[int]:
         """When holds begin after one moment and before another, ascending."""
@@ -114,11 +144,18 @@ class Profile:
         self.now = now
         self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
         self._flat: tuple[Ints, Ints, Ints] | None = None
+        self._free: dict[int, Ints] = {}
+        """What is free once so many entries of ``flat`` have ended, beside no holds."""
+        self._table = Holds((), staying.shape[1])
+        self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
+        self.version = 0
+        """Grows with every move."""
 
     # -- what moves in a session -------------------------------------------------------------
     def start(self, release: Release) -> None:
         """From now until ``release.time`` the amounts are held; for ever where that is FOREVER."""
         np.add.at(self.staying, release.rows, release.amounts)
+        self._moved()
         if release.time < FOREVER:
             self.releases.append(release)
             self.releases.sort(key=lambda each: (each.time, each.gang))
@@ -127,9 +164,14 @@ class Profile:
     def forget(self, release: Release) -> None:
         """The reverse, for what is held by a gang that was started once."""
         np.subtract.at(self.staying, release.rows, release.amounts)
+        self._moved()
         if release.time < FOREVER:
             self.releases = [each for each in self.releases if each.gang != release.gang]
             self._flat = None
+
+    def _moved(self) -> None:
+        self._free.clear()
+        self.version += 1
 
     def ending_earlier(self, releases: Iterable[Release]) -> Profile:
         """The same, with these gangs gone at other times than known."""
@@ -141,7 +183,11 @@ class Profile:
     # -- reading -----------------------------------------------------------------------------
     def times(self, until: int) -> list[int]:
         """When something ends, ascending, each once, after now and not after ``until``."""
-        return sorted({each.time for each in self.releases if self.now < each.time <= until})
+        if self._times[0] != (self.version, until):
+            times = self.flat()[0]
+            low, high = np.searchsorted(times, (self.now, until), side="right").tolist()
+            self._times = ((self.version, until), np.unique(times[low:high]).tolist())
+        return self._times[1]
 
     def ends_at(self, time: int) -> GangKey | None:
         """A gang that ends then."""
@@ -149,23 +195,40 @@ class Profile:
 
     def table(self, holds: Sequence[Hold]) -> Holds:
         """Holds to be looked at beside this profile."""
-        return Holds(holds, self.staying.shape[1])
+        self._table = self._table.plus(holds)
+        return self._table
 
     def free_at(self, time: int, holds: Holds) -> Ints:
         """What is free at one moment beside the holds; negative where there is too much."""
-        free: Ints = self.allocatable - self.staying
-        times, rows, amounts = self.flat()
-        count = int(np.searchsorted(times, time, side="right"))
-        np.add.at(free, rows[:count], amounts[:count])
+        free = self._free_of(int(np.searchsorted(self.flat()[0], time, side="right"))).copy()
         holds.take(free, time)
+        return free
+
+    def _free_of(self, count: int) -> Ints:
+        """Beside no holds, when the first so many entries of ``flat`` have ended. Kept."""
+        free = self._free.get(count)
+        if free is None:
+            if len(self._free) * self.staying.size > _KEPT_MAX:
+                self._free.clear()
+            _, rows, amounts = self.flat()
+            free = self._free[count] = self.allocatable - self.staying
+            np.add.at(free, rows[:count], amounts[:count])
         return free
 
     def free_between(self, start: int, end: int, holds: Holds) -> Ints:
         """The least that is free in the whole of a span, its start included and its end not."""
         free = self.free_at(start, holds)
+        least = free.copy()
+        times, rows, amounts = self.flat()
+        here, seen = start, int(np.searchsorted(times, start, side="right"))
         for time in holds.begin_between(start, end):
-            np.minimum(free, self.free_at(time, holds), out=free)
-        return free
+            count = int(np.searchsorted(times, time, side="right"))
+            if count > seen:
+                np.add.at(free, rows[seen:count], amounts[seen:count])
+            holds.go_on(free, here, time)
+            np.minimum(least, free, out=least)
+            here, seen = time, count
+        return least
 
     def flat(self) -> tuple[Ints, Ints, Ints]:
         """Times, rows and amounts of all that ends, by time."""

@@ -12,12 +12,13 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.cache.gangs import Gang
 from gpusched.limits import GANG_PODS_MAX
-from gpusched.objects.resources import Resources, total
+from gpusched.objects.resources import NOTHING, Resources
 from gpusched.session.areas import areas_of
-from gpusched.session.hooks import first_refusal
 from gpusched.session.jobs import variants
+from gpusched.session.reservations_found import Before
 from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.wanting import wanted
 
 _TIMES_MAX: Final = 512
@@ -86,41 +87,67 @@ class Seeker:
         """Whether it lacks room or quota: what else keeps it from starting no reservation heals."""
         return self._at(self._profile.now, holds, self._profile.table(holds)) is None
 
-    def earliest(self, holds: Sequence[Hold], *, until: int) -> Hold | None:
+    @property
+    def simple(self) -> bool:
+        """Whether all its members are alike, so that more room never hurts."""
+        return len(self._ways) == 1 and len(self._ways[0].parts) == 1
+
+    def earliest(
+        self, holds: Sequence[Hold], *, until: int, before: Before | None = None
+    ) -> Hold | None:
         """The start to reserve.
 
         Args:
             holds: of others, which are not touched.
             until: the last moment that is looked at.
+            before: what was found for a gang like it; it is told what is found for this one.
 
         Returns:
             None when nothing that is known makes room for it until then.
         """
+        before = Before() if before is None else before
         profile = self._profile
-        moments = {*profile.times(until), *self._relaxations()}
-        moments.update(hold.end for hold in holds)
-        times = sorted(time for time in moments if profile.now < time <= until)
-        alone, beside = profile.table(()), profile.table(holds)
-        if not times or self._at(times[-1], (), alone) is None:
+        moments = {*self._relaxations(), *(hold.end for hold in holds)}
+        later = {time for time in moments if profile.now < time <= until}
+        times = sorted(later.union(profile.times(until)))
+        if before.alone == 0:
+            before.alone = self._alone(times)
+        if before.alone is None:
             return None
-        # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(times, True, key=lambda time: self._at(time, (), alone) is not None)
-        gains = self._gains(times, beside)
-        here, last = first, min(len(times), first + _TIMES_MAX)
+        beside = profile.table(holds)
+        first = bisect_left(times, before.alone)
+        here = max(first, bisect_left(times, before.start))
+        last = min(len(times), first + _TIMES_MAX)
+        gains: Ints | None = None
+        looks = 0
         while here < last and self._work.left > 0:
             found = self._at(times[here], holds, beside)
             if found is not None:
+                before.start = times[here]
                 return self._hold(times[here], found)
-            # So many more must fit: go on where what ended until then could make that true.
-            here = max(here + 1, int(np.searchsorted(gains, gains[here] + self._short)))
+            looks += 1
+            here += 1
+            if looks > 1:  # most of those who are one of many like them start at the next moment
+                # So many more must fit: go on where what ended until then could make that true.
+                gains = self._gains(times, beside) if gains is None else gains
+                here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
         return None
+
+    def _alone(self, times: Sequence[int]) -> int | None:
+        """The first of these times at which it could start, were there no holds."""
+        nobody = Holds((), self._profile.staying.shape[1])
+        if not times or self._at(times[-1], (), nobody) is None:
+            return None
+        # Without the holds of others there is only ever more room: halve up to where it suffices.
+        first = bisect_left(times, True, key=lambda time: self._at(time, (), nobody) is not None)
+        return times[first] if first < len(times) else None
 
     def _gains(self, times: Sequence[int], beside: Holds) -> Ints:
         """How many more members at most fit by each time than before all of them; ascending.
 
         Not worked out where members differ: then any time may be enough.
         """
-        if len(self._ways) != 1 or len(self._ways[0].parts) != 1:
+        if not self.simple:
             return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
         part = self._ways[0].parts[0]
         gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
@@ -233,20 +260,22 @@ def allowed_beside(
         gang: to be charged.
         moves: queue and those above it, amounts, and 1 for more or -1 for less held.
     """
-    sums: dict[tuple[tuple[str, ...], int], list[Resources]] = {}
-    for path, amounts, sign in moves:
-        sums.setdefault((path, sign), []).append(amounts)
-    entries = [(path, total(parts), sign) for (path, sign), parts in sorted(sums.items())]
-    accounts = session.accounts
-    before, accounts.looks_later = accounts.looks_later, True
-    for path, amounts, sign in entries:
-        accounts.promise(path, amounts, times=sign)
-    try:
+    if not moves:
         return not first_refusal(session.hooks.quota_checks, gang).refuses
-    finally:
-        for path, amounts, sign in entries:
-            accounts.promise(path, amounts, times=-sign)
-        accounts.looks_later = before
+    counts: dict[tuple[tuple[str, ...], int, int], int] = {}
+    parts: dict[int, Resources] = {}
+    for path, amounts, sign in moves:
+        # Gangs of a kind ask for the same: they are added up by counting them.
+        parts[id(amounts)] = amounts
+        key = (path, sign, id(amounts))
+        counts[key] = counts.get(key, 0) + 1
+    sums: dict[tuple[tuple[str, ...], int], Resources] = {}
+    for (path, sign, number), count in counts.items():
+        known = sums.get((path, sign), NOTHING)
+        sums[path, sign] = known.plus(parts[number], times=count)
+    entries = [(path, amounts, sign) for (path, sign), amounts in sorted(sums.items())]
+    with session.accounts.supposing(entries):
+        return not first_refusal(session.hooks.quota_checks, gang).refuses
 
 
 def _lacking(free: Ints, parts: Sequence[Part]) -> int:

@@ -17,6 +17,7 @@ from gpusched.objects.meta import UID
 from gpusched.objects.pod import Pod, PodClass
 from gpusched.placement.board import Board
 from gpusched.session.hooks import Filter, Hooks
+from gpusched.session.kinds import Kind
 from gpusched.session.masks import MaskCache
 from gpusched.session.numa_room import numa_caps
 from gpusched.session.pairs import PairFilter, PairRule, PairScore, PairScorer, RuleGate
@@ -61,6 +62,7 @@ class Seats:
         self._masks = masks
         self._plain: dict[str, ClassSeat] = {}
         self._concerned: dict[str, _Concerned] = {}
+        self._concerned_kinds: dict[Kind, bool] = {}
         self._by_stance: dict[Hashable, ClassSeat] = {}
         self._by_pod: dict[tuple[UID, str], ClassSeat] = {}
         """By pod and class: a Job that may be started in several pools has pods of several."""
@@ -83,6 +85,14 @@ class Seats:
         """Whether pods of the class may have rules about other pods, or be meant by theirs."""
         concerned = self._concerned_by(pod_class)
         return bool(concerned.filters or concerned.scorers)
+
+    def concern_kind(self, kind: Kind) -> bool:
+        """Whether members of gangs of a kind may have such rules, or be meant by them."""
+        known = self._concerned_kinds.get(kind)
+        if known is None:
+            known = any(self.concern(each) for each in kind.classes)
+            self._concerned_kinds[kind] = known
+        return known
 
     def of_pod(self, pod: Pod) -> ClassSeat:
         """The seat of one pod, up to date, with all rules between pods."""

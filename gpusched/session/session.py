@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusched.arrays.columns import demand_of
 from gpusched.arrays.workbench import Workbench
@@ -41,8 +41,9 @@ from gpusched.session.searches import Record, effort
 from gpusched.session.seats import ClassSeat, Seats
 from gpusched.session.sitting import sitting
 from gpusched.session.statement import Place, Statement
+from gpusched.session.turn_keys import TurnKeys
 from gpusched.session.variant import Variant
-from gpusched.session.verdict import Verdict, error
+from gpusched.session.verdict import ALLOW, Verdict, error
 from gpusched.session.view import View
 from gpusched.topology.domain import Level
 
@@ -124,8 +125,7 @@ class Session:
         """Jobs that were started and got no place: they are suspended again."""
         self.stops: dict[GangKey, ClaimDraft] = {}
         """Gangs that are stopped for their own sake; nothing is promised to anybody."""
-        self.turn_keys: dict[tuple[str, GangKey], tuple[object, Any]] = {}
-        """Keys of queues with the gang they would be served with, and the accounts' version then."""
+        self.turn_keys = TurnKeys(self.hooks, self.accounts, masks.kinds)
         self.evicted: set[UID] = set()
         """Members that leave by what was kept in this session."""
         self.victims: object = None
@@ -165,6 +165,13 @@ class Session:
         self.hooks.faults.append(str(fault))
         self.closed = f"{fault}; nothing is placed until it works or is removed"
 
+    _last_ask: Ask | None = None
+
+    @cached_property
+    def doors(self) -> dict[tuple[str, str, bool], Verdict]:
+        """What queues say of gangs, by queue and namespace, and whether these are repaired."""
+        return {}
+
     # -- reading ---------------------------------------------------------------------------
     @cached_property
     def _all(self) -> tuple[Gang, ...]:
@@ -201,7 +208,7 @@ class Session:
 
     def kept(self, gang: Gang) -> list[Place]:
         """Places given to the gang in this session."""
-        return self._kept.get(gang.key, [])
+        return self._kept.get(gang.key, []) if self._kept else []
 
     @property
     def started(self) -> Iterator[tuple[Gang, Sequence[Place]]]:
@@ -223,7 +230,7 @@ class Session:
             return
         if self.closed:
             verdict = error(Reason.BACK_OFF, self.closed)
-        if verdict.refuses:
+        if verdict is not ALLOW and verdict.refuses:
             self.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
             self.refuse(gang, verdict.reason, verdict.sentence)
         else:
@@ -272,33 +279,6 @@ class Session:
         """Take back what is promised to the gang, so that it may use the room itself."""
         for place in (*self.promises.get(gang.key, ()), *self.moved.get(gang.key, ())):
             statement.lift(place, path=self.path(gang), lasting=not gang.terms.preemptible)
-
-    def promise_holds(self, gang: Gang) -> bool:
-        """Whether the room promised to a gang will be free for it when those who leave are gone.
-
-        A promise for fewer members than it needs, as a crash may leave one, is none.
-        """
-        if len(self.promises.get(gang.key, ())) < gang.at_once:
-            return False
-        statement = self.statement()
-        with self.looking_later():
-            # Each is lifted and placed again, so that none is in the way of itself.
-            self.lift(statement, gang)
-            left = list(self.promises.get(gang.key, ()))
-            found = True
-            while left and found:
-                # Members may wait for each other: whoever can go first does.
-                rest = [place for place in left if not self._still(statement, place)]
-                found, left = len(rest) < len(left), rest
-            statement.discard()
-        return not left
-
-    def _still(self, statement: Statement, place: Place) -> bool:
-        seat = self.seat_of(place.pod)
-        if not seat.board.fits[place.row]:
-            return False
-        statement.place(place.pod, place.row, seat.ask)
-        return True
 
     def keep(self, gang: Gang, statement: Statement) -> None:
         """The statement's moves belong to the plan; queues are charged up the tree."""
@@ -397,4 +377,7 @@ class Session:
 
     def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
         """The gang does not start in this session, and this is why."""
-        self.asks[gang.key] = Ask(reason=reason, sentence=sentence)
+        last = self._last_ask
+        if last is None or last.sentence != sentence or last.reason != reason:
+            last = self._last_ask = Ask(reason=reason, sentence=sentence)
+        self.asks[gang.key] = last

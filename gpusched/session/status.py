@@ -26,13 +26,28 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     A gang whose bindings were decided now, or are not answered yet, is left as it was: it is
     scheduled when its members are bound, not when that was decided.
     """
-    return tuple(
-        _status(session, gang)
-        for gang in session.gangs
-        if not gang.done
-        and not session.kept(gang)
-        and all(member.confirmed for member in gang.placed)
-    )
+    told = session.masks.told
+    found = []
+    for gang in session.gangs:
+        if gang.placed:
+            if session.kept(gang) or not all(member.confirmed for member in gang.placed):
+                continue
+        elif gang.done or session.kept(gang):
+            continue
+        about = (
+            session.admission.get(gang.key),
+            session.asks.get(gang.key),
+            session.positions.get(gang.key, 0),
+            session.estimates.get(gang.key, 0.0),
+        )
+        # Who waits without a promise is told the same as long as this is the same.
+        known = told.get(gang)
+        if known is None or known[0] != about:
+            known = (about, _status(session, gang))
+            if not known[1].is_scheduled and gang.key not in session.promises:
+                told.put(gang, known)
+        found.append(known[1])
+    return tuple(found)
 
 
 def _status(session: Session, gang: Gang) -> GangStatus:

@@ -8,17 +8,18 @@ silent, siblings take turns, and gangs go by age.
 
 from __future__ import annotations
 
+from bisect import insort_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-from sortedcontainers import SortedKeyList
+from operator import itemgetter
+from typing import Any, Final
 
 from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.objects.meta import GangKey
-from gpusched.session.keys import comparable
 from gpusched.session.session import Session
+
+_KEY: Final = itemgetter(0)
 
 
 class _Branch:
@@ -29,42 +30,46 @@ class _Branch:
         self.node = node
         self.line: list[Gang] = []
         """Those that came first, until they are sorted."""
-        self.queued: SortedKeyList[tuple[Any, Gang]] = SortedKeyList(key=lambda each: each[0])
-        """Gangs in the order of their turns."""
+        self.queued: list[tuple[Any, Gang]] = []
+        """Gangs in the order of their turns; those before ``_next`` had theirs."""
         self.below: dict[str, _Branch] = {}
         self.served = 0
+        self._next = 0
         self._lent = False
-        self._ordered: SortedKeyList[tuple[Any, _Branch]] = SortedKeyList(key=lambda each: each[0])
+        self._ordered: list[tuple[Any, _Branch]] = []
 
     def sort(self, session: Session) -> None:
         """Put everything below in order."""
-        self.queued.update(_in_order(session, self.line))
+        self.queued = sorted(_in_order(session, self.line), key=_KEY)
         for _, child in sorted(self.below.items()):
             child.sort(session)
             self._enter(session, child)
+
+    def again(self, session: Session, gang: Gang, *, turn: int) -> None:
+        """Let a gang of this queue have one more turn."""
+        for entry in _in_order(session, [gang], turn=turn):
+            insort_right(self.queued, entry, lo=self._next, key=_KEY)
 
     def _enter(self, session: Session, child: _Branch) -> None:
         gang = child.peek()
         key = child.key(session, gang) if gang is not None else None
         if key is not None:
-            self._ordered.add((key, child))
+            insort_right(self._ordered, (key, child), key=_KEY)
 
     def peek(self) -> Gang | None:
         """The gang that would be served next."""
-        if self.queued:
-            gang: Gang = self.queued[0][1]
-            return gang
+        if self._next < len(self.queued):
+            return self.queued[self._next][1]
         return self._ordered[0][1].peek() if self._ordered else None
 
     def take(self) -> Gang:
         """Serve one. ``put_back`` must follow before anything else is asked."""
         self.served += 1
-        self._lent = not self.queued
-        if self.queued:
-            gang: Gang = self.queued.pop(0)[1]
-            return gang
-        best: _Branch = self._ordered[0][1]
-        return best.take()
+        self._lent = self._next >= len(self.queued)
+        if self._lent:
+            return self._ordered[0][1].take()
+        self._next += 1
+        return self.queued[self._next - 1][1]
 
     def put_back(self, session: Session) -> None:
         """Give the path that was served its new keys."""
@@ -78,19 +83,10 @@ class _Branch:
         """Among its siblings; None when it sits out."""
         if self.node is None:
             return (1, self.name)
-        key = self._asked(session, self.node, gang)
+        key = session.turn_keys.of_queue(self.node, gang)
         if key is None:
             return None
         return (0, key, self.served, int(self.node.queue.created), self.name)
-
-    def _asked(self, session: Session, node: QueueNode, gang: Gang) -> Any:
-        """What policies say; asked again only when accounts have moved since."""
-        version = session.accounts.state()
-        known = session.turn_keys.get((self.name, gang.key))
-        if known is None or known[0] != version:
-            known = (version, comparable(session.hooks.queue_orders, node, gang))
-            session.turn_keys[self.name, gang.key] = known
-        return known[1]
 
 
 def turns(
@@ -120,7 +116,7 @@ def turns(
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
-            leaves[gang.queue].queued.update(_in_order(session, [gang], turn=had[gang.key]))
+            leaves[gang.queue].again(session, gang, turn=had[gang.key])
         root.put_back(session)
 
 
@@ -138,19 +134,10 @@ def _leaf(session: Session, root: _Branch, name: str) -> _Branch:
 
 
 def _in_order(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
+    of_gang = session.turn_keys.of_gang
     keyed = []
     for gang in gangs:
-        key = _gang_key(session, gang)
+        key = of_gang(gang)
         if key is not None:
             keyed.append(((key, turn, int(gang.created * 1e6), gang.key), gang))
     return keyed
-
-
-def _gang_key(session: Session, gang: Gang) -> Any:
-    """What policies say of a gang; asked again only when accounts have moved since."""
-    version = session.accounts.state()
-    known = session.turn_keys.get(("", gang.key))
-    if known is None or known[0] != version:
-        known = (version, comparable(session.hooks.gang_orders, gang))
-        session.turn_keys["", gang.key] = known
-    return known[1]

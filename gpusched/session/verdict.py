@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import attrs
@@ -54,3 +55,12 @@ def deny(reason: str, sentence: str, **numbers: object) -> Verdict:
 def error(reason: str, sentence: str) -> Verdict:
     """A fault of ours or of a plugin; tried again later."""
     return Verdict(Code.ERROR, reason, sentence)
+
+
+def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:
+    """ALLOW, or the first answer that refuses: ``about`` is the gang, or what a check asks for."""
+    for check in checks:
+        verdict = check(*about)
+        if verdict.refuses:
+            return verdict
+    return ALLOW

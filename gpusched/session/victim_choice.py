@@ -20,10 +20,10 @@ from gpusched.placement.victim_floor import Floor
 from gpusched.placement.victim_search import Better, cheaper
 from gpusched.placement.victims import Choice
 from gpusched.session.areas import Area
-from gpusched.session.hooks import first_refusal
 from gpusched.session.keys import comparable
 from gpusched.session.searches import Record
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.victim_pool import Leaving, Pool
 from gpusched.session.victims import Victims
 

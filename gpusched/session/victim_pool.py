@@ -20,9 +20,9 @@ from gpusched.objects.pod import PodClass
 from gpusched.placement.victim_field import Field
 from gpusched.placement.victim_floor import Floor, floor, reach
 from gpusched.placement.victims import Bundle, Choice, Lane, Member
-from gpusched.session.hooks import first_refusal
 from gpusched.session.keys import comparable
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.victim_spares import complete_parts
 from gpusched.session.victims import A_GANG_BROKEN, Running, Seat, Victims
 

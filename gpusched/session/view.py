@@ -169,6 +169,7 @@ class View:
     ) -> None:
         self._accepting: Callable[[PodClass], Bools] | None = None
         self._minima: dict[int, tuple[Gang, Resources]] = {}
+        self._equal: dict[Resources, Resources] = {}
         self._snapshot = snapshot
         self._accounts = accounts
         self._neighbours = neighbours
@@ -337,7 +338,10 @@ class View:
         """What the gang must be given at once to start: its missing minimum."""
         known = self._minima.get(id(gang))
         if known is None or known[0] is not gang:
-            known = self._minima[id(gang)] = (gang, self._minimum(gang))
+            amounts = self._minimum(gang)
+            # One object for equal amounts: whoever adds them up tells by that.
+            amounts = self._equal.setdefault(amounts, amounts)
+            known = self._minima[id(gang)] = (gang, amounts)
         return known[1]
 
     def _minimum(self, gang: Gang) -> Resources:

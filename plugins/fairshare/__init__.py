@@ -78,7 +78,7 @@ class FairShare:
             return gates().may_go(proposal)
 
         hooks.fair_share(due)
-        hooks.queue_turn(turn)
+        hooks.queue_turn(turn, alike=True)
         hooks.reclaim_check(may_claim)
         hooks.victim_filter(may_lose)
         hooks.victim_order(loses_first)

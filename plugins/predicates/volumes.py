@@ -45,7 +45,7 @@ def register(hooks: Hooks, view: View) -> None:
     """Claims that cannot be served anywhere are told by name; the others rule out nodes."""
     storage = view.storage()
     reach = Reach(view)
-    hooks.gang_ready(lambda gang: _served(gang, storage))
+    hooks.gang_ready(lambda gang: _served(gang, storage), concerns=_claims)
     hooks.pair_filter(
         "cannot reach or provide the volumes it claims",
         lambda pod: _rule(pod, view, reach),

@@ -9,10 +9,10 @@ from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.units import DEVICE
 from gpusched.session.chunks import chunks_of
-from gpusched.session.hooks import first_refusal
 from gpusched.session.keys import comparable
 from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.session import Session
+from gpusched.session.verdict import first_refusal
 from gpusched.session.victim_pool import Leaving
 from gpusched.testing.entities import GPU, NOW
 

@@ -1,0 +1,81 @@
+"""Keys of queues and gangs in one session: asked once, and again when accounts have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
+from gpusched.session.accounts import Accounts
+from gpusched.session.hooks import Hooks
+from gpusched.session.keys import Order, comparable
+from gpusched.session.kinds import Kinds
+
+_Asked = tuple[tuple[int, bool], Any]
+
+
+class TurnKeys:
+    """See the module.
+
+    Where a policy says that gangs of one kind have the same key, one of them is asked for all.
+
+    Args:
+        hooks: whose orders count.
+        accounts: of the session; while their state is the same, so are all keys.
+        kinds: of gangs.
+    """
+
+    def __init__(self, hooks: Hooks, accounts: Accounts, kinds: Kinds) -> None:
+        self._hooks = hooks
+        self._accounts = accounts
+        self._kinds = kinds
+        self._gangs: dict[Hashable, _Asked] = {}
+        self._queues: dict[Hashable, _Asked] = {}
+        self._shared: dict[Hashable, _Asked] = {}
+
+    def of_gang(self, gang: Gang) -> Any:
+        """Among the gangs of its queue; None: it sits out."""
+        orders = self._hooks.gang_orders
+        kind = self._kinds.of(gang)
+        alike = kind is not None and all(order.alike for order in orders)
+        who: Hashable = kind if alike else gang.key
+        state = self._accounts.state()
+        known = self._gangs.get(who)
+        if known is None or known[0] != state:
+            key = self._joined(orders, kind, state, gang) if not alike else _all(orders, gang)
+            known = self._gangs[who] = (state, key)
+        return known[1]
+
+    def of_queue(self, node: QueueNode, gang: Gang) -> Any:
+        """Among its siblings, with the gang it would be served with; None: it sits out."""
+        orders = self._hooks.queue_orders
+        kind = self._kinds.of(gang) if all(order.alike for order in orders) else None
+        who = (node.queue.name, gang.key if kind is None else kind)
+        state = self._accounts.state()
+        known = self._queues.get(who)
+        if known is None or known[0] != state:
+            known = self._queues[who] = (state, _all(orders, node, gang))
+        return known[1]
+
+    def _joined(
+        self, orders: Sequence[Order], kind: Hashable, state: tuple[int, bool], gang: Gang
+    ) -> Any:
+        """The key of one gang; what its kind has in common is asked once."""
+        if kind is None:
+            return _all(orders, gang)
+        known = self._shared.get(kind)
+        if known is None or known[0] != state:
+            parts = [comparable([each.ask], gang) if each.alike else () for each in orders]
+            known = self._shared[kind] = (state, parts)
+        found: list[Any] = []
+        for order, shared in zip(orders, known[1], strict=True):
+            part = shared if order.alike else comparable([order.ask], gang)
+            if part is None:
+                return None
+            found += part
+        return tuple(found)
+
+
+def _all(orders: Sequence[Order], *about: object) -> Any:
+    return comparable([order.ask for order in orders], *about)

@@ -1,0 +1,180 @@
+"""What is known of gangs that are alike, and of earlier sessions, changes no decision."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from gpusched.cache.gangs import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.clock import SystemClock
+from gpusched.objects.pod import GangHints
+from gpusched.plugin import Hooks, View
+from gpusched.pluginhost.guard import Guard
+from gpusched.session.decide import decide
+from gpusched.session.kinds import Kind, Kinds
+from gpusched.session.masks import MaskCache
+from gpusched.session.plan import Plan
+from gpusched.session.protocols import Policy
+from gpusched.testing import entities
+from gpusched.testing.authors import cluster_under
+from gpusched.testing.given import Given
+
+S = 10**9
+SESSIONS = 4
+
+
+class NobodyAlike(Kinds):
+    """Every gang is like no other: nothing is answered for several, nothing is looked up."""
+
+    def of(self, gang: Gang) -> Kind | None:
+        """None."""
+        del gang
+        return None
+
+
+def decided_afresh(snapshot: Snapshot, policy: Policy) -> Plan:
+    """What a session decides that remembers nothing and asks everybody by itself."""
+    masks = MaskCache()
+    masks.kinds = NobodyAlike()
+    guard = Guard(SystemClock())
+    return decide(snapshot, policy, guard=guard, masks=masks).plan
+
+
+class Crowd:
+    """A small cluster on which many gangs of few kinds wait, start, end and change."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.c = Given().nodes(rng.randint(2, 6), gpus=8, cpu=64_000)
+        self.queues = ["a", "b", "line"][: rng.randint(1, 3)]
+        for name in self.queues:
+            limits = {}
+            if rng.random() < 0.5:
+                limits["capability"] = {entities.GPU: rng.choice([6, 12, 20])}
+            if rng.random() < 0.5:
+                limits["deserved"] = {entities.GPU: rng.choice([4, 8])}
+            ordering = "StrictFifo" if name == "line" else rng.choice(["Priority", "FairShare"])
+            self.c.queue(name, limits=limits, ordering=ordering)
+        self.made = 0
+        self.kinds = [self.kind() for _ in range(rng.randint(1, 4))]
+
+    def kind(self) -> dict[str, object]:
+        """What all gangs of a kind have in common."""
+        rng = self.rng
+        return {
+            "queue": rng.choice(self.queues),
+            "pods": rng.choice([1, 2, 3, 4]),
+            "gpus": rng.choice([0, 1, 2, 4, 8]),
+            "cpu": rng.choice([1000, 8000, 32_000]),
+            "priority": rng.choice([0, 0, 0, 5]),
+            "length_s": rng.choice([0, 60, 300]),
+            "suspended": rng.random() < 0.5,
+        }
+
+    def arrive(self) -> None:
+        """One gang more, of some kind."""
+        rng, kind, name = self.rng, self.rng.choice(self.kinds), f"g{self.made:03}"
+        self.made += 1
+        spec = {"gpus": kind["gpus"], "cpu": kind["cpu"]}
+        length_ns = kind["length_s"] * S
+        if kind["suspended"]:
+            self.c.job(
+                name, parallelism=kind["pods"], completions=kind["pods"], indexed=True,
+                suspended=True, queue=kind["queue"],
+                hints=GangHints(expected_duration_ns=length_ns), **spec,
+            )  # fmt: skip
+            return
+        created = self.c.now - rng.randint(0, 50)
+        self.c.group(
+            name, queue=kind["queue"], min_member=kind["pods"], created=created,
+            expected_duration_ns=length_ns,
+        )  # fmt: skip
+        self.c.pods(
+            name, kind["pods"], group=name, created=created, priority=kind["priority"], **spec
+        )
+
+    def go_on(self) -> None:
+        """Time passes: some end, some come, and what was decided is carried out."""
+        self.c.now += self.rng.choice([0, 1, 30, 100])
+        for pod in sorted(self.c.cache.pods.values(), key=lambda pod: pod.key):
+            if pod.node and self.rng.random() < 0.2:
+                self.c.gone(pod.name)
+        for _ in range(self.rng.randint(0, 4)):
+            self.arrive()
+
+
+def stripped(plan: Plan) -> tuple[object, ...]:
+    """All that is decided, and all that is told."""
+    return (
+        plan.binds, plan.claims, plan.stops, plan.switches,
+        tuple(attrs.astuple(each, recurse=False) for each in plan.gangs),
+        tuple(attrs.astuple(each, recurse=False) for each in plan.queues),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_session_with_memory_decides_as_one_without(seed):
+    """Plans, order, sentences, places in queues and expected starts, some sessions in a row."""
+    crowd = Crowd(seed)
+    for _ in range(crowd.rng.randint(4, 25)):
+        crowd.arrive()
+    for _ in range(SESSIONS):
+        plan = crowd.c.when.one_session()
+        assert stripped(plan) == stripped(decided_afresh(crowd.c.snapshot, crowd.c.policy))
+        crowd.c.when.carried_out(gone=crowd.rng.random() < 0.7)
+        crowd.go_on()
+
+
+def asked_by(order: Callable[[Gang], tuple[int]], *, alike: bool) -> tuple[Given, list[str]]:
+    """A cluster whose only order is this one, and the names of the gangs that were asked."""
+    asked: list[str] = []
+
+    def key(gang: Gang) -> tuple[int]:
+        asked.append(gang.key.name)
+        return order(gang)
+
+    @attrs.frozen
+    class Orders:
+        name = "orders"
+        api = 1
+
+        def open(self, hooks: Hooks, _view: View) -> None:
+            hooks.gang_order(key, alike=alike)
+
+    return cluster_under(Orders()).nodes(1, gpus=1), asked
+
+
+def test_a_key_of_its_own_is_asked_of_every_gang():
+    """A policy that looks at names is asked of each, and its order holds among equal gangs."""
+    c, asked = asked_by(lambda gang: (-int(gang.key.name[1:]),), alike=False)
+    for number in range(5):
+        c.gang(f"g{number}", pods=1, gpus=1)
+    c.when.one_session()
+    assert c.then.started() == ["g4"]
+    assert sorted(set(asked)) == [f"g{number}" for number in range(5)]
+
+
+def test_a_key_that_gangs_have_in_common_is_asked_once():
+    """Of a hundred equal gangs one is asked, and the oldest starts."""
+    c, asked = asked_by(lambda _gang: (0,), alike=True)
+    for number in range(100):
+        c.gang(f"g{number:02}", pods=1, gpus=1, created=entities.BORN - number)
+    c.when.one_session()
+    assert c.then.started() == ["g99"]
+    assert len(set(asked)) == 1
+
+
+def test_a_gang_that_changes_is_not_taken_for_what_it_was():
+    """More members, another queue: what was known of the gang before does not count."""
+    c = Given().nodes(1, gpus=4).queue("a").queue("b")
+    c.job("j", parallelism=8, completions=8, suspended=True, queue="a", gpus=1)
+    c.when.one_session()
+    assert "8 pods" in c.then.why("j")
+    c.job("j", parallelism=6, completions=6, suspended=True, queue="b", gpus=1)
+    c.when.one_session()
+    assert "6 pods" in c.then.why("j")
+    assert c.then.status("j").queue == "b"
