@@ -21,6 +21,7 @@ from benchmarks import (
     restart,
     victims,
     virtual_hour,
+    waiting,
 )
 from benchmarks.figures import Figure, as_json, show
 from benchmarks.placement import b1, b2, b3, b4, b5, feasibility, openb
@@ -37,6 +38,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devcluster": devcluster.measure,
     "devcluster-fanout": fanout.measure,
     "victims": victims.measure,
+    "waiting": waiting.measure,
     "placement-daemon": placement_daemon.measure,
     "devcluster-hour": virtual_hour.measure,
     "placement-b1": b1.measure,

@@ -138,7 +138,7 @@ class StatusWriter:
                 gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
             gang = self.stops.merged(gang)  # noqa: PLW2901
             before = self._said.get(gang.uid)
-            if before != gang:
+            if before is not gang and before != gang:
                 _remember(self._said, gang.uid, gang)
                 self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
         for queue in queues:

@@ -15,24 +15,24 @@ class ByGang(Generic[V]):
     """Values by the identity of gangs."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Gang, V]] = {}
+        self.known: dict[int, tuple[Gang, V]] = {}
         """By ``id``; the gang is kept with it, so that no other gets its ``id``."""
 
     def get(self, gang: Gang) -> V | None:
         """What is known of it; None for nothing."""
-        known = self._known.get(id(gang))
+        known = self.known.get(id(gang))
         return None if known is None else known[1]
 
     def put(self, gang: Gang, value: V) -> None:
         """From now on this is known of it."""
-        self._known[id(gang)] = (gang, value)
+        self.known[id(gang)] = (gang, value)
 
     def clear(self) -> None:
         """Nothing is known any more."""
-        self._known.clear()
+        self.known.clear()
 
     def only(self, gangs: Iterable[Gang], count: int) -> None:
         """Of all others nothing need be known any more; ``count`` is how many gangs these are."""
-        if len(self._known) > max(_KEPT_LEAST, 2 * count):
-            known = self._known
-            self._known = {id(each): known[id(each)] for each in gangs if id(each) in known}
+        if len(self.known) > max(_KEPT_LEAST, 2 * count):
+            known = self.known
+            self.known = {id(each): known[id(each)] for each in gangs if id(each) in known}

@@ -41,11 +41,12 @@ class Kinds:
         Those with places have rooms of their own, those that wait for a preferred topology have
         waited for different times, and pods that are on their way have room promised to them.
         """
-        known = self._of.get(gang)
-        if known is None:
-            known = self._kind(gang) or False
-            self._of.put(gang, known)
-        return known or None
+        known = self._of.known.get(id(gang))  # asked several times of every gang that waits
+        if known is not None:
+            return known[1] or None
+        kind = self._kind(gang)
+        self._of.put(gang, kind or False)
+        return kind
 
     def only(self, gangs: Sequence[Gang]) -> None:
         """Of all others nothing need be known any more."""

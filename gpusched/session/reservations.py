@@ -87,19 +87,23 @@ class Reservations:
 
     def seek(self, gang: Gang, holds: Sequence[Hold], *, until: int, work: Work) -> Hold | None:
         """The earliest start that is known for a gang beside some holds; nothing is kept for it."""
-        length = self.lengths.of(gang)
-        seeker = Seeker(self.session, gang, self.profile, length=length, work=work)
-        before = self._found_before(gang, seeker)
+        seeker, before = self._sought(gang, work)
         if not before.start and not seeker.blocked_now(holds):
             return None
         return seeker.earliest(holds, until=until, before=before)
 
-    def _found_before(self, gang: Gang, seeker: Seeker) -> Before:
-        """For gangs like this one; whoever was found a start was blocked, and so is this one."""
+    def _sought(self, gang: Gang, work: Work) -> tuple[Seeker, Before]:
+        """A seeker, and what was found for gangs like it: if a start, they were blocked as it is."""
+        length = self.lengths.of(gang)
+        state = (self.profile.version, self.session.accounts.version, id(work))
+        before = self._found.of(gang, length=length, state=state)
+        if before.seeker is not None:
+            return before.seeker.like(gang), before
+        seeker = Seeker(self.session, gang, self.profile, length=length, work=work)
         if not seeker.simple:
-            return Before()
-        state = (self.profile.version, self.session.accounts.version)
-        return self._found.of(gang, length=self.lengths.of(gang), state=state)
+            return seeker, Before()
+        before.seeker = seeker
+        return seeker, before
 
     def holder_of(self, gang: Gang) -> Holder | None:
         """Its reservation."""
@@ -179,20 +183,19 @@ class Reservations:
         known = bool(self.profile.releases)
         if not known and not strict and not overdue:
             return None
-        seeker = self._seeker(gang, self.profile)
+        seeker, before = self._sought(gang, self._work)
         usable = self._pools.learn(gang, lambda: seeker.usable)
         holder = None
         if self._room_for_one_more(usable):
-            holder = self._find(gang, seeker, overdue=overdue)
+            holder = self._find(gang, seeker, before, overdue=overdue)
         if holder is not None:
             self._enter(holder)
         elif strict:
             self._strict.append(Strict(gang, self._turns[gang.key], seeker.competed_for))
         return holder
 
-    def _find(self, gang: Gang, seeker: Seeker, *, overdue: bool) -> Holder | None:
+    def _find(self, gang: Gang, seeker: Seeker, before: Before, *, overdue: bool) -> Holder | None:
         holds, until = self.holds, self.lengths.now + RESERVATION_WINDOW_S
-        before = self._found_before(gang, seeker)
         if not before.start and not seeker.blocked_now(holds):
             return None
         hold = self._with_evictions(gang, holds, until=until)

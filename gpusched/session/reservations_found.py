@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from gpusched.cache.gangs import Gang
 from gpusched.session.kinds import Kinds
+
+if TYPE_CHECKING:  # it uses this
+    from gpusched.session.reservations_search import Seeker
+    from gpusched.session.reservations_sweep import Sweep
 
 
 @attrs.define(slots=True)
@@ -20,10 +25,14 @@ class Before:
         alone: when it could start if nobody held anything; None for not before the last moment,
             0 for not known yet.
         start: of what was found for it beside the holds; 0 where nothing was.
+        seeker: that looked for it.
+        sweep: that goes on behind it.
     """
 
     alone: int | None = 0
     start: int = 0
+    seeker: Seeker | None = None
+    sweep: Sweep | None = None
 
 
 class Found:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from copy import copy
 from operator import is_not
 from typing import Final
 
@@ -94,13 +95,15 @@ class Holds:
             return Holds(holds, width)
         if len(holds) == known:
             return self
-        more = Holds(holds[known:], width)
+        more = copy(self)
         more.holds = tuple(holds)
-        more.starts = np.concatenate([self.starts, more.starts])
-        more.ends = np.concatenate([self.ends, more.ends])
-        more.rows = np.concatenate([self.rows, more.rows])
-        more.amounts = np.concatenate([self.amounts, more.amounts])
-        more.begins = sorted({*self.begins, *more.begins})
+        for hold in holds[known:]:
+            size = len(hold.rows)
+            more.starts = np.append(more.starts, np.full(size, hold.start, dtype=np.int64))
+            more.ends = np.append(more.ends, np.full(size, hold.end, dtype=np.int64))
+            more.rows = np.append(more.rows, hold.rows)
+            more.amounts = np.concatenate([more.amounts, hold.amounts])
+        more.begins = sorted({*self.begins, *(hold.start for hold in holds[known:])})
         return more
 
     def take(self, free: Ints, time: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import copy
 from typing import Final
 
 import attrs
@@ -17,6 +19,7 @@ from gpusched.session.areas import areas_of
 from gpusched.session.jobs import variants
 from gpusched.session.reservations_found import Before
 from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
+from gpusched.session.reservations_sweep import LostTrackError, Sweep
 from gpusched.session.session import Session
 from gpusched.session.verdict import first_refusal
 from gpusched.session.wanting import wanted
@@ -71,6 +74,12 @@ class Seeker:
         self._path = frozenset(session.path(gang))
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
 
+    def like(self, gang: Gang) -> Seeker:
+        """For another gang of the same kind and length, as long as nothing has moved."""
+        other = copy(self)
+        other._gang = gang  # noqa: SLF001 - its own class
+        return other
+
     @property
     def usable(self) -> Bools:
         """Rows on which any of its members could ever sit, were they empty."""
@@ -106,6 +115,9 @@ class Seeker:
             None when nothing that is known makes room for it until then.
         """
         before = Before() if before is None else before
+        if before.start:
+            with suppress(LostTrackError):
+                return self.behind(before, holds, until=until)
         profile = self._profile
         moments = {*self._relaxations(), *(hold.end for hold in holds)}
         later = {time for time in moments if profile.now < time <= until}
@@ -132,6 +144,32 @@ class Seeker:
                 gains = self._gains(times, beside) if gains is None else gains
                 here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
         return None
+
+    def behind(self, before: Before, holds: Sequence[Hold], *, until: int) -> Hold | None:
+        """As ``earliest``, behind a gang like it that was found a start; see ``Sweep``.
+
+        Raises:
+            LostTrackError: it has to be searched for.
+        """
+        if before.sweep is None:
+            part, areas = self._ways[0].parts[0], self._areas(self._gang, before.start)
+            if len(areas) != 1 or part.ask.missing:
+                raise LostTrackError
+            before.sweep = Sweep(self._profile, part, areas[0], time=before.start, until=until)
+
+        def allowed(time: int) -> bool:
+            self._work.left -= 1
+            return self._within_quota(time, holds)
+
+        try:
+            found = before.sweep.next(holds, allowed)
+        except LostTrackError:
+            before.sweep = None
+            raise
+        if found is None:
+            return None
+        before.start = found[0]
+        return self._hold(*found)
 
     def _alone(self, times: Sequence[int]) -> int | None:
         """The first of these times at which it could start, were there no holds."""

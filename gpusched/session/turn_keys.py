@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 from gpusched.cache.gangs import Gang
@@ -34,11 +35,19 @@ class TurnKeys:
         self._queues: dict[Hashable, _Asked] = {}
         self._shared: dict[Hashable, _Asked] = {}
 
+    @cached_property
+    def _gangs_alike(self) -> bool:
+        return all(order.alike for order in self._hooks.gang_orders)
+
+    @cached_property
+    def _queues_alike(self) -> bool:
+        return all(order.alike for order in self._hooks.queue_orders)
+
     def of_gang(self, gang: Gang) -> Any:
         """Among the gangs of its queue; None: it sits out."""
         orders = self._hooks.gang_orders
         kind = self._kinds.of(gang)
-        alike = kind is not None and all(order.alike for order in orders)
+        alike = kind is not None and self._gangs_alike
         who: Hashable = kind if alike else gang.key
         state = self._accounts.state()
         known = self._gangs.get(who)
@@ -50,7 +59,7 @@ class TurnKeys:
     def of_queue(self, node: QueueNode, gang: Gang) -> Any:
         """Among its siblings, with the gang it would be served with; None: it sits out."""
         orders = self._hooks.queue_orders
-        kind = self._kinds.of(gang) if all(order.alike for order in orders) else None
+        kind = self._kinds.of(gang) if self._queues_alike else None
         who = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state()
         known = self._queues.get(who)
