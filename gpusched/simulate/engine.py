@@ -39,8 +39,10 @@ from gpusched.simulate.loop import EPOCH
 
 _QUIET_SHARE: Final = 4
 """As in the daemon: a quarter of the debounce without any change ends it."""
-_IDLE_MAX_S: Final = 600.0
-"""While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this."""
+_IDLE_MAX_S: Final = 6 * 3600.0
+"""While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this.
+
+What passes with time wakes a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
 _HOPELESS_S: Final = 3600.0
 """When nothing else is to come, gangs that wait get so long; then the run is over."""
 _TOLD_EVERY: Final = 200
@@ -126,8 +128,7 @@ class Engine:
     # -- time --------------------------------------------------------------------------------
     def run(self) -> Record:
         """See ``play``."""
-        for obj in self.case.objects:
-            self._owners.create(obj)
+        self._owners.begin(self.case.objects)
         self._take(iter(self.case.arrivals))
         world, until = self.world, self.case.until
         while (at := self._next()) is not None:

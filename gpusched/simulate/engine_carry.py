@@ -17,6 +17,7 @@ from gpusched.limits import (
     ARRIVAL_MAX_S,
     MOVED_HOLD_S,
     PROMISE_MAX_S,
+    QUEUE_DEPTH_MAX,
 )
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.objects.move import MOVED, format_move
@@ -187,6 +188,8 @@ class Carry:
         self._withdraw(status)
         job = self._job_of(status)
         if job is not None and job.started is None and not status.is_scheduled:
+            if not job.reasons:
+                self._wake_when_too_late(job)
             job.tell(world.now, status.scheduled.reason, status.scheduled.sentence)
         if status.gang.kind != "PodGroup":
             return
@@ -202,6 +205,18 @@ class Carry:
             self._patch(obj, request.body)
             if status.phase == "Unknown":
                 world.wake(world.now + self._stale_s + _SLACK_S)
+
+    def _wake_when_too_late(self, job: LiveJob) -> None:
+        """When a job has waited for longer than its queue, or one above it, lets it."""
+        world, name = self._world, job.queue
+        for _ in range(QUEUE_DEPTH_MAX):
+            queue = world.cache.queues.items.get(ObjectKey("", name))
+            if queue is None:
+                return
+            if queue.max_wait_ns:
+                world.wake(job.created + queue.max_wait_ns / 1e9)
+                return
+            name = queue.parent
 
     def _job_of(self, status: GangStatus) -> LiveJob | None:
         gang, lives = status.gang, self._world.lives

@@ -13,17 +13,16 @@ import msgspec
 
 from gpusched.cache.cache import Cache
 from gpusched.errors import InvariantBroken
-from gpusched.io.feeds import GROUP, KINDS, sinks
+from gpusched.io.adapters import codec_of
+from gpusched.io.feeds import GROUP, KINDS, foreign_sink, sinks
+from gpusched.objects.adapters import kinds
 from gpusched.objects.decode import CODECS
 from gpusched.objects.meta import ObjectKey, Rejected, format_time
 
 Obj: TypeAlias = dict[str, Any]
 _json = msgspec.json.Encoder()
 
-_OWN: Final = frozenset({"podgroups", "queues", "topologies"})
-READ: Final = {f"{plural}.{GROUP}" if plural in _OWN else plural: plural for plural in KINDS}
-"""Plural names with group, as in files of clusters, by the codecs' names; those of built-in
-groups may come with them too, see ``plural_of``."""
+_FOREIGN: Final = {(each.group, each.kind): each for each in kinds.ALL}
 _PLURALS: Final = {
     ("", "Pod"): "pods",
     ("", "Node"): "nodes",
@@ -51,9 +50,10 @@ def plural_of(obj: Obj) -> str:
 
 
 def key_of(obj: Obj) -> ObjectKey:
-    """Namespace and name."""
+    """Namespace and name; what has a namespace and names none is in ``default``."""
     metadata = obj["metadata"]
-    return ObjectKey(metadata.get("namespace", ""), metadata["name"])
+    plain = plural_of(obj) in _CLUSTER
+    return ObjectKey("" if plain else metadata.get("namespace") or "default", metadata["name"])
 
 
 class Objects:
@@ -106,9 +106,24 @@ class Objects:
         metadata.setdefault("generation", 1)
         made = {**obj, "metadata": metadata}
         if not plural:
-            self._others[(obj.get("kind", ""), key_of(made))] = made
+            self._create_other(made)
             return made
         return self._put(plural, made, "ADDED")
+
+    def _create_other(self, made: Obj) -> None:
+        """A kind of another project, which is read and not written; or one that nobody reads."""
+        kind = made.get("kind", "")
+        self._others[(kind, key_of(made))] = made
+        foreign = _FOREIGN.get((made.get("apiVersion", "v1").rpartition("/")[0], kind))
+        if foreign is None:
+            return
+        if not foreign.source:
+            self.cache.foreign.set_read(self.cache.families.read | {foreign.kind})
+        self._version += 1
+        metadata = {**made["metadata"], "resourceVersion": str(self._version)}
+        line = _json.encode({"type": "ADDED", "object": {**made, "metadata": metadata}})
+        sink = foreign_sink(self.cache, foreign, lambda _kind, item: self.rejected.append(item))
+        sink.apply("ADDED", codec_of(foreign).decode_event(line).item)
 
     def write(self, obj: Obj) -> Obj:
         """An object changed."""

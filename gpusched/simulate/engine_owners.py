@@ -7,6 +7,7 @@ are gone for good.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gpusched.objects.meta import UID, ObjectKey
@@ -44,8 +45,22 @@ class Owners:
         """Pods made so far for each Job, for their names."""
 
     # -- coming ------------------------------------------------------------------------------
+    def begin(self, objects: Iterable[Obj]) -> None:
+        """Everything that is there from the beginning: Jobs may have their pods already."""
+        objects = list(objects)
+        for obj in objects:
+            self._enter(obj)
+        for obj in objects:
+            if plural_of(obj) == "jobs":
+                self.reconcile(key_of(obj))
+
     def create(self, obj: Obj) -> None:
         """Any object comes into being."""
+        self._enter(obj)
+        if plural_of(obj) == "jobs":
+            self.reconcile(key_of(obj))
+
+    def _enter(self, obj: Obj) -> None:
         plural, world = plural_of(obj), self._world
         if plural == "pods":
             self.pods.create(obj)
@@ -56,7 +71,6 @@ class Owners:
             job = world.cache.jobs.items.get(key)
             if job is not None and not job.finished:
                 self._enter_job(job, made)
-                self.reconcile(key)
         elif plural == "podgroups":
             self._enter_group(key)
 

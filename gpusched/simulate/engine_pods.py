@@ -47,12 +47,12 @@ class Pods:
 
     # -- coming ------------------------------------------------------------------------------
     def create(self, obj: Obj) -> LivePod | None:
-        """A pod comes into being; None for one that the daemon would not believe."""
+        """A pod comes into being; None for one that is not ours or cannot be believed."""
         world = self._world
         made = world.objects.create(world.priority_of(obj), now=world.now)
         pod = world.cache.pod(UID(made["metadata"]["uid"]))
-        if pod is None:
-            return None
+        if pod is None or pod.scheduler not in world.cache.schedulers:
+            return None  # what is not ours stays where it is
         live = self._enter(pod, made)
         self._entered(live)
         if pod.holds:
