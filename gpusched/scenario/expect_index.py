@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from gpusched.objects.encode import REASON
 from gpusched.objects.hints import GROUP_LABEL
 from gpusched.scenario.ground import Change
 from gpusched.scenario.model import Target
@@ -20,6 +21,7 @@ Obj: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str, str]
 WORKLOADS: Final = ("PodGroup", "Job", "Deployment", "Pod")
 """Kinds that an expectation on a job may mean; the first that is there tells its minimum."""
+_NUMBERS: Final = re.compile(r"[0-9]+")
 HASH_LABEL: Final = "pod-template-hash"
 
 
@@ -47,7 +49,9 @@ class Workload:
         objects: kind to object, of those that are there.
         last: the same of those that went, as they were last.
         pods: of all of them, by UID.
-        refused: the last event that says why it waits.
+        refused: the last event on it that says why it waits.
+        told: sentence without its numbers to the contract's reason, of all such events on it and
+            its pods; the pods' own condition may only say ``Unschedulable``.
     """
 
     namespace: str
@@ -56,6 +60,7 @@ class Workload:
     last: dict[str, Obj] = attrs.Factory(dict)
     pods: dict[str, Obj] = attrs.Factory(dict)
     refused: Obj | None = None
+    told: dict[str, str] = attrs.Factory(dict)
 
 
 class Index:
@@ -141,9 +146,18 @@ class Index:
         about = regarding(event)
         if event.get("reason") != "FailedScheduling" or about.get("kind") not in WORKLOADS:
             return
-        found = self.workloads.get((about.get("namespace", ""), about.get("name", "")))
-        if found is not None:
-            found.refused = event
+        key = about.get("namespace", ""), about.get("name", "")
+        names: tuple[str, ...] = ()
+        if about["kind"] == "Pod" and (pod := self.objects.get("Pod", {}).get(key)):
+            names = workloads_of_pod(pod)
+        for name in names or (key[1],):
+            found = self.workloads.get((key[0], name))
+            if found is None:
+                continue
+            if not names:
+                found.refused = event
+            if reason := reason_of(event):
+                found.told[words(said_in(event))] = reason
 
 
 def workloads_of_pod(pod: Obj) -> tuple[str, ...]:
@@ -171,6 +185,21 @@ def regarding(event: Obj) -> Obj:
     """What an Event is about, in both of its groups."""
     found: Obj = event.get("regarding") or event.get("involvedObject") or {}
     return found
+
+
+def said_in(event: Obj) -> str:
+    """The sentence of an Event, in both of its groups."""
+    return str(event.get("note") or event.get("message") or "")
+
+
+def reason_of(event: Obj) -> str:
+    """The contract's reason that an Event carries; empty for none."""
+    return str((event["metadata"].get("annotations") or {}).get(REASON, ""))
+
+
+def words(sentence: str) -> str:
+    """A sentence without its numbers: the same news with others is told only once."""
+    return _NUMBERS.sub("0", sentence)
 
 
 def _within(target: Target, key: Key) -> bool:

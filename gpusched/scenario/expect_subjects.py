@@ -13,7 +13,7 @@ from gpusched.report.record import Record
 from gpusched.report.statistics import statistic
 from gpusched.scenario import expect_workload as workload
 from gpusched.scenario.comparing import AT_LEAST_ONE, holds, text_of
-from gpusched.scenario.expect_index import Index, Workload, fits, is_pattern, regarding
+from gpusched.scenario.expect_index import Index, Workload, fits, is_pattern, regarding, said_in
 from gpusched.scenario.expect_levels import domains, no_domain
 from gpusched.scenario.json_paths import find, parse_path
 from gpusched.scenario.model import (
@@ -229,7 +229,7 @@ def _events(subject: EventSeen, index: Index) -> Answer:
     for event in index.objects.get("Event", {}).values():
         if event.get("reason") != subject.reason or not _about(subject, event):
             continue
-        text = event.get("note") or event.get("message") or ""
+        text = said_in(event)
         if subject.says and re.search(subject.says, text) is None:
             other.append(text)
             continue

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.objects.encode import REASON
 from gpusched.objects.hints import GROUP_LABEL
-from gpusched.scenario.expect_index import Workload
+from gpusched.scenario.expect_index import Workload, reason_of, said_in, words
 
 Obj = Mapping[str, Any]
 STATES: Final = (
@@ -125,16 +124,15 @@ def reasons(work: Workload) -> list[Why]:
     for pod in _sorted(work):
         if pod["spec"].get("nodeName") or _over(pod):
             continue
-        found += [
-            Why(each.get("reason", ""), each.get("message", ""))
-            for each in _conditions(pod)
-            if each.get("type") == "PodScheduled" and each.get("status") == "False"
-        ]
+        for each in _conditions(pod):
+            if each.get("type") == "PodScheduled" and each.get("status") == "False":
+                said = each.get("message", "")
+                if reason := work.told.get(words(said)):
+                    found.append(Why(reason, said))
+                found.append(Why(each.get("reason", ""), said))
     event = work.refused
     if event is not None and not holding(work) and "waiting" in states(work):
-        notes = event["metadata"].get("annotations") or {}
-        said = event.get("note") or event.get("message") or ""
-        found.append(Why(notes.get(REASON, ""), said))
+        found.append(Why(reason_of(event), said_in(event)))
     unique = dict.fromkeys(found)
     return list(unique)
 

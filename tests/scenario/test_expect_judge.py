@@ -282,6 +282,29 @@ def test_a_suspended_job_waits_for_its_queue_and_events_tell_why() -> None:
     assert not Play(JobIs(job="a", state="waiting")).there(by_hand).to(5).verdict().ok
 
 
+def test_pods_that_only_say_unschedulable_have_the_reason_of_their_event() -> None:
+    """Autoscalers need that word, people the reason; numbers may have changed since."""
+    condition = {
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "needs 4 GPUs, 3 are free",
+    }  # fmt: skip
+    event = {
+        "kind": "Event",
+        "metadata": {
+            "name": "e", "namespace": "default", "uid": "e",
+            "annotations": {"gpusched.io/reason": "InsufficientResources"},
+        },
+        "regarding": {"kind": "Pod", "name": "a-0", "namespace": "default"},
+        "reason": "FailedScheduling",
+        "note": "needs 4 GPUs, 2 are free",
+    }  # fmt: skip
+    for reason in ("InsufficientResources", "Unschedulable"):
+        subject = JobIs(job="a", reason=reason, says="3 are free")
+        told = pod("a-0", job="a", conditions=[condition])
+        assert Play(subject).there(job("a", 1), told, event).to(5).verdict().ok
+    assert not Play(JobIs(job="a", reason="Reserved")).there(job("a", 1), told).to(5).verdict().ok
+
+
 def test_a_group_and_its_job_are_one_workload() -> None:
     """The group tells the minimum and why it waits, the Job that it is complete."""
     group: Obj = {
