@@ -371,5 +371,7 @@ SCENARIO_MOMENTS_MAX: Final = 1_000_000
 """Moments of one timeline: they are kept in memory, some 2 KB each."""
 SCENARIO_LIMIT_MAX_S: Final = 366 * 86_400
 """Longest simulated time: a year of a trace."""
+SCENARIO_LOST_S: Final = 60.0
+"""A real cluster that does not answer for so long is lost: a restart of its server takes less."""
 SCENARIO_SEED_MAX: Final = 2**31 - 1
 """Seeds of scenarios and of their entries."""

@@ -49,6 +49,9 @@ class Ground(Protocol):
     def begin(self) -> None:
         """The run begins now: changes are told in seconds since this moment."""
 
+    def check(self) -> None:
+        """Raises ``ClusterUnreachable`` when the cluster has been silent for too long."""
+
     async def apply(self, obj: Obj) -> Obj:
         """Server-side apply, forced; creates where ``generateName`` stands instead of a name."""
 

@@ -49,6 +49,9 @@ class EmbeddedGround:
         """See ``Ground.begin``."""
         self._begin = self.clock.monotonic()
 
+    def check(self) -> None:
+        """See ``Ground.check``: it is in this process."""
+
     # -- writes ------------------------------------------------------------------------------
     async def apply(self, obj: Obj) -> Obj:
         """See ``Ground.apply``; fields that the kind does not have are refused."""

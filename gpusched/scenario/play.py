@@ -49,12 +49,14 @@ class Site:
         name: as records call it: ``embedded``, ``cluster``.
         daemon: options of the so-many-th daemon.
         cluster: the embedded one; None for a real one, which has no faults and restarts.
+        led: whether a daemon of somebody else leads there, so that none is started.
     """
 
     ground: Ground
     name: str
     daemon: Callable[[int], AppOptions]
     cluster: DevCluster | None = None
+    led: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -212,7 +214,7 @@ class _Play:
         self._epoch = self._clock.now()
         self._ground.begin()
         self._ground.on_change(self._see)
-        for _ in range(self._scenario.daemons):
+        for _ in range(0 if self._site.led else self._scenario.daemons):
             self._daemons.start()
 
     def _lives(self) -> bool:
@@ -243,6 +245,7 @@ class _Play:
             await self._act()
             now = self.now
             self._actor.check()
+            self._ground.check()
             if self._bug is not None:
                 raise self._bug
             if self._judge.wants(now) <= now:

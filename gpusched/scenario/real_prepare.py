@@ -1,0 +1,268 @@
+"""Before and after a run on a real cluster: what must be there, what must not, what is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from gpusched import assets
+from gpusched.config.model import Config
+from gpusched.devcluster.bootstrap import read_documents
+from gpusched.errors import ConfigError, GpuschedError
+from gpusched.scenario.ground import Obj, Refused
+from gpusched.scenario.ground_real import ALWAYS, RUN_LABEL, RealGround
+from gpusched.scenario.model import (
+    Apply,
+    Count,
+    Delete,
+    EventSeen,
+    Evict,
+    ObjectIs,
+    Patch,
+    Scale,
+    Scenario,
+)
+from gpusched.scenario.moments import moments
+from gpusched.scenario.population import Key, namespace_of
+
+Tell = Callable[[str], None]
+OWN_KINDS: Final = ("Queue", "PodGroup", "Topology")
+_CRDS: Final = "manifests/crds"
+_STAGE: Final = "gpusched-pod-start"
+_LATE: Final = 2.0
+"""A lease counts as held for so many times its duration after it was renewed last."""
+_SERVED_S: Final = 30.0
+_GONE_S: Final = 90.0
+_LOOK_S: Final = 1.0
+_LAST: Final = ("Node", "Queue", "Topology", "PriorityClass", "Namespace")
+"""Removed after everything else, in this order: pods leave before their nodes."""
+_FORCED_S: Final = 40.0
+KWOK: Final = (
+    "start KWOK as kwok-scenarios/README.md says: kwok "
+    "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake "
+    "--config kwok-scenarios/stages/pod-lifecycle.yaml "
+    "--config kwok-scenarios/stages/node-lifecycle.yaml"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Prepared:
+    """What was found.
+
+    Attributes:
+        led: holder of the Lease of a daemon that leads already; empty for nobody.
+    """
+
+    led: str = ""
+
+
+async def prepare(ground: RealGround, scenario: Scenario, *, tell: Tell) -> Prepared:
+    """Make a cluster ready for a scenario, or refuse; nothing of the scenario is made yet.
+
+    Args:
+        ground: opened here.
+        scenario: what will be played.
+        tell: given sentences about what was done or may be missing.
+
+    Raises:
+        ConfigError: something of the same name is there, or what is needed is not.
+        ClusterUnreachable: the cluster does not answer.
+    """
+    wanted = kinds_of(scenario)
+    await ground.kinds.read()
+    await _definitions(ground, tell)
+    unknown = sorted(kind for kind in wanted if ground.kinds.find(kind) is None)
+    if unknown:
+        raise ConfigError(
+            f"{scenario.place}: the cluster serves no kind {unknown[0]}; install what defines it"
+        )
+    try:
+        await ground.open(wanted)
+    except Refused as error:
+        raise ConfigError(f"{scenario.place}: {error}") from error
+    _refuse_taken(ground, scenario)
+    _keep_to_own_nodes(ground, scenario)
+    await _look_for_kwok(ground, scenario, tell)
+    led = await leader(ground, scenario.config)
+    if led and (scenario.config_said or scenario.daemons > 1):
+        what = "its own configuration" if scenario.config_said else "several daemons"
+        raise ConfigError(
+            f"{scenario.place}: needs {what}, and {led} leads in this cluster already: "
+            "scale that one to 0 for the run"
+        )
+    if led:
+        tell(f"{led} leads in this cluster: it is what is tried, and no other daemon is started")
+    return Prepared(led=led)
+
+
+def kinds_of(scenario: Scenario) -> set[str]:
+    """Kinds that a scenario makes or speaks of, beside those that every run follows."""
+    found = {kind for kind, _, _ in made_by(scenario)}
+    for entry in scenario.timeline:
+        if isinstance(entry.act, Delete | Patch | Scale | Evict):
+            found.add(entry.act.target.kind)
+    for each in scenario.expect:
+        subject = each.subject
+        if isinstance(subject, ObjectIs | Count):
+            found.add(subject.target.kind)
+        elif isinstance(subject, EventSeen) and subject.on is not None:
+            found.add(subject.on.kind)
+    return found - set(ALWAYS)
+
+
+def made_by(scenario: Scenario) -> Iterator[Key]:
+    """Kind, namespace and name of everything that the files make, some more than once."""
+    acts = (moment.act for moment in moments(scenario))
+    later = (each for act in acts if isinstance(act, Apply) for each in act.manifests)
+    for manifest in (*scenario.before, *later):
+        name = manifest.obj["metadata"].get("name")
+        if name:
+            yield (manifest.obj["kind"], namespace_of(manifest.obj), str(name))
+
+
+# -- what must be there ------------------------------------------------------------------------
+async def _definitions(ground: RealGround, tell: Tell) -> None:
+    """The project's kinds; they are installed where they are missing, and stay."""
+    if all(ground.kinds.find(kind) for kind in OWN_KINDS):
+        return
+    for path in sorted(assets.path(_CRDS).glob("*.yaml")):
+        await ground.install(_document(path))
+    until = ground.clock.monotonic() + _SERVED_S
+    while not all(ground.kinds.find(kind) for kind in OWN_KINDS):
+        if ground.clock.monotonic() > until:
+            raise ConfigError(f"the kinds of {_CRDS} were applied and are still not served")
+        await ground.clock.sleep(_LOOK_S)
+        await ground.kinds.read()
+    tell(f"installed the kinds of {_CRDS}, which stay in the cluster")
+
+
+def _document(path: Path) -> Obj:
+    (found,) = read_documents(path)
+    document: Obj = found
+    return document
+
+
+async def _look_for_kwok(ground: RealGround, scenario: Scenario, tell: Tell) -> None:
+    """Whether our Stages are among the cluster's; KWOK may have been given them as files, too."""
+    fake = any(
+        "kwok.x-k8s.io/node" in (each.obj["metadata"].get("annotations") or {})
+        for each in scenario.before
+        if each.obj["kind"] == "Node"
+    )
+    if not fake:
+        return
+    stages = ground.kinds.find("Stage")
+    if stages is not None and await ground.read(stages.path("", _STAGE)) is not None:
+        return
+    tell(f"the Stages of gpusched are not in this cluster; unless KWOK has them as files, {KWOK}")
+
+
+async def leader(ground: RealGround, config: Config) -> str:
+    """Who leads, by the Lease of the configuration; empty for nobody."""
+    election = config.leader_election
+    path = (
+        f"/apis/coordination.k8s.io/v1/namespaces/{election.lease_namespace}"
+        f"/leases/{election.lease_name}"
+    )
+    lease = await ground.read(path)
+    spec = (lease or {}).get("spec") or {}
+    holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
+    if not holder or not renewed:
+        return ""
+    age = ground.clock.now() - datetime.fromisoformat(renewed).timestamp()
+    duration = spec.get("leaseDurationSeconds") or election.lease_duration_s
+    return str(holder) if age < _LATE * duration else ""
+
+
+# -- what must not be there --------------------------------------------------------------------
+def _refuse_taken(ground: RealGround, scenario: Scenario) -> None:
+    """Nothing is changed that somebody else made."""
+    there = {
+        (kind, namespace_of({"kind": kind, **obj}), obj["metadata"]["name"]): obj
+        for kind in {*kinds_of(scenario), *ALWAYS}
+        if ground.kinds.find(kind)
+        for obj in ground.everybody(kind)
+    }
+    taken = sorted({key for key in made_by(scenario) if key in there})
+    if not taken:
+        return
+    sentences = []
+    for kind, namespace, name in taken[:10]:
+        labels = there[kind, namespace, name]["metadata"].get("labels") or {}
+        place = f"{namespace}/{name}" if namespace else name
+        run = labels.get(RUN_LABEL)
+        whose = (
+            f"is left from run {run}: kubectl delete {kind.lower()} {name} removes it"
+            if run
+            else "is in the cluster already, and no scenario made it: rename one of the two"
+        )
+        sentences.append(f"{scenario.place}: {kind} {place} {whose}")
+    raise ConfigError(*sentences)
+
+
+def _keep_to_own_nodes(ground: RealGround, scenario: Scenario) -> None:
+    """Pods of a scenario with nodes of its own go nowhere else: real ones would run them."""
+    own = any(each.obj["kind"] == "Node" for each in scenario.before)
+    others = [
+        node
+        for node in ground.everybody("Node")
+        if not (node.get("spec") or {}).get("unschedulable")
+    ]
+    if own and others:
+        ground.selector = {RUN_LABEL: ground.run}
+
+
+# -- afterwards --------------------------------------------------------------------------------
+async def clean(ground: RealGround, *, tell: Tell) -> None:
+    """Remove everything that the run made; tell what could not be removed and how to do it."""
+    kinds = [kind for kind in sorted(ground.made) if kind not in _LAST]
+    try:
+        for kind in [*kinds, "ReplicaSet", "Pod"]:
+            await _remove(ground, kind)
+        await _gone(ground, ("Pod",))
+        for kind in _LAST:
+            if kind in ground.made:
+                await _remove(ground, kind)
+        await _gone(ground, [kind for kind in _LAST if kind in ground.made])
+    except GpuschedError as error:
+        tell(
+            f"what the run made is not all removed: {error}; later: kubectl delete "
+            f"{','.join([*kinds, 'pods', *_LAST]).lower()} --all-namespaces "
+            f"-l {RUN_LABEL}={ground.run}"
+        )
+
+
+def _mine(ground: RealGround, kind: str) -> Iterable[Obj]:
+    if not ground.follows(kind):
+        return []
+    return [
+        obj
+        for obj in ground.everybody(kind)
+        if (obj["metadata"].get("labels") or {}).get(RUN_LABEL) == ground.run
+    ]
+
+
+async def _remove(ground: RealGround, kind: str, *, grace_s: int | None = None) -> None:
+    for obj in list(_mine(ground, kind)):
+        metadata = obj["metadata"]
+        await ground.delete(kind, metadata.get("namespace", ""), metadata["name"], grace_s=grace_s)
+
+
+async def _gone(ground: RealGround, kinds: Iterable[str]) -> None:
+    """Wait until nothing of the run is left; pods that nobody ends are forced."""
+    began = ground.clock.monotonic()
+    forced = False
+    while left := [obj for kind in kinds for obj in _mine(ground, kind)]:
+        ground.check()
+        silent = ground.clock.monotonic() - began
+        if silent > _FORCED_S and not forced:
+            forced = True
+            await _remove(ground, "Pod", grace_s=0)
+        if silent > _GONE_S:
+            first = left[0]["metadata"]["name"]
+            raise ConfigError(f"{len(left)} objects are still there, the first is {first}")
+        await ground.clock.sleep(_LOOK_S)
