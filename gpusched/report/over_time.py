@@ -99,14 +99,30 @@ def waits(job: JobLife, pods: Sequence[PodLife], record: Record) -> list[tuple[f
     until = record.seconds if job.ended is None else min(job.ended, record.seconds)
     if until <= job.created or not job.size:
         return []
-    if not any(pod.bound is not None for pod in pods):
-        return [(job.created, until)]
-    count = bound_count(pods, record)
-    ends = np.append(count.times[1:], record.seconds)
-    lacking = count.values < needs(job)
-    rows = zip(count.times[lacking].tolist(), ends[lacking].tolist(), strict=True)
-    cut = [(max(since, job.created), min(end, until)) for since, end in rows]
-    return [(since, end) for since, end in cut if end > since]
+    # One job has few pods, a run has thousands of jobs: plain numbers are faster here than arrays.
+    turns: dict[float, int] = {}
+    for pod in pods:
+        if pod.bound is None:
+            continue
+        leaves = record.seconds if pod.end is End.SUCCEEDED else leaving(pod, record)
+        if leaves > pod.bound:
+            turns[pod.bound] = turns.get(pod.bound, 0) + 1
+            turns[leaves] = turns.get(leaves, 0) - 1
+    count, need = 0, needs(job)
+    since: float | None = job.created
+    found = []
+    for at in sorted(turns):
+        if at >= until:
+            break
+        count += turns[at]
+        if count < need:
+            since = max(at, job.created) if since is None else since
+        elif since is not None:
+            found.append((since, at))
+            since = None
+    if since is not None:
+        found.append((since, until))
+    return [(since, end) for since, end in found if end > since]
 
 
 def waiting_jobs(record: Record, jobs: Sequence[JobLife] | None = None) -> Steps:

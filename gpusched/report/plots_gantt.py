@@ -33,6 +33,8 @@ NAMES_MAX: Final = 40
 """Nodes that are all named at the left; of more only some are."""
 
 
+POINTED_MAX: Final = 3000
+"""Bars of a small picture that can be pointed at: the data of more would outgrow the page."""
 TABLE_MAX: Final = 200
 """Nodes in the table below the picture."""
 NAME_MAX: Final = 11
@@ -80,7 +82,8 @@ def gantt_plot(
         alt=f"Gantt picture of {laid.rows} rows on {len(laid.nodes)} nodes over "
         f"{duration(record.seconds)}, {len(laid.bars)} runs",
         over="" if small else _labels(laid, record, tints, axis, tall / max(1, laid.rows)),
-        data=_data(laid, tints, record, own_jobs=small), table="" if small else _runs(laid, record, axis),
+        data=None if small and len(laid.bars) > POINTED_MAX
+        else _data(laid, tints, record, own_jobs=small), table="" if small else _runs(laid, record, axis),
     )  # fmt: skip
 
 
