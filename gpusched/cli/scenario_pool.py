@@ -125,12 +125,18 @@ class _Pool:
         context = _context()
         self._workers: dict[Connection, BaseProcess] = {}
         self._at: dict[Connection, Scenario] = {}
-        for _ in range(size):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, order), daemon=True)
-            process.start()
-            theirs.close()
-            self._workers[ours] = process
+        # A Ctrl-C of the terminal is for this process, which tells the others: they begin with
+        # the signal blocked.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(size):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_work, args=(theirs, order), daemon=True)
+                process.start()
+                theirs.close()
+                self._workers[ours] = process
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +221,10 @@ def unpacked(scenario: Scenario, told: dict[str, Any]) -> Run:
 
 def _work(pipe: Connection, order: Order) -> None:
     """A worker's life: names come, runs go."""
-    os.setpgid(0, 0)  # a Ctrl-C of the terminal is the parent's, which tells us once
+    os.setpgid(0, 0)  # the terminal's Ctrl-C is the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what came meanwhile is forgotten
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     known = {each.name: each for each in read_paths(order.paths, config=order.config)}
     tell = _seldom(lambda progress: pipe.send(("at", progress)))
     while True:
