@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree as ET
@@ -106,3 +109,24 @@ def test_files_are_checked_and_listed(hopeless, tmp_path, capsys):
     for what in ("check", "run"):
         assert cli.main(["scenario", what, str(bad)]) == 78
         assert "bad.yaml:8" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_happened_until_then(tmp_path):
+    """Results are judged and written as things are then; exit status 130."""
+    endless = WRONG.replace("nodes:", "ends: 8000h\n      limit: 8001h\n      nodes:")
+    (tmp_path / "endless.yaml").write_text(dedent(endless), encoding="utf-8")
+    report = tmp_path / "report"
+    words = ["scenario", "run", str(tmp_path / "endless.yaml"), "--report", str(report)]
+    call = [sys.executable, "-m", "gpusched.cli.main", *words]
+
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
+        log = report / "logs" / "hopeless.log"
+        while not (log.exists() and "leading" in log.read_text(encoding="utf-8")):
+            assert process.poll() is None, "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate()
+
+    assert process.returncode == 130
+    assert "FAIL it was interrupted" in said
+    assert "it was interrupted" in (report / "junit.xml").read_text(encoding="utf-8")
+    assert (report / "index.html").exists()
