@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import attrs
@@ -25,11 +25,11 @@ class Preempt:
     def run(self, session: Session) -> None:
         """See the class."""
         victims = victims_of(session)
-        claimants = [
-            gang
-            for gang in claimants_of(session)
-            if (least := victims.lowest(gang.queue)) is not None and least < gang.priority
-        ]
+        lowest = victims.lowest
+        claimants = claimants_of(
+            session,
+            lambda gang: (least := lowest(gang.queue)) is not None and least < gang.priority,
+        )
         if not claimants:
             return
         rules = Rules(
@@ -42,12 +42,20 @@ class Preempt:
             room.serve_all(claimants)
 
 
-def claimants_of(session: Session) -> list[Gang]:
-    """Gangs for which somebody might be evicted: admitted, not started, and nothing promised."""
+def claimants_of(
+    session: Session, might: Callable[[Gang], bool] = lambda _gang: True
+) -> list[Gang]:
+    """Gangs for which somebody might be evicted: admitted, not started, and nothing promised.
+
+    Args:
+        session: in which they find no room.
+        might: whether there is anybody who could leave for a gang; asked first.
+    """
     return [
         gang
         for gang in session.gangs
-        if gang.pending
+        if might(gang)
+        and gang.pending
         and (gang.need or not gang.placed)
         and gang.key in session.admitted
         and gang.key not in session.promises

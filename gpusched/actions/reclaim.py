@@ -33,7 +33,8 @@ class Reclaim:
             return
         victims = victims_of(session)
         queues = list(victims.queues)
-        claimants = [gang for gang in claimants_of(session) if any(q != gang.queue for q in queues)]
+        only = queues[0] if len(queues) == 1 else ""
+        claimants = claimants_of(session, lambda gang: bool(queues) and gang.queue != only)
         if not claimants:
             return
         rules = Rules(

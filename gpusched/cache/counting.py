@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from gpusched.cache.gangs import Gang, Origin, Placed, make_tasks
 from gpusched.objects.group import DEFAULT_QUEUE
@@ -122,7 +123,13 @@ def _sum(classes: Iterable[PodClass]) -> Resources:
     for pod_class in classes:
         known = counts.get(pod_class.digest)
         counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
+    return _times(tuple((each.requests, count) for _, (each, count) in sorted(counts.items())))
+
+
+@lru_cache(maxsize=4096)
+def _times(parts: tuple[tuple[Resources, int], ...]) -> Resources:
+    """So many times each. Equal gangs share the answer: whoever adds it up tells by that."""
     amounts = NOTHING
-    for _, (pod_class, count) in sorted(counts.items()):
-        amounts = amounts.plus(pod_class.requests, times=count)
+    for requests, count in parts:
+        amounts = amounts.plus(requests, times=count)
     return amounts

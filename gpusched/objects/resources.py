@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -100,9 +101,11 @@ NOTHING = Resources()
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """The sum of many, saturating at ``COLUMN_MAX``."""
+    """The sum of many, saturating at ``COLUMN_MAX``; the same object many times costs little."""
+    all_parts = list(parts)
+    by_id = dict(zip(map(id, all_parts), all_parts, strict=True))
     amounts: dict[str, int] = {}
-    for part in parts:
-        for name, amount in part.items:
-            amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
+    for number, count in Counter(map(id, all_parts)).items():
+        for name, amount in by_id[number].items:
+            amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount * count)
     return Resources.of(amounts)

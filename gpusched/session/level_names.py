@@ -25,7 +25,10 @@ def with_level_names(gang: Gang, levels: Callable[[], Sequence[Level]]) -> Gang:
         gang: any gang.
         levels: gives the levels, widest first; called only when there is a name to find.
     """
-    wishes = [gang.topology, *(part.topology for part in gang.sub_groups)]
+    own = gang.topology
+    if not gang.sub_groups and not own.required and not own.preferred:
+        return gang
+    wishes = [own, *(part.topology for part in gang.sub_groups)]
     if not any(_otherwise(wish) for wish in wishes):
         return gang
     known = levels()

@@ -25,6 +25,8 @@ def standing(snapshot: Snapshot) -> dict[GangKey, tuple[Place, ...]]:
     """
     found: dict[GangKey, tuple[Place, ...]] = {}
     for gang in snapshot.gangs:
+        if gang.suspended:
+            continue  # its pods do not exist
         places = _of(gang, snapshot)
         if places:
             found[gang.key] = places

@@ -82,7 +82,7 @@ class Reservations:
 
     @property
     def holds(self) -> list[Hold]:
-        """Of all holders, in the order of their turns."""
+        """Of all holders, in turn."""
         return [holder.hold for holder in self.holders]
 
     def seek(self, gang: Gang, holds: Sequence[Hold], *, until: int, work: Work) -> Hold | None:
@@ -151,9 +151,8 @@ class Reservations:
         Returns:
             Whether they did, so that others may start.
         """
-        session = self.session
         due = any(holder.due for holder in self.holders)
-        if self._settled or not (due or session.claims or session.stops):
+        if self._settled or not (due or self.session.claims or self.session.stops):
             return False
         self._settled = True
         self._start_over()
@@ -174,10 +173,15 @@ class Reservations:
 
     # -- who holds what ------------------------------------------------------------------------
     def _consider(self, gang: Gang) -> Holder | None:
+        if self._pools.closed(gang):
+            return None
         # Who is held up by the head itself is not the head of another pool.
-        strict = self._is_strict(gang) and gang.key not in self._held_up
+        in_line = (node := self.session.queue_of(gang)) and node.queue.ordering == "StrictFifo"
+        strict = in_line and gang.key not in self._held_up
         usable = self._pools.usable(gang)
         if usable is not None and not strict and not self._room_for_one_more(usable):
+            if not in_line:
+                self._pools.close(gang)
             return None
         overdue = any(hook(gang) for hook in self.session.hooks.overdue)
         known = bool(self.profile.releases)
@@ -261,10 +265,6 @@ class Reservations:
 
     def _seeker(self, gang: Gang, profile: Profile) -> Seeker:
         return Seeker(self.session, gang, profile, length=self.lengths.of(gang), work=self._work)
-
-    def _is_strict(self, gang: Gang) -> bool:
-        node = self.session.queue_of(gang)
-        return node is not None and node.queue.ordering == "StrictFifo"
 
     # -- who may pass ----------------------------------------------------------------------------
     def conflict(self, gang: Gang, statement: Statement) -> Holder | Strict | None:

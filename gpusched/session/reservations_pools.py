@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Gang
 from gpusched.limits import RESERVATIONS_MAX
-from gpusched.session.kinds import Kinds
+from gpusched.session.kinds import Kind, Kinds
 from gpusched.session.reservations_holders import Holder
 
 
@@ -26,6 +26,8 @@ class HolderPools:
         """Rows by kind, or by queue and classes of members: most gangs are of few kinds."""
         self._crowded: dict[int, bool] = {}
         """By identity of the rows, while holders are the same."""
+        self._closed: set[Kind] = set()
+        """Kinds of which nobody may hold room, while holders are the same."""
 
     def usable(self, gang: Gang) -> Bools | None:
         """Rows on which any of its members could ever sit; None when nobody has told yet."""
@@ -42,6 +44,17 @@ class HolderPools:
     def changed(self) -> None:
         """There are other holders than before."""
         self._crowded.clear()
+        self._closed.clear()
+
+    def close(self, gang: Gang) -> None:
+        """Gangs of its kind hold no room as long as holders are the same."""
+        kind = self._kinds.of(gang)
+        if kind is not None:
+            self._closed.add(kind)
+
+    def closed(self, gang: Gang) -> bool:
+        """Whether that was said of its kind."""
+        return self._kinds.of(gang) in self._closed
 
     def room(self, usable: Bools, holders: Sequence[Holder]) -> bool:
         """Whether one more may hold room on some of these rows, which ``learn`` returned."""
