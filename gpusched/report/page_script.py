@@ -39,6 +39,8 @@ function ticks(p){
  const width=p.area.clientWidth||600,most=Math.max(2,Math.floor(width/80)),a=time(from),b=time(to);
  const step=STEPS.find(s=>(b-a)/s<=most)||(b-a);
  const grid=p.fig.querySelector(".grid"),xs=p.fig.querySelector(".xs");
+ const scroll=p.fig.querySelector(".scroll"),bar=scroll.offsetWidth-scroll.clientWidth+"px";
+ xs.style.marginRight=bar;if(p.marks)p.marks.parentNode.style.marginRight=bar;
  grid.textContent="";xs.textContent="";
  for(let t=Math.max(0,Math.ceil(a/step-1e-9)*step);t<=b+1e-9;t+=step){
   const left=(100*(t-a)/(b-a))+"%";

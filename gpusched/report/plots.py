@@ -223,7 +223,7 @@ def figure(shown: Shown, *, level: int = 2) -> str:
         f'<div class="yname">{esc(shown.y_name)}</div>'
         f'<div class="scroll"{scroll}><div class="box">'
         f'<div class="ys" aria-hidden="true">{y_labels}</div>'
-        f'<div class="area" tabindex="0"><div class="grid">{lines}</div>'
+        f'<div class="area" tabindex="0" role="group" aria-label="{esc(shown.title)}"><div class="grid">{lines}</div>'
         f'<svg class="view" viewBox="0 0 {shown.wide} {shown.deep}" preserveAspectRatio="none" '
         f'role="img" aria-label="{esc(shown.alt or shown.title)}">'
         f"<title>{esc(shown.alt or shown.title)}</title>{shown.drawing}</svg>"

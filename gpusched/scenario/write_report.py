@@ -10,6 +10,7 @@ from gpusched.errors import UsageError
 from gpusched.report.csv_files import csv_files
 from gpusched.report.index_page import index_page
 from gpusched.report.page import page
+from gpusched.report.page_compare import RUNS_MAX
 from gpusched.report.reported import Reported
 
 NAME_MAX: Final = 80
@@ -51,9 +52,15 @@ def write_compared(folder: Path, runs: Sequence[Reported], *, title: str) -> Pat
         ``index.html``.
 
     Raises:
-        UsageError: the folder cannot be written to.
+        UsageError: the folder cannot be written to, or these runs cannot be compared.
     """
     names = file_names([one.record.name for one in runs])
+    if not 2 <= len(runs) <= RUNS_MAX:
+        raise UsageError(
+            f"a report compares two to {RUNS_MAX} configurations, not {len(runs)}: name fewer"
+        )
+    if len({one.record.name for one in runs}) < len(runs):
+        raise UsageError("a report needs configurations with names of their own")
     texts = {"index.html": page(runs, title=title, files=[f"data/{name}" for name in names])}
     for one, name in zip(runs, names, strict=True):
         _add(texts, f"data/{name}", csv_files(one.record))

@@ -62,3 +62,10 @@ def test_a_comparison_is_one_page_with_the_numbers_of_each(tmp_path):
     for link in re.findall(r'href="([^"]+)"', index.read_text()):
         assert (tmp_path / link).is_file()
     assert (tmp_path / "data" / "solver" / "jobs.csv").is_file()
+
+
+def test_what_a_page_cannot_compare_is_told_in_a_sentence(tmp_path):
+    for runs in ([reported("a")], [reported("a"), reported("a")], [reported(n) for n in "abcdefg"]):
+        with pytest.raises(UsageError, match="configurations"):
+            write_compared(tmp_path, runs, title="")
+    assert not list(tmp_path.iterdir())
