@@ -12,7 +12,7 @@ sizes, first-fit may miss a packing, and the bound is that of list scheduling wi
 from __future__ import annotations
 
 import heapq
-import re
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -28,6 +28,8 @@ Ints = npt.NDArray[np.int64]
 SERVICES: Final = ("Deployment",)
 """Kinds that never end by themselves."""
 _PLENTY: Final = 2**40
+_ROUNDING_S: Final = 1e-6
+"""Moments that are whole seconds stay so when an epoch is added to them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +79,8 @@ def ideal(record: Record, *, jobs: Iterable[JobLife] | None = None) -> tuple[Ide
     """
     pods = pods_of(record)
     gangs = []
-    for job in sorted(record.jobs if jobs is None else jobs, key=_order):
+    given = record.jobs if jobs is None else tuple(jobs)
+    for job in sorted(given, key=lambda job: _order(job, record.epoch)):
         if job.kind in SERVICES or not job.size:
             continue
         mine = last_attempt(job, pods.get(job.key, ()))
@@ -114,10 +117,9 @@ def _holds(pod: PodLife, record: Record) -> float:
     return (record.seconds if pod.ended is None else pod.ended) - (pod.bound or 0.0)
 
 
-def _order(job: JobLife) -> tuple[float, list[tuple[int, str]]]:
-    """By arrival; of those that came at once by name, numbers in it as numbers."""
-    parts = re.split(r"([0-9]+)", job.key)
-    return job.created, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+def _order(job: JobLife, epoch: float) -> tuple[int, float, str]:
+    """By arrival in whole seconds, which is all that the API tells; within one as they started."""
+    return math.floor(epoch + job.created + _ROUNDING_S), job.started or 0.0, job.key
 
 
 def schedule(gangs: Sequence[Gang], nodes: Sequence[tuple[int, int, int]]) -> tuple[IdealJob, ...]:

@@ -19,9 +19,11 @@ from gpusched.report.ideal import SERVICES, IdealJob, Unknown, ideal
 from gpusched.report.over_time import THOUSAND
 from gpusched.report.record import End, Eviction, JobLife, Record
 from gpusched.report.steps import share
-from gpusched.report.values import VALUES, over, values
+from gpusched.report.values import VALUES, in_part, over, values
 
 _CALL: Final = re.compile(r"\s*(?P<function>[A-Za-z0-9]+)\s*\(\s*(?P<value>[A-Za-z]+)\s*\)\s*")
+WRITING_S: Final = 1.0
+"""The bindings of a gang are written one after another: so long it is not called bound in part."""
 _SMALL: Final = 10.0
 """Below it seconds and hours are written with two places."""
 OF: Final = ("queue", "class", "job", "kind")
@@ -263,6 +265,12 @@ def _partial(record: Record, jobs: Jobs) -> Figure:
     return Figure(math.fsum(value for _, value in values(record, "idle", jobs)), "GPU-s")
 
 
+def _partial_gangs(record: Record, jobs: Jobs) -> Figure:
+    pods = over_time.pods_of(record)
+    lasted = (in_part(job, pods.get(job.key, ()), record) for job in jobs)
+    return Figure(float(sum(each > WRITING_S for each in lasted)))
+
+
 def _bound(record: Record, jobs: Jobs) -> tuple[list[JobLife], list[IdealJob]]:
     """Jobs that can end, and what the ideal scheduler makes of them alone, in the same order."""
     found = {each.key: each for each in ideal(record, jobs=jobs)}
@@ -331,6 +339,7 @@ WHOLE: Final[Mapping[str, Callable[[Record, Jobs], Figure]]] = {
     "cpuUseBusy": _use("cpu", busy=True),
     "fragmentation": _fragmentation,
     "fairness": _fairness,
+    "partialGangs": _partial_gangs,
     "partialGangSeconds": _partial,
     "waitOverFifo": _over_fifo(_mean),
     "worstWaitOverFifo": _over_fifo(lambda amounts: max(amounts, default=None)),

@@ -109,6 +109,21 @@ def _idle(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
     return lacking.between(0.0, until).integral
 
 
+def in_part(job: JobLife, pods: Sequence[PodLife], record: Record) -> float:
+    """The longest time, in seconds, for which some of its pods were bound, and fewer than it needs.
+
+    Pods count as in ``idle``.
+    """
+    if needs(job) == 1 or not pods:
+        return 0.0
+    count = bound_count(pods, record).between(0.0, over(job, record))
+    longest = lasted = 0.0
+    for number, length in zip(count.values.tolist(), count.lengths.tolist(), strict=True):
+        lasted = lasted + length if 0 < number < needs(job) else 0.0
+        longest = max(longest, lasted)
+    return longest
+
+
 VALUES: Final[Mapping[str, Value]] = {
     "wait": _wait,
     "admission": _admission,

@@ -127,7 +127,7 @@ NODE = NodeLife(
 
 
 def test_a_run_is_repeated_with_its_own_durations() -> None:
-    """What an eviction cut short does not count, what came at once goes by number."""
+    """What an eviction cut short does not count, what came at once goes as it was started."""
     record = Record(
         name="a", ground="embedded", seed=1, seconds=100, epoch=0.0, nodes=(NODE,),
         jobs=(job("j-10", 0, started=40), job("j-9", 0, started=1)),

@@ -105,6 +105,7 @@ def two() -> Record:
         ("sum(service)", 53 + 80),
         ("sum(idle)", 2 * 4),  # one pod held 4 GPUs for 2 s alone
         ("partialGangSeconds", 8),
+        ("partialGangs", 1),
         ("count(run)", 1),
         ("makespan", 95),
         ("jobs", 2),
@@ -182,6 +183,7 @@ def test_ends_of_a_gang_are_no_partial_start() -> None:
         ),
     )
     assert statistic(record, "partialGangSeconds").value == 0
+    assert statistic(record, "partialGangs").value == 0
     lost = attrs.evolve(record.pods[3], told=None, ended=50.0)
     record = attrs.evolve(record, pods=(*record.pods[:3], lost))
     assert statistic(record, "partialGangSeconds").value == 20 * 4
