@@ -35,7 +35,7 @@ from gpusched.simulate.wires import Network
 T = TypeVar("T")
 _TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run
 _POLL_S: Final = 1.0
-_COLLECT_OLDER: Final = (20, 50)
+_COLLECT_OLDER: Final = (200, 50)
 """Looks at the young before one at the middle-aged, and of those before one at everything."""
 
 
