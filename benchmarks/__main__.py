@@ -21,6 +21,7 @@ from benchmarks import (
     restart,
     victims,
     virtual_hour,
+    virtual_jobs,
     waiting,
 )
 from benchmarks.figures import Figure, as_json, show
@@ -41,6 +42,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "waiting": waiting.measure,
     "placement-daemon": placement_daemon.measure,
     "devcluster-hour": virtual_hour.measure,
+    "virtual-jobs": virtual_jobs.measure,
     "placement-b1": b1.measure,
     "placement-b2": b2.measure,
     "placement-b3": b3.measure,
