@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpusched.clock import Clock
 from gpusched.devcluster.draws import Draws
+from gpusched.devcluster.following import Following
 from gpusched.devcluster.store import Store
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Core:
         self.records = True
         self._uids = Draws(seed, "uid")
         self._names = Draws(seed, "name")
+        self._following: dict[str, Following] = {}
         self._second = -1
         self._second_text = ""
 
@@ -41,6 +43,13 @@ class Core:
             self._second = second
             self._second_text = rfc3339(second)
         return self._second_text
+
+    def following(self, storage: str) -> Following:
+        """Return who follows the collection of a storage name."""
+        found = self._following.get(storage)
+        if found is None:
+            found = self._following[storage] = Following(self.store.collection(storage))
+        return found
 
     def new_uid(self, about: str) -> str:
         """Return the next uid of what ``about`` names: another one at each call."""

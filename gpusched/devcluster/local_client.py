@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import attrs
-
 from gpusched.devcluster.deletion import DeleteOptions
+from gpusched.devcluster.following import See, WatchItem
 from gpusched.devcluster.listing import selector
 from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.status import StatusError
@@ -30,15 +29,6 @@ Obj = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 USER = "system:devcluster"
 _BATCH: Final = 64
-
-
-@attrs.frozen(slots=True)
-class WatchItem:
-    """One change: its type, the object after it (for DELETED: as it was last), and before it."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    object: Obj
-    previous: Obj | None
 
 
 class LocalClient:
@@ -210,6 +200,14 @@ class LocalClient:
         finally:
             stop()
             collection.unpin(pin)
+
+    async def follow(self, resource: str, see: See) -> None:
+        """As ``watch``, but ``see`` is called with each change: many followers cost little.
+
+        Never ends by itself. What ``see`` raises comes through.
+        """
+        kind = self._core.registry.named(resource)
+        await self._core.following(kind.storage).follow(see)
 
     def event(
         self,

@@ -59,18 +59,20 @@ class ClaimController:
             group.create_task(serve(self._queue, self._sync, name="claim controller"))
 
     async def _watch_pods(self) -> None:
-        async for item in self._client.watch("pods"):
-            pod = item.object
-            if not pod["spec"].get("resourceClaims"):
-                continue
-            namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-            if item.type == "DELETED":
-                self._queue.drop(_Key("pod", namespace, name))
-            else:
-                self._queue.soon(_Key("pod", namespace, name))
-            if item.type == "DELETED" or _done(pod):
-                for claim in _named(pod):
-                    self._queue.soon(_Key("claim", namespace, claim))
+        await self._client.follow("pods", self._see_pod)
+
+    def _see_pod(self, item: WatchItem) -> None:
+        pod = item.object
+        if not pod["spec"].get("resourceClaims"):
+            return
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        if item.type == "DELETED":
+            self._queue.drop(_Key("pod", namespace, name))
+        else:
+            self._queue.soon(_Key("pod", namespace, name))
+        if item.type == "DELETED" or _done(pod):
+            for claim in _named(pod):
+                self._queue.soon(_Key("claim", namespace, claim))
 
     async def _watch_claims(self) -> None:
         async for item in self._client.watch(CLAIMS):

@@ -60,17 +60,19 @@ class DeploymentController:
 
     async def _watch_pods(self) -> None:
         """Recreate waits for the last old pod to go."""
-        async for item in self._client.watch("pods"):
-            if item.type != "DELETED":
-                continue
-            holder = pod_state.controller_of(item.object)
-            if holder is None or holder.get("kind") != "ReplicaSet":
-                continue
-            namespace = item.object["metadata"]["namespace"]
-            owner = self._client.get(REPLICA_SETS, namespace, holder.get("name", ""))
-            above = None if owner is None else pod_state.controller_of(owner)
-            if above is not None and above.get("uid") in self._names:
-                self._queue.soon(above["uid"])
+        await self._client.follow("pods", self._see_pod)
+
+    def _see_pod(self, item: WatchItem) -> None:
+        if item.type != "DELETED":
+            return
+        holder = pod_state.controller_of(item.object)
+        if holder is None or holder.get("kind") != "ReplicaSet":
+            return
+        namespace = item.object["metadata"]["namespace"]
+        owner = self._client.get(REPLICA_SETS, namespace, holder.get("name", ""))
+        above = None if owner is None else pod_state.controller_of(owner)
+        if above is not None and above.get("uid") in self._names:
+            self._queue.soon(above["uid"])
 
     def sync(self, uid: str) -> None:
         """Look at one Deployment. Raises StatusError when a write is refused."""

@@ -77,8 +77,7 @@ class AllKinds:
             self._customs[name] = group.create_task(self._watch_custom(item.object))
 
     async def _watch(self, resource: str) -> None:
-        async for item in self._client.watch(resource):
-            self._see(resource, item)
+        await self._client.follow(resource, lambda item: self._see(resource, item))
 
     async def _watch_custom(self, crd: Obj) -> None:
         resource = _served(self._client, crd)

@@ -119,8 +119,7 @@ class NodeController:
                 self._nodes.soon(name)
 
     async def _watch_pods(self) -> None:
-        async for item in self._client.watch("pods"):
-            self._see_pod(item)
+        await self._client.follow("pods", self._see_pod)
 
     def _see_pod(self, item: WatchItem) -> None:
         if item.type == "DELETED":

@@ -139,8 +139,7 @@ class DisruptionController:
                 self._queue.soon((namespace, name))
 
     async def _watch_pods(self) -> None:
-        async for item in self._client.watch("pods"):
-            self._see_pod(item)
+        await self._client.follow("pods", self._see_pod)
 
     def _see_pod(self, item: WatchItem) -> None:
         metadata = item.object["metadata"]

@@ -56,8 +56,7 @@ class ReplicaSetController:
             self._queue.soon(metadata["uid"])
 
     async def _watch_pods(self) -> None:
-        async for item in self._client.watch("pods"):
-            self._see_pod(item)
+        await self._client.follow("pods", self._see_pod)
 
     def _see_pod(self, item: WatchItem) -> None:
         pod = item.object

@@ -84,8 +84,7 @@ class TaintEvictions:
                 self._consider(uid, name)
 
     async def _watch_pods(self) -> None:
-        async for item in self._client.watch("pods"):
-            self._see_pod(item)
+        await self._client.follow("pods", self._see_pod)
 
     def _see_pod(self, item: WatchItem) -> None:
         uid: str = item.object["metadata"]["uid"]

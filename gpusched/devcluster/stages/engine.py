@@ -151,8 +151,7 @@ class StageEngine:
                 self._consider(resource, obj)
 
     async def _watch(self, resource: str) -> None:
-        async for item in self._client.watch(resource):
-            self._see(resource, item)
+        await self._client.follow(resource, lambda item: self._see(resource, item))
 
     def _see(self, resource: str, item: WatchItem) -> None:
         uid: str = item.object["metadata"]["uid"]
