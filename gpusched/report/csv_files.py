@@ -70,7 +70,7 @@ def _job(
     record: Record, job: JobLife, waited: Mapping[str, float], evicted: Mapping[str, int]
 ) -> list[object]:
     namespace, _, name = job.key.partition("/")
-    reason, sentence = longest_reason(job, record.seconds)
+    reason, sentence, _ = longest_reason(job, record.seconds)
     return [
         namespace, name, job.kind, job.uid, job.queue, job.klass, job.priority, job.size,
         job.min_member, job.gpus, job.created, job.admitted, job.started, job.ready, job.ended,

@@ -20,6 +20,8 @@ SAME_MAX: Final = 4
 """Acts of one moment that are told one by one."""
 SAID_MAX: Final = 140
 """Characters of the sentence that tells why a job waited; the whole is in jobs.csv."""
+TOLD_S: Final = 1.0
+"""A job that had a reason to wait for less started at once, as far as people care."""
 DASH: Final = "\N{EN DASH}"
 
 
@@ -154,7 +156,7 @@ def _grid(grid: FilledTable) -> str:
         for row in grid.rows
     )
     return (
-        f'<div class="wide"><table><caption>{esc(grid.title)}</caption>'
+        f'<h3>{esc(grid.title)}</h3><div class="wide"><table aria-label="{esc(grid.title)}">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -234,7 +236,9 @@ def _job(record: Record, turn: int, evicted: dict[str, int], unit: Unit) -> str:
     waited = number(_wait(job, record)) + ("" if job.started is not None else " so far")
     numbers = [str(job.size), *([number(job.gpus / 1000, 3)] if unit == "GPUs" else []),
                number(job.created), waited, run, DASH if job.ended is None else number(job.ended)]  # fmt: skip
-    reason, sentence = longest_reason(job, record.seconds)
+    reason, sentence, total = longest_reason(job, record.seconds)
+    if total < TOLD_S:
+        reason, sentence = "", ""
     said = (
         sentence
         if len(sentence) <= SAID_MAX

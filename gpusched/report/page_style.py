@@ -119,6 +119,7 @@ th[aria-sort] button::after{content:"\\2191";position:absolute;right:0}
 th[aria-sort=descending] button::after{content:"\\2193"}
 tr.hot td{background:var(--goodbg)}
 details>summary{cursor:pointer;color:var(--soft);font-size:13px;margin:4px 0}
+#published h3{margin-top:10px}
 figure{margin:0 0 28px;min-width:0}
 figcaption{margin-bottom:2px}
 .note{color:var(--soft);font-size:13px;margin:2px 0 0;max-width:110ch}
@@ -218,7 +219,7 @@ td small{display:block;color:var(--soft);font-weight:400}
 .mark{font-style:normal;font-size:11px;border:1px solid currentColor;border-radius:4px;padding:0 4px}
 table.runs td:last-child{min-width:280px}table.runs td:first-child{white-space:nowrap}
 table.runs td{padding-top:5px;padding-bottom:5px}
-@media(min-width:1150px){.cards{grid-template-columns:repeat(var(--n),1fr)}}
+@media(min-width:1300px){.cards{grid-template-columns:repeat(var(--n),1fr)}}
 @media(max-width:640px){main,.top,footer{padding-left:14px;padding-right:14px}h1{font-size:21px}
 .teaches{font-size:15px}.plot{--left:56px}.plot.fixed{--left:84px}.cards{grid-template-columns:1fr 1fr}
 .cards b{font-size:18px}#range{min-width:0}.verdicts li{grid-template-columns:76px 1fr}

@@ -89,8 +89,8 @@ def gantt_plot(
 
 def _tint(bar: Bar, record: Record, colour: Mapping[str, int], *, own: bool) -> str:
     if own:
-        # Neighbours differ in shade, so colour and shade together make 32 looks.
-        return f"f{(max(bar.job, 0) * 3 + bar.shade) % COLOURS} h{bar.shade}"
+        # Jobs in order take the hues in turn; shades tell those apart that meet in one hue.
+        return f"f{max(bar.job, 0) % COLOURS} h{bar.shade}"
     queue = record.jobs[bar.job].queue if bar.job >= 0 else ""
     return f"f{colour.get(queue, SERIES_MAX)} h{bar.shade}"
 

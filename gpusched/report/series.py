@@ -96,20 +96,20 @@ def _cores(job: JobLife, pods: Sequence[PodLife]) -> float:
     return pods[0].cpu / 1000 * max(job.size, needs(job)) if pods else 0.0
 
 
-def longest_reason(job: JobLife, seconds: float) -> tuple[str, str]:
-    """The reason it waited for longest in all, with the last sentence that gave it."""
+def longest_reason(job: JobLife, seconds: float) -> tuple[str, str, float]:
+    """The reason it waited for longest in all, the last sentence that gave it, and for how long."""
     total: dict[str, float] = {}
     said: dict[str, str] = {}
     over = seconds if job.ended is None else job.ended
     for turn, each in enumerate(job.reasons):
-        until = job.reasons[turn + 1].at if turn + 1 < len(job.reasons) else over
+        until = min(over, job.reasons[turn + 1].at if turn + 1 < len(job.reasons) else over)
         if each.reason and until >= each.at:
             total[each.reason] = total.get(each.reason, 0.0) + until - each.at
             said[each.reason] = each.sentence
     if not total:
-        return "", ""
+        return "", "", 0.0
     worst = max(sorted(total), key=lambda each: total[each])
-    return worst, said[worst]
+    return worst, said[worst], total[worst]
 
 
 def queues_in_order(records: Sequence[Record], unit: Unit) -> list[str]:

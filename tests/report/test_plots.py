@@ -8,6 +8,8 @@ from gpusched.report.page_style import DARK, LIGHT, SHADES, contrast
 from gpusched.report.page_style import _mixed as mixed
 from gpusched.report.plots import as_data, duration, esc, nice_ticks, number, time_axis
 from gpusched.report.plots_waits import Waits, scale_of
+from gpusched.report.record import JobLife, Reason
+from gpusched.report.series import longest_reason
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,14 @@ def test_waits_of_milliseconds_are_seen_as_what_they_are():
     scale = scale_of([Waits(name="a", seconds=(0.005, 0.01), started=())])
     assert scale.ticks[-1][1] == "1s"
     assert len({label for _, label in scale.ticks}) == len(scale.ticks)
+
+
+def test_the_longest_reason_counts_all_its_spans_and_none_after_the_end():
+    """Two short waits for quota outweigh a longer one for room; its last sentence is told."""
+    told = [(0, "Quota", "a"), (4, "Room", "b"), (9, "Quota", "c"), (13, "", ""), (30, "Late", "d")]
+    job = JobLife(
+        key="default/j", kind="Job", uid="u", queue="q", klass="job", priority=0, size=1,
+        min_member=1, gpus=0, created=0.0, started=13.0, ended=20.0,
+        reasons=tuple(Reason(at=at, reason=why, sentence=said) for at, why, said in told),
+    )  # fmt: skip
+    assert longest_reason(job, 100.0) == ("Quota", "c", 8.0)
