@@ -41,9 +41,15 @@ def register(subparsers: Subparsers) -> None:
         "run",
         help="play scenarios and judge what is expected of them",
         description="Play the scenarios of files and folders. Exit status 0 when everything is "
-        "as expected, 1 when something is not, 78 when a file is wrong.",
+        "as expected, 1 when something is not, 69 when the cluster is lost, 78 when a file is "
+        "wrong.",
     )
     _add_paths(play)
+    play.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="play on this cluster, with KWOK and in real time (default: embedded clusters)",
+    )
     play.add_argument("--config", type=Path, metavar="FILE", help="configuration of the daemons")
     play.add_argument(
         "--report", type=Path, metavar="DIR", help=f"write results there, {JUNIT} among them"
@@ -112,30 +118,45 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: there is no scenario of a name.
     """
     scenarios = chosen(read_paths(arguments.paths, config=arguments.config), arguments.only)
-    jobs = arguments.jobs if arguments.jobs is not None else os.cpu_count() or 1
-    if not 1 <= jobs <= _JOBS_MAX:
-        raise UsageError(f"--jobs takes a number from 1 to {_JOBS_MAX}")
+    jobs = _jobs(arguments)
     _make_folders(arguments.report, arguments.junit)
     order = Order(
         paths=tuple(arguments.paths),
         config=arguments.config,
         seed=arguments.seed,
         logs=arguments.report / LOGS if arguments.report is not None else None,
+        kubeconfig=arguments.kubeconfig or "",
     )
     console = Console(highlight=False, soft_wrap=True, stderr=arguments.output == "json")
     teller = Teller(console, quiet=arguments.output == "json", count=len(scenarios))
     runs: list[Run] = []
     with teller:
-        for each in play_all(scenarios, order, jobs=jobs, tell=teller.progress):
+        for each in play_all(scenarios, order, jobs=jobs, tell=teller.progress, note=teller.note):
             runs.append(each)
             teller.done(each)
     _write(runs, arguments.report, arguments.junit)
     if arguments.output == "json":
         print_json(as_json(runs))
     else:
-        console.print(total(runs))
+        console.print(total(runs, of=len(scenarios)))
     sys.stdout.flush()
     return status_of(runs)
+
+
+def _jobs(arguments: argparse.Namespace) -> int:
+    """How many are played at a time: on a real cluster one after another.
+
+    Raises:
+        UsageError: a number that makes no sense.
+    """
+    jobs: int | None = arguments.jobs
+    if jobs is not None and not 1 <= jobs <= _JOBS_MAX:
+        raise UsageError(f"--jobs takes a number from 1 to {_JOBS_MAX}")
+    if arguments.kubeconfig:
+        if jobs not in {None, 1}:
+            raise UsageError("--jobs: on one cluster scenarios are played one after another")
+        return 1
+    return jobs if jobs is not None else os.cpu_count() or 1
 
 
 def chosen(scenarios: Sequence[Scenario], only: Sequence[str]) -> list[Scenario]:

@@ -17,15 +17,17 @@ from typing import Any, Final, Self, TypeAlias
 import attrs
 
 from gpusched.clock import SystemClock
-from gpusched.errors import ConfigError, GpuschedError
+from gpusched.errors import ClusterUnreachable, ConfigError, GpuschedError
 from gpusched.io.logs import set_up
 from gpusched.scenario.embedded import play_embedded
 from gpusched.scenario.expect import Verdict
 from gpusched.scenario.model import Scenario
 from gpusched.scenario.play import Progress, Run
 from gpusched.scenario.read import read_paths
+from gpusched.scenario.real import play_real
 
 Tell: TypeAlias = Callable[[Progress], None]
+Note: TypeAlias = Callable[[str], None]
 _TELL_EVERY_S: Final = 0.1
 _NAMES: Final = ("record", "skipped", "refused", "fault", "lost", "interrupted", "real_s")
 
@@ -42,16 +44,19 @@ class Order:
         paths, config: of their files.
         seed: instead of their own; None for those.
         logs: folder for the daemons' logs; None to drop them.
+        kubeconfig: of a real cluster, on which they are played in real time; empty for embedded
+            ones.
     """
 
     paths: tuple[Path, ...]
     config: Path | None = None
     seed: int | None = None
     logs: Path | None = None
+    kubeconfig: str = ""
 
 
 def play_all(
-    scenarios: Sequence[Scenario], order: Order, *, jobs: int, tell: Tell
+    scenarios: Sequence[Scenario], order: Order, *, jobs: int, tell: Tell, note: Note
 ) -> Iterator[Run]:
     """Play scenarios and yield what came of each, in their order.
 
@@ -63,19 +68,20 @@ def play_all(
         order: see there.
         jobs: how many are played at a time.
         tell: given progress, a few times a second.
+        note: given sentences on what was done in a real cluster.
     """
     if jobs == 1 or len(scenarios) == 1:
         for scenario in scenarios:
-            run = play_one(scenario, order, tell=_seldom(tell))
+            run = play_one(scenario, order, tell=_seldom(tell), note=note)
             yield run
-            if run.interrupted:
+            if run.interrupted or run.lost:
                 return
     else:
         with _Pool(order, min(jobs, len(scenarios))) as pool:
             yield from pool.play(scenarios, tell)
 
 
-def play_one(scenario: Scenario, order: Order, *, tell: Tell) -> Run:
+def play_one(scenario: Scenario, order: Order, *, tell: Tell, note: Note) -> Run:
     """Play one scenario in this process, its daemons' log in a file of its name."""
     if order.seed is not None:
         scenario = attrs.evolve(scenario, seed=order.seed)
@@ -89,10 +95,20 @@ def play_one(scenario: Scenario, order: Order, *, tell: Tell) -> Run:
             set_up(level=logging.INFO, stream=stack.enter_context(file))
         stack.callback(_drop_logs)
         try:
-            run = play_embedded(scenario, tell=tell)
+            if order.kubeconfig:
+                run = play_real(scenario, order.kubeconfig, tell=tell, note=note)
+            else:
+                run = play_embedded(scenario, tell=tell)
         except ConfigError as refused:
             run = Run(scenario=scenario, refused=str(refused))
+        except ClusterUnreachable as error:
+            run = Run(scenario=scenario, refused=str(error), lost=True)
     return attrs.evolve(run, real_s=clock.monotonic() - begun)
+
+
+def _unheard(sentence: str) -> None:
+    """Embedded clusters are gone with their runs: nobody has to know what was done in them."""
+    del sentence
 
 
 def _drop_logs() -> None:
@@ -233,6 +249,6 @@ def _work(pipe: Connection, order: Order) -> None:
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            pipe.send(("done", packed(play_one(known[name], order, tell=tell))))
+            pipe.send(("done", packed(play_one(known[name], order, tell=tell, note=_unheard))))
         except Exception as bug:  # noqa: BLE001 - told to the parent, which ends with it
             pipe.send(("bug", (f"{type(bug).__name__}: {bug}", traceback.format_exc())))

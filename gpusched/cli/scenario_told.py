@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from gpusched.cli.main import INTERRUPTED
+from gpusched.report.record import Record
 from gpusched.report.reported import Reported, Verdict
 from gpusched.report.statistics import statistic
 from gpusched.report.tables import filled, plain
@@ -79,10 +80,13 @@ class Teller:
         if task is None:
             task = self._playing[at.name] = self._bars.add_task(at.name, total=None, at="")
         share = at.horizon if at.seconds < at.horizon else None
-        self._bars.update(
-            task, total=share, completed=at.seconds, at=f"{duration(round(at.seconds))} simulated"
-        )
+        self._bars.update(task, total=share, completed=at.seconds, at=duration(round(at.seconds)))
         self._bars.refresh()
+
+    def note(self, sentence: str) -> None:
+        """Something that was done in a real cluster, or is missing there."""
+        if not self._quiet:
+            self._console.print(Text(f"note: {sentence}", "dim"))
 
     def done(self, run: Run) -> None:
         """What came of a run."""
@@ -162,10 +166,12 @@ def _headline(run: Run) -> str:
         return f"{name} was not played: {run.skipped}"
     if run.record is None:
         return f"{name}: {run.refused}"
-    return (
-        f"{name}: {run.scenario.teaches} "
-        f"({duration(round(run.record.seconds))} simulated in {run.real_s:.1f} s)"
-    )
+    return f"{name}: {run.scenario.teaches} ({_lasted(run.record, run.real_s)})"
+
+
+def _lasted(record: Record, real_s: float) -> str:
+    seconds = duration(round(record.seconds))
+    return f"{seconds} simulated in {real_s:.1f} s" if record.digest else f"{seconds} in real time"
 
 
 def _line(marks: bool, ok: bool | None, text: str, *, indent: int = 0) -> Text:
@@ -176,14 +182,15 @@ def _line(marks: bool, ok: bool | None, text: str, *, indent: int = 0) -> Text:
     return line.append(text, "bold" if not indent and marks else "")
 
 
-def total(runs: Sequence[Run]) -> str:
-    """The last line."""
+def total(runs: Sequence[Run], *, of: int) -> str:
+    """The last line; ``of`` so many that were to be played."""
     played = [run for run in runs if not run.skipped]
     judged = sum(len(run.verdicts) for run in played)
     wrong = [run.scenario.name for run in played if not run.ok]
     skipped = len(runs) - len(played)
     text = f"{_many(len(played), 'scenario')}, {_many(judged, 'expectation')}"
     text += f", {skipped} not played" if skipped else ""
+    text += f", {of - len(runs)} not begun" if of > len(runs) else ""
     return f"{text}: {f'{len(wrong)} FAILED: ' + ', '.join(wrong) if wrong else 'all ok'}"
 
 
