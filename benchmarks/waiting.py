@@ -14,14 +14,14 @@ from gpusched.objects.pod import GangHints, PodPhase
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
-RUNS: Final = 7
+RUNS: Final = 5
 NODES: Final = 100
 CORES_A_NODE: Final = 10
 CORES_A_POD: Final = 2
 SIZE: Final = 10
 HINTS: Final = GangHints(expected_duration_ns=900 * 10**9)
-ALIKE_MAX_US: Final = 20.0
-UNLIKE_MAX_US: Final = 400.0
+ALIKE_MAX_US: Final = 60.0
+UNLIKE_MAX_US: Final = 800.0
 SMALLEST: Final = 1
 
 

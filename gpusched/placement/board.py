@@ -111,6 +111,8 @@ class Board:
         return turned
 
     def _ranked(self) -> Ints:
+        if not self.fits.any():  # most classes of a full cluster: nobody is asked for scores
+            return np.full_like(self.fits, _NEVER)
         score = self._score(None)
         points = None if self._gate is None else self._gate.points()
         return np.where(self.fits > 0, score if points is None else score + points, _NEVER)
