@@ -22,6 +22,7 @@ SAID_MAX: Final = 140
 """Characters of the sentence that tells why a job waited; the whole is in jobs.csv."""
 TOLD_S: Final = 1.0
 """A job that had a reason to wait for less started at once, as far as people care."""
+TEXT_HEADS: Final = ("job", "queue", "class", "end", "waited longest because")
 DASH: Final = "\N{EN DASH}"
 
 
@@ -213,7 +214,9 @@ def jobs(record: Record, unit: Unit) -> str:
              "end", "evicted", "waited longest because"]  # fmt: skip
     if unit != "GPUs":
         heads.remove("GPUs")
-    head_cells = "".join(f'<th scope="col">{each}</th>' for each in heads)
+    head_cells = "".join(
+        f'<th scope="col"{"" if each in TEXT_HEADS else " class=n"}>{each}</th>' for each in heads
+    )
     rows = "".join(_job(record, turn, evicted, unit) for turn in order)
     return (
         f'<section id="jobs"><h2>Every job</h2>{left}'

@@ -102,7 +102,7 @@ section>h2{margin-bottom:8px}
 .verdicts small{display:block;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
 .verdicts span{overflow-wrap:anywhere}
 .wide{overflow-x:auto;max-width:100%}
-.tall{max-height:640px;overflow:auto}
+.tall{max-height:640px;overflow:auto;content-visibility:auto;contain-intrinsic-size:auto 640px}
 table{border-collapse:collapse;font-size:13px;min-width:min(100%,320px)}
 caption{text-align:left;color:var(--soft);padding:4px 0}
 th{text-align:left;font-weight:600;border-bottom:2px solid var(--line);padding:4px 12px 4px 0;
@@ -227,6 +227,6 @@ html:not(.js) .xs span:nth-child(even),.fixed .xs span:nth-child(even){display:n
 """
 _PRINT: Final = """
 @media print{body{font-size:11px}main,.top,footer{max-width:none;padding:0}#bar,.filter,#tip{display:none}
-figure,.cards li,tr{break-inside:avoid}.scroll,.tall,.acts{max-height:none!important;overflow:visible}
+figure,.cards li,tr{break-inside:avoid}.scroll,.tall,.acts{max-height:none!important;overflow:visible;content-visibility:visible}
 details{display:none}.wide{overflow:visible}#jobs table{font-size:9px}#jobs td,#jobs th{white-space:normal;padding-right:6px}#jobs td:last-child{min-width:0}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """

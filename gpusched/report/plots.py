@@ -252,7 +252,11 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "", kind: str = ""
 ) -> str:
     """A table; cells that are numbers or begin with a digit stand right, texts are escaped."""
-    head = "".join(f'<th scope="col">{esc(each)}</th>' for each in heads)
+    right = [_is_number(each) for each in rows[0]] if rows else [False] * len(heads)
+    head = "".join(
+        f'<th scope="col"{" class=n" if number_column else ""}>{esc(each)}</th>'
+        for each, number_column in zip(heads, right, strict=True)
+    )
     body = "".join(f"<tr>{''.join(_cell(each) for each in row)}</tr>" for row in rows)
     says = f"<caption>{esc(caption)}</caption>" if caption else ""
     return (
@@ -262,14 +266,17 @@ def table(
 
 
 def _cell(value: object) -> str:
-    text = (
-        number(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else str(value)
-    )
-    first = text.lstrip("-\N{MINUS SIGN}")[:1]
-    right = ' class="n"' if first.isdigit() or text in ("-", "\N{EN DASH}") else ""
-    return f"<td{right}>{esc(text)}</td>"
+    right = ' class="n"' if _is_number(value) else ""
+    return f"<td{right}>{esc(_text(value))}</td>"
+
+
+def _text(value: object) -> str:
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    text = _text(value)
+    return text.lstrip("-\N{MINUS SIGN}")[:1].isdigit() or text in ("-", "\N{EN DASH}")
 
 
 # -- paths -------------------------------------------------------------------------------------
