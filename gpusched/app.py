@@ -23,6 +23,7 @@ from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
 from gpusched.io.claim_calls import ClaimCalls
+from gpusched.io.credentials import Source
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.decision_recorder import DecisionRecorder, Recording
 from gpusched.io.elector import Elector, timing_of
@@ -58,7 +59,7 @@ class AppOptions:
     """How one daemon is run.
 
     Attributes:
-        kubeconfig: None for in-cluster configuration, else the default places.
+        kubeconfig: None for in-cluster configuration, else the default places; or credentials.
         identity: of the process; a random part is added for each term as candidate.
         listen: hosts and ports for the endpoints, of which the first free one is taken; none
             for no endpoints.
@@ -73,7 +74,7 @@ class AppOptions:
     config: Config
     clock: Clock
     rng: random.Random
-    kubeconfig: str | None = None
+    kubeconfig: str | Source | None = None
     identity: str = "gpusched"
     listen: tuple[tuple[str, int], ...] = ()
     config_file: str = ""
@@ -136,10 +137,8 @@ class App:
             raise self._fault
 
     async def _connect(self, most: int) -> Api:
-        told = self.options
-        return await Api.connect(
-            told.kubeconfig, clock=told.clock, connections=most, opened=told.opened
-        )
+        of = self.options
+        return await Api.connect(of.kubeconfig, clock=of.clock, connections=most, opened=of.opened)
 
     # -- readiness -------------------------------------------------------------------------
     def unready(self) -> str:

@@ -72,7 +72,7 @@ class Api:
     @classmethod
     async def connect(
         cls,
-        kubeconfig: str | None,
+        kubeconfig: str | credentials.Source | None,
         *,
         clock: Clock,
         connections: int = limits.CONNECTIONS_MAX,
@@ -81,7 +81,8 @@ class Api:
         """Find the way to the API server; the server itself is not asked yet.
 
         Args:
-            kubeconfig: a file, or None for the pod's account, else KUBECONFIG, else ~/.kube.
+            kubeconfig: a file, or None for the pod's account, else KUBECONFIG, else ~/.kube; or
+                what gives the credentials themselves.
             clock: ages tokens; a ``ServerClock`` is told what time the answers show.
             connections: most connections at once.
             opened: makes what carries requests and answers.
@@ -91,7 +92,10 @@ class Api:
             ConfigError: what says so cannot or must not be used.
         """
         pin_libraries()
-        source = credentials.choose(kubeconfig, clock=clock)
+        if kubeconfig is None or isinstance(kubeconfig, str):
+            source = credentials.choose(kubeconfig, clock=clock)
+        else:
+            source = kubeconfig
         access = await source.load()
         credentials.report_proxy(access, os.environ)
         return cls(source, access, clock=clock, connections=connections, opened=opened)

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 from urllib.request import (  # type: ignore[attr-defined]
     getproxies_environment,
@@ -23,14 +23,6 @@ from urllib.request import (  # type: ignore[attr-defined]
 )
 
 import attrs
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import load_kube_config
-from kubernetes_asyncio.config.incluster_config import (
-    SERVICE_CERT_FILENAME,
-    SERVICE_HOST_ENV_NAME,
-    SERVICE_TOKEN_FILENAME,
-    InClusterConfigLoader,
-)
 
 from gpusched import limits
 from gpusched.clock import Clock
@@ -38,6 +30,11 @@ from gpusched.errors import ClusterUnreachable, ConfigError
 from gpusched.io.logs import Log
 from gpusched.io.text import one_line
 
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
+
+_SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 _log = Log(__name__)
@@ -105,8 +102,8 @@ class InCluster:
     def __init__(
         self,
         *,
-        token_file: str = SERVICE_TOKEN_FILENAME,
-        ca_file: str = SERVICE_CERT_FILENAME,
+        token_file: str = f"{_ACCOUNT}/token",
+        ca_file: str = f"{_ACCOUNT}/ca.crt",
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._token_file = token_file
@@ -115,6 +112,10 @@ class InCluster:
 
     async def load(self) -> Access:
         """See ``Source.load``."""
+        # The library is half a second of imports: who is given credentials does without it.
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
+
         configuration = Configuration()
         try:
             InClusterConfigLoader(
@@ -141,6 +142,9 @@ class Kubeconfig:
         """See ``Source.load``; runs the exec plugin if the file names one."""
         if not self._exists():
             raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - see above
+        from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
+
         configuration = Configuration()
         try:
             async with asyncio.timeout(limits.CREDENTIAL_LOAD_MAX_S):
@@ -178,6 +182,18 @@ class Kubeconfig:
         return limits.TOKEN_AGE_MAX_S if token_file else None
 
 
+@attrs.define
+class Given:
+    """Credentials that need no reading."""
+
+    access: Access
+    in_cluster: bool = False
+
+    async def load(self) -> Access:
+        """See ``Source.load``."""
+        return self.access
+
+
 def choose(kubeconfig: str | None, *, clock: Clock) -> Source:
     """The source to use: a named kubeconfig, else the pod's account, else the default file.
 
@@ -186,7 +202,7 @@ def choose(kubeconfig: str | None, *, clock: Clock) -> Source:
     """
     if kubeconfig is not None:
         return Kubeconfig(kubeconfig, clock=clock)
-    if os.environ.get(SERVICE_HOST_ENV_NAME):
+    if os.environ.get(_SERVICE_HOST):
         return InCluster()
     named = os.environ.get("KUBECONFIG")
     if named:

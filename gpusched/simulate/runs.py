@@ -25,6 +25,7 @@ from gpusched.clock import Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
 from gpusched.devcluster.local_client import LocalClient
+from gpusched.io.credentials import Access, Given
 from gpusched.io.decision_recorder import Recording
 from gpusched.io.sessions import over_http
 from gpusched.simulate.history import History
@@ -34,6 +35,7 @@ from gpusched.simulate.wires import Network
 
 T = TypeVar("T")
 _TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run
+_BEARER: Final = f"Bearer {_TOKEN}"
 _POLL_S: Final = 1.0
 _COLLECT_OLDER: Final = (200, 50)
 """Looks at the young before one at the middle-aged, and of those before one at everything."""
@@ -206,7 +208,9 @@ def _daemon(
         config=options.config,
         clock=cluster.core.clock,
         rng=random.Random(f"{options.seed}/daemon/{number}"),  # noqa: S311  # repeatable
-        kubeconfig=str(kubeconfig),
+        kubeconfig=str(kubeconfig)
+        if options.http
+        else Given(Access(host=cluster.url, authorization=_BEARER)),
         identity=f"daemon-{number}",
         inline=True,
         recording=options.recording,
