@@ -55,6 +55,11 @@ class Moment:
         return self._source.entry.place
 
     @property
+    def unchecked(self) -> bool:
+        """Whether it may fail: what it names need not be there, nor be taken by the server."""
+        return self._source.entry.unchecked
+
+    @property
     def act(self) -> Act:
         """What is done, with nothing left to draw or render.
 

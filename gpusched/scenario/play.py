@@ -279,7 +279,10 @@ class _Play:
     async def _do(self, moment: Moment) -> None:
         at = self.now
         trouble = await self._actor.do(moment.act)
-        self._acts.append(ActDone(at=at, sentence=moment.sentence, trouble=trouble))
+        sentence = moment.sentence
+        if trouble and moment.unchecked:
+            sentence, trouble = f"{sentence} (it may fail, and did: {trouble})", ""
+        self._acts.append(ActDone(at=at, sentence=sentence, trouble=trouble))
 
     def _troubled(self, trouble: str) -> None:
         self._acts.append(ActDone(at=self.now, sentence="what was begun went on", trouble=trouble))

@@ -161,7 +161,7 @@ def test_a_leader_that_is_killed_in_mid_commit_leaves_no_gang_in_part(tmp_path: 
     assert bound[7] > bound[2] + 5, "the rest had to wait for another leader"
 
 
-def test_what_cannot_be_done_fails_the_run(tmp_path: Path) -> None:
+def test_what_cannot_be_done_fails_the_run_unless_it_may(tmp_path: Path) -> None:
     """A name that nobody has and an object that the server refuses are told with the act."""
     found = run(
         tmp_path,
@@ -169,12 +169,16 @@ def test_what_cannot_be_done_fails_the_run(tmp_path: Path) -> None:
         nodes: [{count: 1, gpus: 8}]
         timeline:
         - {delete: {kind: Job, name: nobody}, unchecked: true}
-        - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}
+        - submit: {name: once, runFor: 1m}
+        - {at: 1s, every: 1s, count: 2, delete: {kind: Job, name: once}}
+        - {at: 3s, apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}}
         """,
     )
     assert not found.ok
+    assert found.record is not None
+    assert "it may fail, and did: there is no Job nobody" in found.record.acts[0].sentence
     first, second = (each.trouble for each in found.troubles)
-    assert first == "there is no Job nobody"
+    assert first == "there is no Job once"
     assert "told.yaml" in second
     assert "No Name" in second
 
