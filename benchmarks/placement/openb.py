@@ -37,6 +37,7 @@ from benchmarks.placement.openb_policies import (
 from benchmarks.placement.openb_traces import (
     FOLDER,
     LISTS,
+    PUBLISHED,
     WHOLE,
     Host,
     Request,
@@ -47,14 +48,6 @@ from benchmarks.placement.openb_traces import (
 )
 
 FULL: Final = 130
-PUBLISHED: Final = {
-    "default": (87.5, 90.9, 91.9, 92.0, 93.1, 95.4),
-    "cpu200": (83.8, 87.7, 89.9, 90.2, 92.4, 95.0),
-    "gpushare100": (79.4, 82.4, 82.7, 82.6, 85.0, 86.9),
-    "gpuspec33": (86.5, 89.1, 92.1, 93.2, 93.1, 94.6),
-    "multigpu50": (90.3, 94.9, 95.8, 96.2, 95.7, 97.2),
-}
-"""Percent of the GPUs, by list: Random to FGD, as in ``WAYS``."""
 WASTED: Final = {
     "default": (7.4, 5.0), "cpu200": (8.2, 5.4), "gpushare100": (15.5, 13.4),
     "gpuspec33": (13.4, 9.9), "multigpu50": (4.8, 3.5),

@@ -10,13 +10,21 @@ from typing import Final
 
 from gpusched.errors import ConfigError
 from gpusched.simulate.traces import openb
-from gpusched.simulate.traces.openb import ARRIVED, WHOLE, Host, Request, arrivals, typical
+from gpusched.simulate.traces.openb import (
+    ARRIVED,
+    PUBLISHED,
+    WHOLE,
+    Host,
+    Request,
+    arrivals,
+    typical,
+)
 
 __all__ = [
-    "ARRIVED", "FOLDER", "LISTS", "WHOLE", "Host", "Request", "TraceMissing", "arrivals",
+    "ARRIVED", "FOLDER", "LISTS", "PUBLISHED", "WHOLE", "Host", "Request", "TraceMissing", "arrivals",
     "read_hosts", "read_requests", "typical",
 ]  # fmt: skip
-LISTS: Final = ("default", "cpu200", "gpushare100", "gpuspec33", "multigpu50")
+LISTS: Final = tuple(PUBLISHED)
 FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "traces"
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from gpusched.cli.command import Subparsers, add_output, print_json
+from gpusched.cli.simulate_fill import run_fill
 from gpusched.cli.simulate_inputs import Input, read_input
 from gpusched.cli.simulate_settings import Setting, settings
 from gpusched.cli.simulate_told import as_json, lines
@@ -69,6 +70,11 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--generate", choices=["philly"], metavar="SHAPE", help="jobs of a published shape: philly"
     )
+    parser.add_argument(
+        "--fill",
+        action="store_true",
+        help="with --openb: the published experiment, pods without times that never leave",
+    )
     parser.add_argument("--jobs", type=int, default=2000, metavar="N", help="to generate (2000)")
     parser.add_argument("--days", type=float, default=7.0, metavar="D", help="to generate (7)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is drawn (1)")
@@ -110,6 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.top < 0 or arguments.first < 0:
         raise UsageError("--top and --first take numbers from 0 on")
+    if arguments.fill:
+        return run_fill(arguments)
     chosen = settings(arguments.config, arguments.sets)
     given = read_input(arguments)
     _tell_holes(given)

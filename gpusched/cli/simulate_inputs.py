@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from gpusched.simulate.traces.workload import (
     arrivals,
     node_manifest,
     nodes,
+    nodes_for,
     queues,
     shares,
 )
@@ -160,10 +160,7 @@ def _trace(arguments: argparse.Namespace) -> tuple[Trace, Callable[[Trace], list
 
 
 def _count(trace: Trace, days: float) -> int:
-    """Nodes of eight GPUs on which the jobs use so large a share on average."""
-    used = sum(job.gpus * job.duration_s for job in trace.jobs)
-    largest = max(job.gpus for job in trace.jobs)
-    return max(math.ceil(largest / 8), math.ceil(used / (days * 86_400 * 8 * LOAD)))
+    return nodes_for(trace.jobs, days=days, node_gpus=8, load=LOAD)
 
 
 def _machines(found: Mapping[str, int]) -> list[Obj]:

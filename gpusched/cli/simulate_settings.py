@@ -17,13 +17,11 @@ from gpusched.errors import ConfigError, UsageError
 from gpusched.objects.duration import parse_duration
 from gpusched.scenario.read_config import configuration
 from gpusched.scenario.reading import Reading
-from gpusched.simulate.changes import Changes
+from gpusched.simulate.changes import Changes, fifo_config
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _WHOLE: Final = re.compile(r"[0-9]{1,9}")
 FIRST: Final = "now"
-FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")
-"""Without the last one nothing is kept for the head of a StrictFifo queue."""
 _QUEUE_NUMBERS: Final = ("deserved", "capability", "guarantee", "weight", "priority")
 _QUEUE_TIMES: Final = ("minRuntime", "maxRuntime", "maxWait")
 _ORDERINGS: Final = ("Priority", "Fifo", "StrictFifo", "FairShare")
@@ -152,10 +150,6 @@ def _set_config(draft: _Draft, path: list[str], value: str, text: str) -> None:
 
 def _setting(name: str, draft: _Draft) -> Setting:
     said = dict(draft.config)
-    if draft.fifo:
-        # With lengths that are learned some would pass the head where they do not delay it.
-        plugins = {**(said.get("plugins") or {}), "walltime": {"learn": False}}
-        said |= {"actions": list(FIFO_ACTIONS), "plugins": plugins}
     reading = Reading(Path(), f"--set {name}")
     problems = Problems(f"--set {name}")
     node = parse(json.dumps(said).encode(), problems) if said else None
@@ -171,4 +165,6 @@ def _setting(name: str, draft: _Draft) -> Setting:
         told=draft.told and not draft.fifo,
         fifo=draft.fifo,
     )
+    if draft.fifo:
+        config = fifo_config(config)
     return Setting(name=name, config=config, changes=changes)

@@ -9,12 +9,14 @@ from typing import Any, Final
 import attrs
 
 from gpusched import API_VERSION
+from gpusched.config.model import Config, PluginChoice
 from gpusched.errors import ConfigError
 from gpusched.simulate.engine import Arrival
 from gpusched.simulate.engine_objects import Obj
 from gpusched.simulate.engine_world import RUN_FOR
 
 FIFO: Final = "fifo"
+FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")
 _AMOUNTS: Final = ("deserved", "capability", "guarantee")
 _EXPECTED: Final = "gpusched.io/expected-duration"
 _QUEUE: Final = "gpusched.io/queue"
@@ -36,6 +38,25 @@ class Changes:
     topology: Mapping[str, str] = attrs.Factory(dict)
     told: bool = False
     fifo: bool = False
+
+
+def fifo_config(config: Config) -> Config:
+    """The configuration under which a StrictFifo queue is a line that nobody passes.
+
+    Nobody is evicted. Lengths are not learned, as who is known to end in time may pass the head;
+    the action ``backfill`` stays, without which nothing is kept for the head.
+    """
+    tiers = tuple(
+        attrs.evolve(tier, plugins=tuple(_without_learning(each) for each in tier.plugins))
+        for tier in config.tiers
+    )
+    return attrs.evolve(config, actions=FIFO_ACTIONS, action_lines=(), tiers=tiers)
+
+
+def _without_learning(choice: PluginChoice) -> PluginChoice:
+    if choice.name != "walltime":
+        return choice
+    return attrs.evolve(choice, arguments={**choice.arguments, "learn": False})
 
 
 def changed_objects(objects: Iterable[Obj], changes: Changes) -> list[Obj]:

@@ -28,6 +28,15 @@ ARRIVED: Final = 130
 """Requests arrive until they reach so many percent of the GPUs."""
 TYPICAL: Final = 95
 """The most frequent shapes are typical until they make up so many percent of a list."""
+PUBLISHED: Final = {
+    "default": (87.5, 90.9, 91.9, 92.0, 93.1, 95.4),
+    "cpu200": (83.8, 87.7, 89.9, 90.2, 92.4, 95.0),
+    "gpushare100": (79.4, 82.4, 82.7, 82.6, 85.0, 86.9),
+    "gpuspec33": (86.5, 89.1, 92.1, 93.2, 93.1, 94.6),
+    "multigpu50": (90.3, 94.9, 95.8, 96.2, 95.7, 97.2),
+}
+"""Percent of the GPUs allocated once 130 % of them are asked for, by list: random, dot product,
+clustering, packing, best fit and FGD ("Beware of Fragmentation", USENIX ATC 2023; 10 seeds)."""
 MODEL: Final = "openb/model"
 QUEUE: Final = "openb"
 _AMOUNTS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -172,3 +172,14 @@ def shares(jobs: Sequence[TraceJob], gpus: int) -> dict[str, int]:
     for name in rest[: max(0, gpus - sum(parts.values()))]:
         parts[name] += 1
     return parts
+
+
+def nodes_for(jobs: Sequence[TraceJob], *, days: float, node_gpus: int, load: float) -> int:
+    """Nodes on which the jobs use so large a share of the GPUs in those days, if nobody waits.
+
+    What the longest do after the last job came does not count: it would make clusters too large.
+    """
+    span_s = days * 86_400
+    used = sum(job.gpus * max(0.0, min(job.duration_s, span_s - job.submit_s)) for job in jobs)
+    largest = max(job.gpus for job in jobs)
+    return max(-(-largest // node_gpus), round(used / (span_s * node_gpus * load)))
