@@ -100,7 +100,7 @@ def play_one(scenario: Scenario, order: Order, *, tell: Tell, note: Note) -> Run
             else:
                 run = play_embedded(scenario, tell=tell)
         except ConfigError as refused:
-            run = Run(scenario=scenario, refused=str(refused))
+            run = Run(scenario=scenario, refused="; ".join(refused.problems))
         except ClusterUnreachable as error:
             run = Run(scenario=scenario, refused=str(error), lost=True)
     return attrs.evolve(run, real_s=clock.monotonic() - begun)

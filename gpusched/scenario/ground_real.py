@@ -76,7 +76,6 @@ class RealGround:
             ClusterUnreachable: the server does not answer.
             Refused: one of the kinds is not served, or may not be read.
         """
-        await self._api.server_version()
         await self.kinds.read()
         self._tasks.append(asyncio.create_task(self._probe(), name="probe"))
         await self.follow([*(each for each in ALWAYS if self.kinds.find(each)), *sorted(kinds)])

@@ -77,6 +77,8 @@ async def play_on(
     api = await Api.connect(options.kubeconfig, clock=clock, opened=options.opened)
     ground = RealGround(api, clock, run=options.run)
     try:
+        # Who is not there at the start is not waited for.
+        await api.server_version()
         prepared = await prepare(ground, scenario, tell=note)
 
         def daemon(number: int) -> AppOptions:

@@ -221,6 +221,7 @@ async def clean(ground: RealGround, *, tell: Tell) -> None:
     """Remove everything that the run made; tell what could not be removed and how to do it."""
     kinds = [kind for kind in sorted(ground.made) if kind not in _LAST]
     try:
+        ground.check()
         for kind in [*kinds, "ReplicaSet", "Pod"]:
             await _remove(ground, kind)
         await _gone(ground, ("Pod",))

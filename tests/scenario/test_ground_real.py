@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from gpusched.cli import main as cli
 from gpusched.errors import ClusterUnreachable, ConfigError
 from gpusched.io.api import Api
 from gpusched.scenario.embedded import play_embedded
@@ -20,7 +21,7 @@ from gpusched.scenario.play import Run
 from gpusched.scenario.real import RealOptions, play_on, play_real
 from gpusched.simulate import SimulationOptions, World, simulate
 from gpusched.simulate.inside import sessions_to
-from tests.scenario.texts import scenario
+from tests.scenario.texts import scenario, whole
 
 T = TypeVar("T")
 GANGS = """
@@ -287,3 +288,32 @@ def test_no_cluster_at_all(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text("{}")
     with pytest.raises((ConfigError, ClusterUnreachable)):
         play_real(scenario(tmp_path, SMALL), str(tmp_path / "kubeconfig"))
+
+
+def test_the_command_plays_what_a_real_cluster_can(tmp_path: Path, capsys: Any) -> None:
+    """Without a cluster exit status 69 or 78 and a sentence; what needs the embedded one is skipped."""
+    (tmp_path / "told.yaml").write_text(whole("timeline:\n- restart: {what: leader}"))
+    nowhere = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    arguments = ["scenario", "run", str(tmp_path / "told.yaml"), "--kubeconfig", nowhere]
+    assert cli.main(arguments) == 0
+    assert "needs the embedded cluster" in capsys.readouterr().out
+    (tmp_path / "told.yaml").write_text(whole(SMALL))
+    assert cli.main(arguments) == 69
+    assert "cannot connect to the API server http://127.0.0.1:1" in capsys.readouterr().out
+
+
+def kubeconfig(folder: Path, server: str) -> str:
+    """The way to a server."""
+    file = folder / "kubeconfig"
+    file.write_text(
+        f"""
+apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {{}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"""
+    )
+    file.chmod(0o600)
+    return str(file)
