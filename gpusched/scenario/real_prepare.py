@@ -148,6 +148,10 @@ def _document(path: Path) -> Obj:
 
 async def _look_for_kwok(ground: RealGround, scenario: Scenario, tell: Tell) -> None:
     """Whether our Stages are among the cluster's; KWOK may have been given them as files, too."""
+    if scenario.stages:
+        names = ", ".join(map(str, scenario.stages))
+        tell(f"the scenario has Stages of its own, which KWOK must have been given: {names}")
+        return
     fake = any(
         "kwok.x-k8s.io/node" in (each.obj["metadata"].get("annotations") or {})
         for each in scenario.before

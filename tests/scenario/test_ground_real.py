@@ -276,6 +276,16 @@ async def _acts(world: World, ground: RealGround) -> None:
 READY = {"type": "Ready", "status": "True"}
 
 
+def test_stages_of_a_scenario_are_for_kwok_to_play(tmp_path: Path) -> None:
+    """They are not applied to the cluster: a note names their files."""
+    (tmp_path / "stages.yaml").write_text("")
+    notes: list[str] = []
+    run, _ = played(scenario(tmp_path, "stages: [stages.yaml]\nends: 5s"), notes)
+    assert run.ok
+    assert "Stages of its own, which KWOK must have been given" in notes[0]
+    assert notes[0].endswith("stages.yaml")
+
+
 def test_what_needs_the_embedded_cluster_is_skipped(tmp_path: Path) -> None:
     """With the reason, and without asking for a cluster."""
     found = scenario(tmp_path, "timeline:\n- restart: {what: leader}")
