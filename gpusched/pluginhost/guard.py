@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from functools import wraps
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import attrs
@@ -144,7 +143,7 @@ class Guard:
         ledger = self._ledgers.setdefault(who, _Ledger())
         monotonic = self._clock.monotonic
 
-        @wraps(fn)
+        # No functools.wraps: sixty hooks a session would pay for names that nobody reads.
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             if ledger.quarantined:
                 if not ledger.tries_left:
