@@ -97,8 +97,8 @@ class Teller:
         self._bars.update(self._all, completed=self._over, at=f"{self._over} of {self._count}")
         self._bars.refresh()
         if not self._quiet:
-            for line in lines(run, marks=self._console.is_terminal):
-                self._console.print(line)
+            said = lines(run, marks=self._console.is_terminal)
+            self._console.print(Text("\n").join(said))
 
 
 def lines(run: Run, *, marks: bool) -> list[Text]:

@@ -11,6 +11,7 @@ from textwrap import dedent, indent
 import pytest
 
 from gpusched import assets
+from gpusched.devcluster.app import ClusterOptions, start
 from gpusched.errors import ConfigError
 from gpusched.report.record import End
 from gpusched.scenario.embedded import play_embedded
@@ -228,3 +229,16 @@ def test_an_object_that_the_server_refuses_before_the_start_is_a_mistake_of_the_
     """It is told with its place, and nothing is played."""
     with pytest.raises(ConfigError, match=r"told\.yaml:\d+: ConfigMap default/No Name: .*"):
         run(tmp_path, 'objects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}]')
+
+
+async def test_a_scenario_among_manifests_is_passed_over_by_who_applies_them() -> None:
+    """``gpusched devcluster --apply kwok-scenarios/first-gang`` makes its nodes and jobs."""
+    folder = assets.path("kwok-scenarios") / "first-gang"
+
+    cluster = await start(ClusterOptions(apply=[folder], stages=False, controllers=False))
+
+    try:
+        assert len(cluster.client.list("nodes")) == 16
+        assert len(cluster.client.list("jobs.batch")) == 7
+    finally:
+        await cluster.close()

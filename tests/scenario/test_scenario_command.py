@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree as ET
@@ -123,6 +124,7 @@ def test_ctrl_c_keeps_what_happened_until_then(tmp_path):
         log = report / "logs" / "hopeless.log"
         while not (log.exists() and "leading" in log.read_text(encoding="utf-8")):
             assert process.poll() is None, "it ended by itself"
+            time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate()
 
