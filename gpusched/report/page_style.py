@@ -22,18 +22,30 @@ _TEXTS: Final = ("#14181d", "#ffffff")
 def style() -> str:
     """The style sheet."""
     light, dark = _hues(LIGHT, _GROUNDS[0]), _hues(DARK, _GROUNDS[1])
-    classes = "".join(
-        f".f{k}{{fill:var(--c{k});--k:var(--c{k})}}.l{k}{{stroke:var(--c{k});--k:var(--c{k})}}"
-        for k in range(len(LIGHT))
-    )
     shades = "".join(f".h{s}{{fill-opacity:{opacity}}}" for s, opacity in enumerate(SHADES))
     texts = "".join(
         f".t{k}.h{s}{{color:var(--t{k}{s})}}" for k in range(len(LIGHT)) for s in range(len(SHADES))
     )
     return (
         f":root{{{light}{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{dark}{_DARK}}}}}"
-        f"@media print{{:root{{{light}{_LIGHT}}}}}{_RULES}{classes}{shades}{texts}{_PRINT}"
+        f"@media print{{:root{{{light}{_LIGHT}}}}}{_RULES}{_DRAWN}{_RULES_BELOW}{_classes()}{shades}{texts}{_PRINT}"
     ).replace("\n", "")
+
+
+def drawing_style() -> str:
+    """The rules for drawings alone, for pictures that stand outside of a page."""
+    light = "".join(f"--c{k}:{hue};" for k, hue in enumerate(LIGHT)) + _LIGHT
+    dark = "".join(f"--c{k}:{hue};" for k, hue in enumerate(DARK)) + _DARK
+    return (
+        f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{_DRAWN}{_classes()}"
+    ).replace("\n", "")
+
+
+def _classes() -> str:
+    return "".join(
+        f".f{k}{{fill:var(--c{k});--k:var(--c{k})}}.l{k}{{stroke:var(--c{k});--k:var(--c{k})}}"
+        for k in range(len(LIGHT))
+    )
 
 
 def _hues(hues: tuple[str, ...], ground: str) -> str:
@@ -72,6 +84,27 @@ color-scheme:light;"""
 _DARK: Final = """--bg:#14181d;--card:#1c2128;--ink:#e8ebef;--soft:#a0a9b5;--line:#333b45;
 --faint:#20262e;--good:#4cc38a;--bad:#ff8a80;--goodbg:#12301f;--badbg:#3a1a18;--accent:#7cbcf5;
 color-scheme:dark;"""
+_DRAWN: Final = """
+svg path{vector-effect:non-scaling-stroke}
+.cap{fill:none;stroke:var(--ink);stroke-width:1.5}
+.ask{fill:none;stroke:var(--soft);stroke-width:1.5;stroke-dasharray:5 3}
+path[class^=l]{fill:none;stroke-width:2}
+.d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 2}.d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:5 2}
+.d5{stroke-dasharray:12 4}.d6{stroke-dasharray:1 3}.d7{stroke-dasharray:4 4}
+path.soft{fill-opacity:.45}
+.hair{stroke:var(--soft);stroke-width:1}
+.median{stroke:var(--ink);stroke-width:3}
+.p95{stroke:var(--bad);stroke-width:2}
+path.dots{stroke-width:6;stroke-linecap:round;stroke-opacity:.8}
+.mean{stroke:var(--ink);stroke-width:9;stroke-linecap:round}
+.band{fill:var(--faint)}
+.down{fill:var(--soft);fill-opacity:.35;stroke:var(--soft);stroke-width:1;stroke-dasharray:3 2}
+.edge{stroke:var(--bg);stroke-width:1}
+.cut{stroke:var(--ink);stroke-width:3}
+.act{stroke:var(--soft);stroke-width:1}
+.act.not{stroke:var(--bad);stroke-width:2}
+.far{stroke:var(--soft);stroke-width:1;stroke-opacity:.45;stroke-dasharray:2 3}
+"""
 _RULES: Final = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);
@@ -159,25 +192,8 @@ line-height:1.1}
 .over span.out{color:var(--soft);opacity:.7}
 .xs{position:relative;height:20px;margin-left:var(--left);font-size:12px;color:var(--soft)}
 .xs span{position:absolute;transform:translateX(-50%);top:2px;white-space:nowrap}
-svg path{vector-effect:non-scaling-stroke}
-.cap{fill:none;stroke:var(--ink);stroke-width:1.5}
-.ask{fill:none;stroke:var(--soft);stroke-width:1.5;stroke-dasharray:5 3}
-path[class^=l]{fill:none;stroke-width:2}
-.d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 2}.d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:5 2}
-.d5{stroke-dasharray:12 4}.d6{stroke-dasharray:1 3}.d7{stroke-dasharray:4 4}
-path.soft{fill-opacity:.45}
-.hair{stroke:var(--soft);stroke-width:1}
-.median{stroke:var(--ink);stroke-width:3}
-.p95{stroke:var(--bad);stroke-width:2}
-path.dots{stroke-width:6;stroke-linecap:round;stroke-opacity:.8}
-.mean{stroke:var(--ink);stroke-width:9;stroke-linecap:round}
-.band{fill:var(--faint)}
-.down{fill:var(--soft);fill-opacity:.35;stroke:var(--soft);stroke-width:1;stroke-dasharray:3 2}
-.edge{stroke:var(--bg);stroke-width:1}
-.cut{stroke:var(--ink);stroke-width:3}
-.act{stroke:var(--soft);stroke-width:1}
-.act.not{stroke:var(--bad);stroke-width:2}
-.far{stroke:var(--soft);stroke-width:1;stroke-opacity:.45;stroke-dasharray:2 3}
+"""
+_RULES_BELOW: Final = """
 .marks{margin-left:var(--left);height:6px}.marks svg{width:100%;height:100%;display:block}
 .dim>path{opacity:.16}.dim>g path{opacity:1}.dim>.band{opacity:1}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:0 32px}
