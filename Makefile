@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit bench check format lock clean
+.PHONY: help setup demo test lint types imports unit bench experiments check format lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv with everything pinned; .venv/bin/gpusched is then the command
 
@@ -44,6 +44,9 @@ check: lint types imports ## everything but the tests
 
 bench: setup ## speed and memory, as ratios to this machine's raw limits
 	$(BIN)/python -m benchmarks
+
+experiments: setup ## M1 to M6, with their tables and plots, into docs/experiments.md
+	$(BIN)/python -m benchmarks.experiments
 
 format: setup ## let ruff format and fix
 	$(BIN)/ruff check --fix-only .

@@ -53,7 +53,7 @@ def play(tell: Tell, file: str) -> dict[str, Any]:
     def told(at: Progress) -> None:
         tell(f"{duration(round(at.seconds))} simulated")
 
-    return packed(play_one(scenario, Order(paths=(Path(file),)), tell=told))
+    return packed(play_one(scenario, Order(paths=(Path(file),)), tell=told, note=tell))
 
 
 def parts_of(

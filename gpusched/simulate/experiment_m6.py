@@ -115,7 +115,7 @@ def experiment_m6(
     """
     fills = fill_rows(folder, lists, seeds=seeds, told=told) if folder is not None else ()
     records = gang_months(months, told=told) if months is not None else {}
-    rows = tuple(_months_row(name, record) for name, record in records.items())
+    rows = tuple(months_row(name, record) for name, record in records.items())
     return M6(fills=fills, months=rows, records=records)
 
 
@@ -161,12 +161,20 @@ def configurations() -> dict[str, tuple[Config, Changes]]:
 
 
 def gang_months(
-    months: Months, *, told: Callable[[str], None] = lambda _doing: None
+    months: Months,
+    *,
+    names: Sequence[str] | None = None,
+    told: Callable[[str], None] = lambda _doing: None,
 ) -> dict[str, Record]:
     """The same jobs first in, first out, with greedy placement, and with the solver.
 
     Jobs tell their true run times, but to the FIFO, which does not ask. Nobody is evicted: queues
     have weights, nothing that they deserve, so that only the order and the places differ.
+
+    Args:
+        months: what is simulated.
+        names: of configurations; None for all.
+        told: what is being done.
     """
     trace = generate(
         Plan(jobs=months.jobs, days=months.days, seed=months.seed, gpus_max=months.gpus_max)
@@ -179,6 +187,8 @@ def gang_months(
             obj["spec"]["weight"] = weights[obj["metadata"]["name"]]
     records = {}
     for name, (config, changes) in configurations().items():
+        if names is not None and name not in names:
+            continue
         told(f"{trace.source} on {count} nodes, {name}")
         without = tuple(each for each in config.actions if each not in ("preempt", "reclaim"))
         case = Case(
@@ -192,7 +202,8 @@ def gang_months(
     return records
 
 
-def _months_row(name: str, record: Record) -> MonthsRow:
+def months_row(name: str, record: Record) -> MonthsRow:
+    """The numbers of one configuration."""
     classes = sorted({job.klass for job in record.jobs})
     return MonthsRow(
         configuration=name,
