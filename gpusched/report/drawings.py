@@ -20,7 +20,7 @@ _LINE: Final = 17
 _LETTER: Final = 6.9
 """Pixels that a letter of the small texts takes at most on average."""
 _LEFT: Final = 58
-_LEFT_MAX: Final = 270
+_LEFT_MAX: Final = 292
 _BELOW: Final = 24
 _STYLE: Final = """
 text{font:12.5px system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;
