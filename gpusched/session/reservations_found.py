@@ -22,8 +22,8 @@ class Before:
     On the same profile and accounts, beside holds that are still there.
 
     Attributes:
-        alone: when it could start if nobody held anything; None for not before the last moment,
-            0 for not known yet.
+        alone: when it could start if nobody held anything; None where it cannot start until the
+            last moment, 0 for not known yet.
         start: of what was found for it beside the holds; 0 where nothing was.
         seeker: that looked for it.
         sweep: that goes on behind it.

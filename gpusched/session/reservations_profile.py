@@ -19,6 +19,7 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Demand, Ints, how_many_fit
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import NOTHING, Resources
+from gpusched.session.reservations_timeline import NUMBERS_MAX, Timeline
 
 FOREVER: Final = 2**62
 """The end of what nobody knows the end of."""
@@ -151,6 +152,7 @@ class Profile:
         """What is free once so many entries of ``flat`` have ended, beside no holds."""
         self._table = Holds((), staying.shape[1])
         self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
+        self._timeline: Timeline | None = None
         self.version = 0
         """Grows with every move."""
 
@@ -174,6 +176,7 @@ class Profile:
 
     def _moved(self) -> None:
         self._free.clear()
+        self._timeline = None
         self.version += 1
 
     def ending_earlier(self, releases: Iterable[Release]) -> Profile:
@@ -200,6 +203,16 @@ class Profile:
         """Holds to be looked at beside this profile."""
         self._table = self._table.plus(holds)
         return self._table
+
+    def timeline(self, holds: Sequence[Hold], until: int) -> Timeline | None:
+        """All moments beside the holds; None where they are too many for these rows."""
+        moments = 1 + len(self.times(until)) + 2 * len(holds)
+        if moments * self.staying.size > NUMBERS_MAX:
+            return None
+        if self._timeline is None or not self._timeline.add(holds, until=until):
+            self._timeline = Timeline(self, until)
+            self._timeline.add(holds, until=until)
+        return self._timeline
 
     def free_at(self, time: int, holds: Holds) -> Ints:
         """What is free at one moment beside the holds; negative where there is too much."""

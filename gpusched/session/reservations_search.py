@@ -20,6 +20,7 @@ from gpusched.session.jobs import variants
 from gpusched.session.reservations_found import Before
 from gpusched.session.reservations_profile import FOREVER, Hold, Holds, Part, Profile, Release, pack
 from gpusched.session.reservations_sweep import LostTrackError, Sweep
+from gpusched.session.reservations_timeline import Timeline
 from gpusched.session.session import Session
 from gpusched.session.verdict import first_refusal
 from gpusched.session.wanting import wanted
@@ -118,10 +119,14 @@ class Seeker:
         if before.start:
             with suppress(LostTrackError):
                 return self.behind(before, holds, until=until)
+        if before.alone is None:
+            return None
         profile = self._profile
-        moments = {*self._relaxations(), *(hold.end for hold in holds)}
-        later = {time for time in moments if profile.now < time <= until}
-        times = sorted(later.union(profile.times(until)))
+        line = profile.timeline(holds, until)
+        # When a gang stops holding out it may start though nothing has ended.
+        if line is not None and not any(profile.now < time for time in self._relaxations()):
+            return self._along(line, holds, before, until=until)
+        times = self._times(holds, until)
         if before.alone == 0:
             before.alone = self._alone(times)
         if before.alone is None:
@@ -143,6 +148,41 @@ class Seeker:
                 # So many more must fit: go on where what ended until then could make that true.
                 gains = self._gains(times, beside) if gains is None else gains
                 here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
+        return None
+
+    def _times(self, holds: Sequence[Hold], until: int) -> list[int]:
+        """Moments at which there may be more room than before, ascending."""
+        moments = {*self._relaxations(), *(hold.end for hold in holds)}
+        later = {time for time in moments if self._profile.now < time <= until}
+        return sorted(later.union(self._profile.times(until)))
+
+    def _along(
+        self, line: Timeline, holds: Sequence[Hold], before: Before, *, until: int
+    ) -> Hold | None:
+        """As ``earliest``: only moments at which there is room are looked at one by one."""
+        ways = [way.parts for way in self._ways]
+        first = max(before.alone or 0, before.start, line.times[0] + 1)
+        looks = 0
+        for block in line.roomy(ways, bisect_left(line.times, first)):
+            self._work.left -= 1
+            for index in block:
+                time = line.times[index]
+                if looks == 1 and not before.alone:
+                    # Areas or quota are in the way, perhaps for long.
+                    before.alone = self._alone(self._times(holds, until))
+                    if before.alone is None:
+                        return None
+                if time < (before.alone or 0):
+                    continue
+                if self._work.left <= 0 or looks >= _TIMES_MAX:
+                    return None
+                self._work.left -= 1
+                looks += 1
+                found = self._packed(line.least(index, self._end(time)), time)
+                if found is not None and self._within_quota(time, holds):
+                    before.start = time
+                    return self._hold(time, found)
+        before.alone = None  # nor will there be any for those like it, beside more holds
         return None
 
     def behind(self, before: Before, holds: Sequence[Hold], *, until: int) -> Hold | None:
@@ -234,6 +274,9 @@ class Seeker:
         if begins:
             self._work.left -= len(begins)
             free = self._profile.free_between(time, self._end(time), beside)
+        return self._packed(free, time)
+
+    def _packed(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
         for way in self._ways:
             for within in self._areas(way.gang, time):
                 found = pack(free, way.parts, within)
