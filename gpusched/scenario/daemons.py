@@ -10,9 +10,12 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from gpusched.app import App, AppOptions
+from gpusched.clock import Clock
 from gpusched.errors import GpuschedError
 
 T = TypeVar("T")
+_LEAVE_S: Final = 10.0
+_LOOK_S: Final = 0.1
 _OF: Final[ContextVar[_Process | None]] = ContextVar("process", default=None)
 
 
@@ -108,6 +111,16 @@ class Daemons:
             process.kill()
             self._alive.remove(process)
             self._dead.append(process)
+
+    async def leave(self, clock: Clock) -> None:
+        """End all in order, so that none holds the Lease any more; for a while at most."""
+        for process in self._alive:
+            process.ending = True
+            process.app.stop()
+        until = clock.monotonic() + _LEAVE_S
+        tasks = [each.task for each in self._alive if each.task is not None]
+        while clock.monotonic() < until and not all(task.done() for task in tasks):
+            await clock.sleep(_LOOK_S)
 
     async def close(self) -> None:
         """Kill all that are left, and wait for their ends."""

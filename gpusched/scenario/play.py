@@ -183,6 +183,8 @@ class _Play:
             unfinished, interrupted = "it was interrupted", True
         finally:
             await self._actor.close()
+            if self._site.cluster is None and not lost:
+                await self._daemons.leave(self._clock)  # an embedded cluster goes with its Lease
             await self._daemons.close()
         self._watch.look(self.now)
         self._judge.finish(self.now, self._record)

@@ -17,7 +17,7 @@ from gpusched.io.sessions import Open, over_http
 from gpusched.scenario.ground_real import RealGround
 from gpusched.scenario.model import Scenario
 from gpusched.scenario.play import Progress, Run, Site, play
-from gpusched.scenario.real_prepare import clean, prepare
+from gpusched.scenario.real_prepare import DAEMON, clean, prepare
 
 NAME: Final = "cluster"
 Tell = Callable[[Progress], None]
@@ -87,7 +87,7 @@ async def play_on(
                 clock=clock,
                 rng=random.Random(f"{options.run}/daemon/{number}"),  # noqa: S311  # jitter
                 kubeconfig=options.kubeconfig,
-                identity=f"gpusched-scenario-{number}",
+                identity=f"{DAEMON}{number}",
                 inline=options.inline,
                 opened=options.opened,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,8 @@ from gpusched.scenario.moments import moments
 from gpusched.scenario.population import Key, namespace_of
 
 Tell = Callable[[str], None]
+DAEMON: Final = "gpusched-scenario-"
+"""What the identities of daemons begin with that a run starts."""
 OWN_KINDS: Final = ("Queue", "PodGroup", "Topology")
 _CRDS: Final = "manifests/crds"
 _STAGE: Final = "gpusched-pod-start"
@@ -88,6 +90,8 @@ async def prepare(ground: RealGround, scenario: Scenario, *, tell: Tell) -> Prep
     _keep_to_own_nodes(ground, scenario)
     await _look_for_kwok(ground, scenario, tell)
     led = await leader(ground, scenario.config)
+    if led.startswith(DAEMON):
+        led = await _other_run(ground, scenario, led, tell)
     if led and (scenario.config_said or scenario.daemons > 1):
         what = "its own configuration" if scenario.config_said else "several daemons"
         raise ConfigError(
@@ -182,6 +186,26 @@ async def leader(ground: RealGround, config: Config) -> str:
     return str(holder) if age < _LATE * duration else ""
 
 
+async def _other_run(ground: RealGround, scenario: Scenario, led: str, tell: Tell) -> str:
+    """Wait for the Lease of another run's daemon, which may be dead; who leads afterwards.
+
+    Raises:
+        ConfigError: it lives.
+    """
+    tell(f"{led}, the daemon of another run, holds the Lease; it is waited for while that is valid")
+    election = scenario.config.leader_election
+    until = ground.clock.monotonic() + (_LATE + 1) * election.lease_duration_s
+    while led.startswith(DAEMON):
+        if ground.clock.monotonic() > until:
+            raise ConfigError(
+                f"{scenario.place}: another run is being played on this cluster, by {led}: "
+                "begin this one after its end"
+            )
+        await ground.clock.sleep(_LOOK_S)
+        led = await leader(ground, scenario.config)
+    return led
+
+
 # -- what must not be there --------------------------------------------------------------------
 def _refuse_taken(ground: RealGround, scenario: Scenario) -> None:
     """Nothing is changed that somebody else made."""
@@ -194,18 +218,39 @@ def _refuse_taken(ground: RealGround, scenario: Scenario) -> None:
     taken = sorted({key for key in made_by(scenario) if key in there})
     if not taken:
         return
-    sentences = []
-    for kind, namespace, name in taken[:10]:
-        labels = there[kind, namespace, name]["metadata"].get("labels") or {}
-        place = f"{namespace}/{name}" if namespace else name
-        run = labels.get(RUN_LABEL)
-        whose = (
-            f"is left from run {run}: kubectl delete {kind.lower()} {name} removes it"
-            if run
-            else "is in the cluster already, and no scenario made it: rename one of the two"
-        )
-        sentences.append(f"{scenario.place}: {kind} {place} {whose}")
+    runs: dict[str, list[Key]] = {}
+    for key in taken:
+        labels = there[key]["metadata"].get("labels") or {}
+        runs.setdefault(labels.get(RUN_LABEL, ""), []).append(key)
+    others = runs.pop("", [])
+    sentences = [
+        f"{scenario.place}: {_first_of(keys)} left from run {run}, or in use by it if it goes on; "
+        f"{_removal({kind for kind, _, _ in there}, run)} removes all of it"
+        for run, keys in runs.items()
+    ]
+    sentences += [
+        f"{scenario.place}: {_told(key)} is in the cluster already, and no scenario made it: "
+        "rename one of the two"
+        for key in others[:10]
+    ]
     raise ConfigError(*sentences)
+
+
+def _told(key: Key) -> str:
+    kind, namespace, name = key
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def _first_of(keys: Sequence[Key]) -> str:
+    more = len(keys) - 1
+    return f"{_told(keys[0])} is" if not more else f"{_told(keys[0])} and {more} more are"
+
+
+def _removal(kinds: Iterable[str], run: str) -> str:
+    """The command that removes what a run made; nodes and what jobs live by go last."""
+    first = sorted({*kinds, "Pod"} - {*_LAST, "Event"})
+    named = ",".join(each.lower() for each in [*first, *_LAST])
+    return f"kubectl delete {named} --all-namespaces -l {RUN_LABEL}={run}"
 
 
 def _keep_to_own_nodes(ground: RealGround, scenario: Scenario) -> None:
@@ -234,11 +279,7 @@ async def clean(ground: RealGround, *, tell: Tell) -> None:
                 await _remove(ground, kind)
         await _gone(ground, [kind for kind in _LAST if kind in ground.made])
     except GpuschedError as error:
-        tell(
-            f"what the run made is not all removed: {error}; later: kubectl delete "
-            f"{','.join([*kinds, 'pods', *_LAST]).lower()} --all-namespaces "
-            f"-l {RUN_LABEL}={ground.run}"
-        )
+        tell(f"what the run made is not all removed: {error}; later: {_removal(kinds, ground.run)}")
 
 
 def _mine(ground: RealGround, kind: str) -> Iterable[Obj]:

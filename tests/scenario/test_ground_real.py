@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
 import pytest
 
 from gpusched.cli import main as cli
@@ -156,7 +158,9 @@ def test_names_that_others_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         played(scenario(tmp_path, SMALL), [], before=before)
     job, node = refused.value.problems
-    assert "Job default/train is left from run r0: kubectl delete job train removes it" in job
+    assert "Job default/train is left from run r0" in job
+    assert "kubectl delete job,pod,node,queue" in job
+    assert f"--all-namespaces -l {RUN_LABEL}=r0 removes all of it" in job
     assert "Node gpu-0 is in the cluster already, and no scenario made it" in node
 
 
@@ -182,6 +186,66 @@ def test_a_daemon_that_leads_is_the_one_that_is_tried(tmp_path: Path) -> None:
     own = scenario(tmp_path, SMALL + "config: {cycle: {maxPeriod: 5s}}")
     with pytest.raises(ConfigError, match=r"needs its own configuration, and .* leads"):
         played(own, [], daemons=1, before=before)
+
+
+def test_one_run_after_another_has_a_daemon_of_its_own(tmp_path: Path) -> None:
+    """The first gives the Lease back: the second neither takes it for a leader's nor waits."""
+    found = scenario(tmp_path, SMALL)
+    notes: list[str] = []
+
+    async def story(world: World, options: RealOptions) -> list[Run]:
+        both = [attrs.evolve(options, run=each) for each in ("r1", "r2")]
+        return [await play_on(found, each, note=notes.append) for each in both]
+
+    first, second = on_cluster(story)
+    assert first.ok, first.verdicts
+    assert second.ok, second.verdicts
+    assert second.record is not None
+    assert second.record.counters["daemons"] == 1
+    assert notes == []
+
+
+def hold(world: World, **spec: Any) -> None:
+    """Make the Lease of another run's daemon, renewed just now."""
+    renewed = datetime.fromtimestamp(world.clock.now(), UTC).isoformat(timespec="microseconds")
+    held = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "gpusched"},
+        "spec": {
+            "holderIdentity": "gpusched-scenario-0_dead",
+            "leaseDurationSeconds": 15,
+            "renewTime": renewed.replace("+00:00", "Z"),
+            **spec,
+        },
+    }
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpusched-system"}}
+    world.client.create("namespaces", place)
+    world.client.create("leases.coordination.k8s.io", held, "gpusched-system")
+
+
+def test_the_lease_of_a_run_that_was_killed_is_waited_for(tmp_path: Path) -> None:
+    """Nobody renews it: it ends, and a daemon is started."""
+
+    async def before(world: World) -> None:
+        hold(world)
+
+    notes: list[str] = []
+    run, _ = played(scenario(tmp_path, SMALL), notes, before=before)
+    assert run.ok, run.verdicts
+    assert run.record is not None
+    assert run.record.counters["daemons"] == 1
+    assert "the daemon of another run, holds the Lease" in notes[0]
+
+
+def test_a_run_that_goes_on_is_not_disturbed_by_another(tmp_path: Path) -> None:
+    """Its Lease stays valid: the second run is refused before anything is made."""
+
+    async def before(world: World) -> None:
+        hold(world, leaseDurationSeconds=3600)
+
+    with pytest.raises(ConfigError, match=r"another run is being played .* gpusched-scenario-0_"):
+        played(scenario(tmp_path, SMALL), [], before=before)
 
 
 def test_a_server_that_stays_away_ends_the_run_with_what_was_seen(tmp_path: Path) -> None:
