@@ -29,7 +29,9 @@ def test_a_scenario_of_the_library_holds(scenario: Scenario) -> None:
 def test_the_library_has_what_users_start_from() -> None:
     """At least twenty, each of which says what it teaches and is named like its file."""
     assert len(SCENARIOS) >= 20
+    told = (LIBRARY.parent / "README.md").read_text()
     for scenario in SCENARIOS:
+        assert f"](library/{scenario.name}.yaml) | {' '.join(scenario.teaches.split())} |" in told
         assert scenario.teaches.endswith(".")
         assert (LIBRARY / f"{scenario.name}.yaml").is_file()
         assert scenario.expect
