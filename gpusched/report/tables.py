@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -28,6 +28,10 @@ class RowSaid(Protocol):
     @property
     def measured(self) -> bool:
         """Whether the cells are statistics."""
+
+    @property
+    def of(self) -> Mapping[str, str]:
+        """Which jobs they count; empty for all."""
 
 
 class TableSaid(Protocol):
@@ -79,7 +83,7 @@ def filled(table: TableSaid, record: Record) -> FilledTable:
     for row in table.rows:
         cells = [Cell(text=row.name)]
         for said in row.cells:
-            figure = statistic(record, said) if row.measured and said else None
+            figure = statistic(record, said, of=row.of) if row.measured and said else None
             known = figure is None or figure.value is not None
             cells.append(Cell(text=str(said if figure is None else figure), figure=figure))
             if not known:

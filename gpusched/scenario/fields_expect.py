@@ -110,23 +110,24 @@ COUNT: Final = Table(
     at_most_one=(SPANS,),
     schema_id="expectCount",
 )
+_OF: Final = Field(
+    "of",
+    Table(
+        "of",
+        (
+            Field("queue", PATTERN, "Jobs of this queue."),
+            Field("class", Text(), "Jobs of this class."),
+            Field("job", PATTERN, "Jobs of this name or pattern."),
+            Field("kind", Text(), "Workloads of this kind."),
+        ),
+    ),
+    "Of which jobs; all when left out.",
+)
 STAT: Final = Table(
     "an expectation on a statistic",
     (
         Field("stat", Text("a statistic such as p95(wait)"), "Which.", required=True),
-        Field(
-            "of",
-            Table(
-                "of",
-                (
-                    Field("queue", PATTERN, "Jobs of this queue."),
-                    Field("class", Text(), "Jobs of this class."),
-                    Field("job", PATTERN, "Jobs of this name or pattern."),
-                    Field("kind", Text(), "Workloads of this kind."),
-                ),
-            ),
-            "Of which jobs; all when left out.",
-        ),
+        _OF,
         *_COMPARISONS,
         *_WHEN,
     ),
@@ -190,6 +191,7 @@ _ROW: Final = Table(
         Field("name", Text(), "Of the system.", required=True),
         Field("cells", Listing(_CELL, 1, 64), "As published."),
         Field("stats", Listing(Text(), 1, 64), "Statistics of this run."),
+        _OF,
     ),
     one_of=("cells", "stats"),
 )

@@ -193,11 +193,13 @@ class Row:
         name: of the system.
         cells: texts as published; for this run names of statistics, in the order of columns.
         measured: whether the cells are statistics.
+        of: which jobs they count, see ``Statistic``; empty for all.
     """
 
     name: str
     cells: tuple[str, ...]
     measured: bool = False
+    of: Mapping[str, str] = attrs.Factory(dict)
 
 
 @attrs.frozen(kw_only=True)

@@ -222,7 +222,17 @@ def table(found: Found, reading: Reading) -> Table:
         if measured:
             for name in cells:
                 _check_statistic(name, row.line_of(key), reading)
-        rows.append(Row(name=row.get("name", ""), cells=cells, measured=measured))
+        elif "of" in row:
+            reading.problems.add(row.line_of("of"), "of needs the key stats")
+        of = row.get("of")
+        rows.append(
+            Row(
+                name=row.get("name", ""),
+                cells=cells,
+                measured=measured,
+                of=dict(of.values) if of else {},
+            )
+        )
     return Table(title=found.get("title", ""), columns=columns, rows=tuple(rows))
 
 
