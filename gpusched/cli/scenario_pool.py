@@ -9,6 +9,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -103,6 +104,8 @@ def play_one(scenario: Scenario, order: Order, *, tell: Tell, note: Note) -> Run
             run = Run(scenario=scenario, refused="; ".join(refused.problems))
         except ClusterUnreachable as error:
             run = Run(scenario=scenario, refused=str(error), lost=True)
+        except KeyboardInterrupt:
+            run = Run(scenario=scenario, refused="it was interrupted", interrupted=True)
     return attrs.evolve(run, real_s=clock.monotonic() - begun)
 
 
@@ -142,7 +145,8 @@ class _Pool:
         self._workers: dict[Connection, BaseProcess] = {}
         self._at: dict[Connection, Scenario] = {}
         # A Ctrl-C of the terminal is for this process, which tells the others: they begin with
-        # the signal blocked.
+        # the signal blocked. Starting the tracker would unblock it, so that is done before.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(size):
@@ -239,16 +243,27 @@ def _work(pipe: Connection, order: Order) -> None:
     """A worker's life: names come, runs go."""
     os.setpgid(0, 0)  # the terminal's Ctrl-C is the parent's
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what came meanwhile is forgotten
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     known = {each.name: each for each in read_paths(order.paths, config=order.config)}
     tell = _seldom(lambda progress: pipe.send(("at", progress)))
     while True:
         try:
             name = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         try:
-            pipe.send(("done", packed(play_one(known[name], order, tell=tell, note=_unheard))))
+            run = _interruptible(known[name], order, tell)
+            pipe.send(("done", packed(run)))
         except Exception as bug:  # noqa: BLE001 - told to the parent, which ends with it
             pipe.send(("bug", (f"{type(bug).__name__}: {bug}", traceback.format_exc())))
+
+
+def _interruptible(scenario: Scenario, order: Order, tell: Tell) -> Run:
+    """Play one; only here the signal is heard, which may have come before."""
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return play_one(scenario, order, tell=tell, note=_unheard)
+    except KeyboardInterrupt:  # as the signal was unblocked
+        return Run(scenario=scenario, refused="it was interrupted", interrupted=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

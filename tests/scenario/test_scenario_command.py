@@ -15,6 +15,7 @@ import pytest
 
 from gpusched import assets
 from gpusched.cli import main as cli
+from gpusched.cli import scenario_pool
 
 FIRST = str(assets.path("kwok-scenarios") / "first.yaml")
 WRONG = """\
@@ -132,3 +133,14 @@ def test_ctrl_c_keeps_what_happened_until_then(tmp_path):
     assert "FAIL it was interrupted" in said
     assert "it was interrupted" in (report / "junit.xml").read_text(encoding="utf-8")
     assert (report / "index.html").exists()
+
+
+def test_ctrl_c_before_a_run_has_begun_is_no_bug(monkeypatch, capsys):
+    """It comes while the cluster is made: told as interrupted, exit status 130, no traceback."""
+
+    def interrupted(scenario, *, tell):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scenario_pool, "play_embedded", interrupted)
+    assert cli.main(["scenario", "run", FIRST]) == 130
+    assert capsys.readouterr().out.startswith("FAIL first: it was interrupted\n")
