@@ -13,11 +13,12 @@ from benchmarks.experiments.page import Cost, Part, Scene
 from benchmarks.experiments.pictures import Picture, waits_of
 from benchmarks.experiments.pool import Done, Task, Tell
 from gpusched.report.drawings import picture
-from gpusched.report.plots import Shown, duration, number
+from gpusched.report.plots import Shown, duration, number, percent
 from gpusched.report.record import Record
 from gpusched.report.reported import Verdict
 from gpusched.report.statistics import statistic
 from gpusched.report.tables import Cell, FilledTable
+from gpusched.report.values import values
 from gpusched.simulate.experiment_m6 import (
     FULL,
     PUBLISHED_NAMES,
@@ -29,7 +30,7 @@ from gpusched.simulate.openb_fill import POLICIES, Fill, fill
 from gpusched.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 
 NAME: Final = "M6"
-MONTHS: Final = Months(jobs=4000, days=60.0)
+MONTHS: Final = Months(jobs=2500, days=60.0)
 ORDERS: Final = (1,)
 """Seeds of the orders in which pods come."""
 FILL_MAX_S: Final = 60.0
@@ -197,10 +198,15 @@ def _months_scene(records: Mapping[str, Record]) -> Scene:
     ]  # fmt: skip
     some = next(iter(records.values()))
     gpus = sum(node.spans[0].gpus for node in some.nodes) // 1000
-    days = duration(MONTHS.days * 86_400)
+    span_s = MONTHS.days * 86_400
+    asked = sum(
+        job.gpus / 1000 * max(0.0, min(run, span_s - job.created))
+        for job, run in values(some, "run", some.jobs)
+    )
     told = (
-        f"{len(some.jobs):,} generated jobs that come within {days}, {len(some.nodes):,} nodes with {gpus:,} "
-        f"GPUs, which they use to {number(100 * MONTHS.load)} % if nobody waits; seed {MONTHS.seed}."
+        f"{len(some.jobs):,} generated jobs that come within {duration(span_s)} on {len(some.nodes):,} nodes "
+        f"with {gpus:,} GPUs, which they would use to {percent(asked / span_s / gpus)} if nobody waited; "
+        f"seed {MONTHS.seed}."
     )
     return Scene(
         name="months of gang jobs",
