@@ -75,6 +75,7 @@ class Months:
     Attributes:
         load: share of the GPUs that the jobs would use if nobody waited: it decides how many
             nodes of eight GPUs there are.
+        per_rack: nodes of a rack.
     """
 
     jobs: int = 2000
@@ -82,6 +83,7 @@ class Months:
     seed: int = 1
     load: float = 0.85
     gpus_max: int = 128
+    per_rack: int = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -181,7 +183,7 @@ def gang_months(
     )
     count = nodes_for(trace.jobs, days=months.days, node_gpus=8, load=months.load)
     weights = shares(trace.jobs, 1000)
-    made = [*nodes(count, 8, per_rack=16), *queues(dict.fromkeys(weights, 0))]
+    made = [*nodes(count, 8, per_rack=months.per_rack), *queues(dict.fromkeys(weights, 0))]
     for obj in made:
         if obj["kind"] == "Queue":
             obj["spec"]["weight"] = weights[obj["metadata"]["name"]]
