@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.experiments.page import Cost, Part, missed, page, scene_of, write
 from benchmarks.experiments.pictures import pictures, waits_of
+from benchmarks.experiments.scenes import ROOT, experiment_of
 from benchmarks.experiments.traces import fill_picture, fill_scene
 from benchmarks.experiments.words import words_of
 from gpusched.report.record import End, JobLife, NodeLife, NodeSpan, PodLife, Record
@@ -156,3 +157,17 @@ def test_every_experiment_is_introduced() -> None:
         assert words_of(experiment).title
         assert words_of(experiment).paragraphs
     assert words_of("M99").paragraphs == ()
+
+
+def test_the_page_of_this_repository_forgets_no_experiment() -> None:
+    """Every scenario of the folder has its place there, every picture it shows exists."""
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    files = sorted((ROOT / "kwok-scenarios" / "experiments").glob("*.yaml"))
+
+    assert files
+    for file in files:
+        assert f"{file.name}" in text
+        assert experiment_of(file.stem) in text
+    assert "## M6: traces" in text
+    for link in re.findall(r"\]\((experiments/[^)]+)\)", text):
+        is_picture((ROOT / "docs" / link).read_text())
