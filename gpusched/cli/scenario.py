@@ -18,6 +18,7 @@ from gpusched.cli.scenario_pool import Order, play_all
 from gpusched.cli.scenario_told import Teller, as_json, reported, status_of, total
 from gpusched.config.tree import nearest, quoted
 from gpusched.errors import ConfigError, UsageError
+from gpusched.limits import SCENARIO_SEED_MAX
 from gpusched.scenario.model import Scenario
 from gpusched.scenario.play import Run
 from gpusched.scenario.read import read_paths
@@ -115,8 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: a file is wrong.
-        UsageError: there is no scenario of a name.
+        UsageError: there is no scenario of a name, or an option makes no sense.
     """
+    if arguments.seed is not None and not 0 <= arguments.seed <= SCENARIO_SEED_MAX:
+        raise UsageError(f"--seed takes a number from 0 to {SCENARIO_SEED_MAX}")
     scenarios = chosen(read_paths(arguments.paths, config=arguments.config), arguments.only)
     jobs = _jobs(arguments)
     _make_folders(arguments.report, arguments.junit)
@@ -187,8 +190,12 @@ def _make_folders(report: Path | None, junit: Path | None) -> None:
     try:
         if report is not None:
             (report / LOGS).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"--report: {report} is a file, or in one: name a folder") from None
     except OSError as error:
-        raise UsageError(f"--report: {report}: {error.strerror}") from None
+        raise UsageError(
+            f"--report: the folder {report} cannot be made: {error.strerror}"
+        ) from None
     if junit is not None and not junit.resolve().parent.is_dir():
         raise UsageError(f"--junit: there is no folder {junit.resolve().parent}")
 

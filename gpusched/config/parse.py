@@ -21,6 +21,7 @@ from gpusched.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX
 
 _INT = re.compile("-?(0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile("-?(0|[1-9][0-9]{0,18})[.][0-9]{1,18}")
+_LONG = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?")
 _Resolve: TypeAlias = Callable[[type[yaml.Node], str, Any], str]
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -212,12 +213,19 @@ class _Builder:
             case "int":
                 if _INT.fullmatch(text):
                     return int(text)
-                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
+                self._problems.add(line, f"{quoted(text)}: {_not_plain(text)}")
                 return None
             case "float":
                 if _FLOAT.fullmatch(text):
                     return float(text)
-                self._problems.add(line, f"{quoted(text)}: write a plain decimal, or quote it")
+                self._problems.add(line, f"{quoted(text)}: {_not_plain(text)}")
                 return None
             case _:
                 return text
+
+
+def _not_plain(text: str) -> str:
+    """Why a number is none of those that are read."""
+    if _LONG.fullmatch(text):
+        return "has more digits than any number here may have (19, and 18 after the point)"
+    return "write a plain decimal, or quote it"

@@ -26,6 +26,7 @@ from gpusched.scenario.model import Scenario
 from gpusched.scenario.moments import Moment, moments
 from gpusched.scenario.recorder import Recorder
 from gpusched.scenario.watch import Watch
+from gpusched.scenario.workloads import text_of
 
 _LEAST_S: Final = 1e-6
 """A shorter sleep may not move the time of a loop that is far from its beginning."""
@@ -324,14 +325,15 @@ class _Play:
         what = []
         if self._next < len(self._moments):
             moment = self._moments[self._next]
-            what.append(f"the timeline goes on at {moment.at_s:g} s ({moment.place})")
+            what.append(f"the timeline goes on at {text_of(moment.at_s)} ({moment.place})")
         if runs:
-            what.append(f"{len(runs)} workloads still run, the first is {runs[0]}")
+            what.append(_still("run", runs))
         elif waits:
-            what.append(f"{len(waits)} workloads still wait, the first is {waits[0]}")
+            what.append(_still("wait", waits))
         elif self._actor.busy:
             what.append("something that was begun goes on")
-        return f"it was cut at its limit of {now:g} s: {', '.join(what) or 'it does not end'}"
+        why = ", ".join(what) or "it does not end"
+        return f"it was cut at its limit of {text_of(now)}: {why}; raise limit, or say when it ends"
 
     # -- results -----------------------------------------------------------------------------
     def _report(self) -> None:
@@ -363,6 +365,12 @@ class _Play:
             broken=tuple(self._watch.broken),
             counters=counters,
         )
+
+
+def _still(does: str, works: Sequence[str]) -> str:
+    if len(works) == 1:
+        return f"{works[0]} still {does}s"
+    return f"{len(works)} workloads still {does}, the first is {works[0]}"
 
 
 def _horizon(scenario: Scenario, acts: Sequence[Moment]) -> float:

@@ -22,12 +22,14 @@ from gpusched.scenario.model import (
 )
 from gpusched.scenario.moments import Moment, happenings, moments
 from gpusched.scenario.population import (
+    UNCHECKED,
     Deletions,
     Population,
     Reference,
     namespace_of,
     references,
 )
+from gpusched.scenario.queue_rings import queue_rings
 from gpusched.scenario.read_targets import Lookup, names_told
 from gpusched.scenario.workloads import text_of
 
@@ -130,6 +132,12 @@ class _Walk:
             if (first := found.add(manifest)) is not None:
                 self._refuse(manifest.place, f"{_named(manifest)} is there twice: see {first}")
             self._mention(manifest)
+        for place, ring in queue_rings(self._scenario.before):
+            self._refuse(
+                place,
+                f"queues are their own parents: {' < '.join(ring)}; leave parent out at one of "
+                f'them, or annotate it {UNCHECKED}: "true" where that is meant',
+            )
         return found
 
     def _mention(self, manifest: Manifest) -> None:

@@ -146,7 +146,7 @@ def _object(found: Found, reading: Reading) -> ObjectIs | None:
         )
     if comparison is not None and "path" not in found:
         reading.problems.add(found.line, f"{comparison.test.value} needs the key path")
-    if "path" in found and comparison is None:
+    if "path" in found and not any(key in found for key in TESTS):
         reading.problems.add(found.line_of("path"), f"path needs one of {', '.join(TESTS)}")
     for key in ("reason", "says"):
         if key in found and "condition" not in found:

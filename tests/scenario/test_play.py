@@ -200,7 +200,7 @@ def test_a_run_that_never_ends_is_cut_with_what_it_was_at(tmp_path: Path) -> Non
     assert not found.ok
     assert found.record is not None
     assert found.record.unfinished == (
-        "it was cut at its limit of 120 s: 1 workloads still run, the first is default/long"
+        "it was cut at its limit of 2m: default/long still runs; raise limit, or say when it ends"
     )
     assert [verdict.ok for verdict in found.verdicts] == [True]
 

@@ -171,6 +171,12 @@ BAD: dict[str, tuple[str, int, str]] = {
     "columns": (
         "tables: [{title: a, columns: [x, y], rows: [{name: b, cells: ['1']}]}]", 1, "1 cells stand in 2 columns",
     ),
+    "queues in a ring": (
+        "queues: [{name: a, parent: b}, {name: c, parent: b}, {name: b, parent: a}]", 1,
+        "queues are their own parents: a < b < a; leave parent out",
+    ),
+    "its own parent": ("queues: [{name: a, parent: a}]", 1, "queues are their own parents: a < a"),
+    "a number of many digits": (f"seed: {'9' * 25}", 1, "has more digits than any number here"),
 }  # fmt: skip
 
 
@@ -199,3 +205,23 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
     assert "scenario.yaml:7" in text
     assert "objects.yaml:1" in text
     assert "objects.yaml:3: a manifest must be a mapping, not a list" in text
+
+
+def test_a_wrong_comparison_is_not_called_missing(tmp_path: Path) -> None:
+    """One mistake, one sentence."""
+    wrong = "expect:\n- {object: {kind: Node, name: node-0}, path: .spec, equals: {a: 1}}\n"
+    (tmp_path / "scenario.yaml").write_text(whole(TRAIN + wrong), encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        read_path(tmp_path)
+    (problem,) = refused.value.problems
+    assert "equals must be a number, a text, true or false, not a mapping" in problem
+
+
+def test_queues_in_a_ring_that_is_meant(tmp_path: Path) -> None:
+    """The annotation that lets what a queue names be missing lets it be a descendant, too."""
+    queue = "- {apiVersion: scheduling.gpusched.io/v1alpha1, kind: Queue, metadata: "
+    meant = 'annotations: {scenario.gpusched.io/unchecked: "true"}'
+    ring = f"objects:\n{queue}{{name: a, {meant}}}, spec: {{parent: b}}}}\n"
+    ring += f"{queue}{{name: b}}, spec: {{parent: a}}}}\n"
+    (tmp_path / "scenario.yaml").write_text(whole(TRAIN + ring), encoding="utf-8")
+    read_path(tmp_path)

@@ -144,3 +144,17 @@ def test_ctrl_c_before_a_run_has_begun_is_no_bug(monkeypatch, capsys):
     monkeypatch.setattr(scenario_pool, "play_embedded", interrupted)
     assert cli.main(["scenario", "run", FIRST]) == 130
     assert capsys.readouterr().out.startswith("FAIL first: it was interrupted\n")
+
+
+@pytest.mark.parametrize("seed", ["-1", "2147483648"])
+def test_a_seed_that_no_file_could_name_is_wrong_usage(seed, capsys):
+    """As in a file: 0 to 2147483647."""
+    assert cli.main(["scenario", "run", FIRST, "--seed", seed]) == 2
+    assert capsys.readouterr().err == "gpusched: --seed takes a number from 0 to 2147483647\n"
+
+
+def test_a_report_into_a_file_is_wrong_usage(capsys):
+    """Told before anything is played."""
+    for report in (FIRST, f"{FIRST}/inside"):
+        assert cli.main(["scenario", "run", FIRST, "--report", report]) == 2
+        assert "is a file, or in one: name a folder" in capsys.readouterr().err
