@@ -130,7 +130,7 @@ def lines(run: Run, *, marks: bool) -> list[Text]:
 def invariants(run: Run) -> str:
     """That those that are always looked at held."""
     bound = sum(pod.bound is not None for pod in run.record.pods) if run.record else 0
-    return f"invariants: no gang in part, no GPU twice, room and quota kept ({bound} bindings)"
+    return f"invariants: no gang in part, no GPU twice, room and quota kept ({_many(bound, 'binding')})"
 
 
 def failures(run: Run) -> list[str]:

@@ -31,7 +31,7 @@ from gpusched.scenario.model import (
     Scale,
     Target,
 )
-from gpusched.scenario.targets import is_exact, matching, told
+from gpusched.scenario.targets import absent, is_exact, matching
 
 ASK_AGAIN_S: Final = 5.0
 """A disruption budget that refused is asked again after so long."""
@@ -216,7 +216,7 @@ class Actor:
         """Do it with each object that is meant; a name that nobody has is a trouble."""
         found = matching(self._ground, target)
         if not found and is_exact(target):
-            return f"there is no {told(target)}"
+            return absent(self._ground, target)
         troubles = []
         for obj in found:
             meta = obj["metadata"]
@@ -230,7 +230,7 @@ class Actor:
     async def _evict(self, act: Evict) -> str:
         found = [pod for pod in matching(self._ground, act.target) if not _is_over(pod)]
         if not found and is_exact(act.target):
-            return f"there is no {told(act.target)}"
+            return absent(self._ground, act.target)
         refused = []
         for pod in found:
             meta = pod["metadata"]
@@ -261,7 +261,7 @@ class Actor:
     async def _fail(self, act: FailNode) -> str:
         nodes = matching(self._ground, act.target)
         if not nodes:
-            return f"there is no {told(act.target)}"
+            return absent(self._ground, act.target)
         if act.how == "deleted":
             trouble = await self._each(
                 act.target, lambda kind, _, name, __: self._ground.delete(kind, "", name)

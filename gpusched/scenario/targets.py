@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import attrs
+
+from gpusched.config.tree import listed, nearest
 from gpusched.scenario.ground import Ground
 from gpusched.scenario.model import Target
 
 Obj: TypeAlias = dict[str, Any]
+_NAMES_MAX: Final = 8
 
 
 def matching(ground: Ground, target: Target) -> list[Obj]:
@@ -31,6 +35,15 @@ def matching(ground: Ground, target: Target) -> list[Obj]:
 def is_exact(target: Target) -> bool:
     """Whether it means one object by its name."""
     return bool(target.name) and "*" not in target.name and "*" not in target.namespace
+
+
+def absent(ground: Ground, target: Target) -> str:
+    """That nothing of a target is there, and what there is instead, where one may look for it."""
+    near = attrs.evolve(target, name="", labels={})
+    names = sorted(obj["metadata"]["name"] for obj in matching(ground, near))
+    known = listed(names[:_NAMES_MAX])
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    return f"there is no {told(target)}: there are {known}{more}{nearest(target.name, names)}"
 
 
 def told(target: Target) -> str:

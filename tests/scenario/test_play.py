@@ -171,6 +171,7 @@ def test_what_cannot_be_done_fails_the_run_unless_it_may(tmp_path: Path) -> None
         timeline:
         - {delete: {kind: Job, name: nobody}, unchecked: true}
         - submit: {name: once, runFor: 1m}
+        - submit: {name: ones, runFor: 1m}
         - {at: 1s, every: 1s, count: 2, delete: {kind: Job, name: once}}
         - {at: 3s, apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}}
         """,
@@ -179,7 +180,7 @@ def test_what_cannot_be_done_fails_the_run_unless_it_may(tmp_path: Path) -> None
     assert found.record is not None
     assert "it may fail, and did: there is no Job nobody" in found.record.acts[0].sentence
     first, second = (each.trouble for each in found.troubles)
-    assert first == "there is no Job once"
+    assert first == 'there is no Job once: there are ones; did you mean "ones"?'
     assert "told.yaml" in second
     assert "No Name" in second
 
