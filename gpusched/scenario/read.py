@@ -63,15 +63,25 @@ def read_paths(paths: Iterable[Path], *, config: Path | None = None) -> list[Sce
         except ConfigError as error:
             sentences += error.problems
             continue
+        except OSError as error:
+            sentences.append(_unreadable(path, error))
+            continue
         for file in files:
             try:
                 found.append(_scenario(file, config))
             except ConfigError as error:
                 sentences += error.problems
+            except OSError as error:
+                sentences.append(_unreadable(file, error))
     sentences += _doubles(found)
     if sentences:
         raise ConfigError(*sentences)
     return found
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    """Of a folder, or of something in one, that this user may not look into."""
+    return f"{error.filename or path}: cannot be read: {error.strerror or error}"
 
 
 def _doubles(scenarios: Sequence[Scenario]) -> list[str]:

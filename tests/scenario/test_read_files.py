@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import pytest
 
@@ -180,3 +182,23 @@ def test_faults_and_restarts_need_the_embedded_cluster(tmp_path: Path) -> None:
     assert found.embedded_only.endswith(
         "told.yaml:7: a restart of the apiserver needs the embedded cluster"
     )
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence with the folder's name, beside everything else that is wrong."""
+    (tmp_path / "wrong.yaml").write_text(whole("teach: x"), encoding="utf-8")
+    (tmp_path / "locked").mkdir()
+
+    def iterdir(folder: Path, kept: Callable[[Path], Iterator[Path]] = Path.iterdir) -> Any:
+        if folder.name == "locked":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return kept(folder)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with pytest.raises(ConfigError) as refused:
+        read_paths([tmp_path / "locked", tmp_path / "wrong.yaml"])
+    first, *others = refused.value.problems
+    assert first == f"{tmp_path / 'locked'}: cannot be read: Permission denied"
+    assert any('unknown key "teach"' in each for each in others)
