@@ -107,7 +107,9 @@ def start(
         return False
     promised = gang.key in session.promises
     refusal: Refusal | None = None
+    ways = 0
     for variant in variants(session, gang):
+        ways += 1
         statement = session.statement()
         session.lift(statement, gang)
         refusal = _attempt(session, variant.gang, statement)
@@ -127,7 +129,7 @@ def start(
         return False
     if not _wait_for_leaving(session, gang):
         _refuse(session, gang, refusal)
-        refused.remember(gang, refusal)
+        refused.remember(gang, refusal, ways=ways)
     return promised
 
 

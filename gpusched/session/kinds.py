@@ -10,7 +10,9 @@ from collections.abc import Hashable, Sequence
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from gpusched.cache.gangs import Gang
+import attrs
+
+from gpusched.cache.gangs import Gang, Terms
 from gpusched.objects.pod import PodClass
 from gpusched.session.by_gang import ByGang
 
@@ -20,12 +22,20 @@ class Kind:
 
     Args:
         classes: of the members, each once.
+        timeless: the kind of gangs that nobody knows the length of and that are like these else;
+            None where these are such.
     """
 
-    __slots__ = ("__weakref__", "classes")
+    __slots__ = ("__weakref__", "_timeless", "classes")
 
-    def __init__(self, classes: tuple[PodClass, ...]) -> None:
+    def __init__(self, classes: tuple[PodClass, ...], timeless: Kind | None = None) -> None:
         self.classes = classes
+        self._timeless = timeless
+
+    @property
+    def timeless(self) -> Kind:
+        """The same for all kinds that differ only in how long their gangs say they run."""
+        return self._timeless or self
 
 
 class Kinds:
@@ -62,10 +72,17 @@ class Kinds:
             or any(task.pod_class.unsupported for task in gang.tasks)
         ):
             return None
+        terms = gang.terms
+        timeless = None
+        if terms.expected_duration_ns:
+            timeless = self._known_as(gang, attrs.evolve(terms, expected_duration_ns=0), None)
+        return self._known_as(gang, terms, timeless)
+
+    def _known_as(self, gang: Gang, terms: Terms, timeless: Kind | None) -> Kind:
         content = (
             gang.queue,
             gang.priority,
-            gang.terms,
+            terms,
             gang.min_member,
             gang.min_roles,
             gang.topology,
@@ -79,5 +96,5 @@ class Kinds:
         kind = self._known.get(content)
         if kind is None:
             classes = {task.pod_class.digest: task.pod_class for task in gang.tasks}
-            kind = self._known[content] = Kind(tuple(classes.values()))
+            kind = self._known[content] = Kind(tuple(classes.values()), timeless)
         return kind

@@ -27,7 +27,7 @@ class HolderPools:
         self._crowded: dict[int, bool] = {}
         """By identity of the rows, while holders are the same."""
         self._closed: set[Kind] = set()
-        """Kinds of which nobody may hold room, while holders are the same."""
+        """Kinds, without regard to lengths, of which nobody may hold room, while holders are the same."""
 
     def usable(self, gang: Gang) -> Bools | None:
         """Rows on which any of its members could ever sit; None when nobody has told yet."""
@@ -50,11 +50,12 @@ class HolderPools:
         """Gangs of its kind hold no room as long as holders are the same."""
         kind = self._kinds.of(gang)
         if kind is not None:
-            self._closed.add(kind)
+            self._closed.add(kind.timeless)
 
     def closed(self, gang: Gang) -> bool:
         """Whether that was said of its kind."""
-        return self._kinds.of(gang) in self._closed
+        kind = self._kinds.of(gang)
+        return kind is not None and kind.timeless in self._closed
 
     def room(self, usable: Bools, holders: Sequence[Holder]) -> bool:
         """Whether one more may hold room on some of these rows, which ``learn`` returned."""
@@ -68,4 +69,6 @@ class HolderPools:
 
     def _who(self, gang: Gang) -> Hashable:
         kind = self._kinds.of(gang)
-        return kind or (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))
+        if kind is not None:
+            return kind.timeless
+        return (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))

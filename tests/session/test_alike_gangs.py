@@ -12,7 +12,7 @@ from gpusched.cache.gangs import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.clock import SystemClock
 from gpusched.objects.pod import GangHints
-from gpusched.plugin import Hooks, View
+from gpusched.plugin import ALLOW, Hooks, Reason, Verdict, View, wait
 from gpusched.pluginhost.guard import Guard
 from gpusched.session.decide import decide
 from gpusched.session.kinds import Kind, Kinds
@@ -71,7 +71,7 @@ class Crowd:
             "gpus": rng.choice([0, 1, 2, 4, 8]),
             "cpu": rng.choice([1000, 8000, 32_000]),
             "priority": rng.choice([0, 0, 0, 5]),
-            "length_s": rng.choice([0, 60, 300]),
+            "lengths_s": rng.choice([[0], [60], [300], [0, 20, 60, 90, 300]]),
             "suspended": rng.random() < 0.5,
         }
 
@@ -80,7 +80,7 @@ class Crowd:
         rng, kind, name = self.rng, self.rng.choice(self.kinds), f"g{self.made:03}"
         self.made += 1
         spec = {"gpus": kind["gpus"], "cpu": kind["cpu"]}
-        length_ns = kind["length_s"] * S
+        length_ns = rng.choice(kind["lengths_s"]) * S
         if kind["suspended"]:
             self.c.job(
                 name, parallelism=kind["pods"], completions=kind["pods"], indexed=True,
@@ -166,6 +166,34 @@ def test_a_key_that_gangs_have_in_common_is_asked_once():
     c.when.one_session()
     assert c.then.started() == ["g99"]
     assert len(set(asked)) == 1
+
+
+def test_gangs_that_differ_in_length_alone_are_refused_room_together():
+    """The first is told why it finds no place, the others the same; quota is asked of each."""
+    asked: list[str] = []
+
+    def short(gang: Gang) -> Verdict:
+        asked.append(gang.key.name)
+        if gang.terms.expected_duration_ns > 500 * S:
+            return wait(Reason.WAITING_FOR_QUOTA, "is too long")
+        return ALLOW
+
+    @attrs.frozen
+    class Short:
+        name = "short"
+        api = 1
+
+        def open(self, hooks: Hooks, _view: View) -> None:
+            hooks.quota_check(short)
+
+    c = cluster_under(Short()).nodes(1, gpus=4)
+    for number in range(8):
+        c.group(f"g{number}", min_member=1, expected_duration_ns=(number * 100) * S)
+        c.pods(f"g{number}", 1, group=f"g{number}", gpus=8)
+    c.when.one_session()
+    assert set(asked) == {f"g{number}" for number in range(8)}
+    assert len({c.then.why(f"g{number}") for number in range(6)}) == 1
+    assert "is too long" in c.then.why("g7")
 
 
 def test_a_gang_that_changes_is_not_taken_for_what_it_was():
