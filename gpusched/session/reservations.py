@@ -88,7 +88,7 @@ class Reservations:
     def seek(self, gang: Gang, holds: Sequence[Hold], *, until: int, work: Work) -> Hold | None:
         """The earliest start that is known for a gang beside some holds; nothing is kept for it."""
         seeker, before = self._sought(gang, work)
-        if not before.start and not seeker.blocked_now(holds):
+        if not before.start and not seeker.blocked_now(holds, until=until):
             return None
         return seeker.earliest(holds, until=until, before=before)
 
@@ -200,7 +200,7 @@ class Reservations:
 
     def _find(self, gang: Gang, seeker: Seeker, before: Before, *, overdue: bool) -> Holder | None:
         holds, until = self.holds, self.lengths.now + RESERVATION_WINDOW_S
-        if not before.start and not seeker.blocked_now(holds):
+        if not before.start and not seeker.blocked_now(holds, until=until):
             return None
         hold = self._with_evictions(gang, holds, until=until)
         due = hold is not None and hold.start == self.lengths.now

@@ -93,8 +93,17 @@ class Seeker:
                     usable |= part.allowed & (how_many_fit(room, part.ask.amounts) > 0)
         return usable
 
-    def blocked_now(self, holds: Sequence[Hold]) -> bool:
-        """Whether it lacks room or quota: what else keeps it from starting no reservation heals."""
+    def blocked_now(self, holds: Sequence[Hold], *, until: int | None = None) -> bool:
+        """Whether it lacks room or quota: what else keeps it from starting no reservation heals.
+
+        Args:
+            holds: of others.
+            until: as for ``earliest``, which is asked next on the same profile; None for no.
+        """
+        line = self._profile.timeline(holds, until) if until is not None else None
+        if line is not None and not line.roomy_now([way.parts for way in self._ways]):
+            self._work.left -= 1
+            return True
         return self._at(self._profile.now, holds, self._profile.table(holds)) is None
 
     @property

@@ -85,12 +85,13 @@ class Timeline:
         """
         size = _BLOCK
         while first < len(self.times):
-            free = self.free[first : first + size]
-            enough = np.zeros(len(free), dtype=np.bool_)
-            for parts in ways:
-                enough |= np.logical_and.reduce([_suffices(free, part) for part in parts])
+            enough = _enough(self.free[first : first + size], ways)
             yield (np.flatnonzero(enough) + first).tolist()
             first, size = first + size, size * 2
+
+    def roomy_now(self, ways: Sequence[Sequence[Part]]) -> bool:
+        """Whether the first moment is one of those."""
+        return bool(_enough(self.free[:1], ways)[0])
 
     def least(self, index: int, end: int) -> Ints:
         """The least that is free from a moment on and before a time. Not to be changed.
@@ -109,6 +110,14 @@ class Timeline:
             last = bisect_left(self.times, end)
         least: Ints = self.free[index:last].min(axis=0)
         return least
+
+
+def _enough(free: Ints, ways: Sequence[Sequence[Part]]) -> Bools:
+    """At which moments each part of one of the ways has room, shape (moments,)."""
+    enough = np.zeros(len(free), dtype=np.bool_)
+    for parts in ways:
+        enough |= np.logical_and.reduce([_suffices(free, part) for part in parts])
+    return enough
 
 
 def _suffices(free: Ints, part: Part) -> Bools:
