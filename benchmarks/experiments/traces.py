@@ -30,7 +30,7 @@ from gpusched.simulate.openb_fill import POLICIES, Fill, fill
 from gpusched.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 
 NAME: Final = "M6"
-MONTHS: Final = Months(jobs=2500, days=60.0)
+MONTHS: Final = Months(jobs=1200, days=30.0)
 ORDERS: Final = (1,)
 """Seeds of the orders in which pods come."""
 FILL_MAX_S: Final = 60.0

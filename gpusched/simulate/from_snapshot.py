@@ -44,7 +44,8 @@ def beginning(snapshot: SnapshotFile) -> Beginning:
         if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
         length = _length_of(obj, lengths)
-        untold += not length and bool((obj.get("spec") or {}).get("nodeName"))
+        told = length or (obj["metadata"].get("annotations") or {}).get(_RUN_FOR)
+        untold += not told and bool((obj.get("spec") or {}).get("nodeName"))
         objects.append(_running(obj, length) if length else obj)
     remarks = [
         f"{each.resource} are not in it: {each.why}" for each in snapshot.missing if each.served

@@ -12,6 +12,7 @@ from gpusched.cli.main import main
 from gpusched.cli.simulate_settings import settings
 from gpusched.errors import ConfigError, UsageError
 from gpusched.objects.meta import parse_time
+from gpusched.simulate.from_snapshot import beginning
 from gpusched.simulate.snapshot_file import SnapshotFile, write_snapshot
 
 JOBS = """submit_s,duration_s,gpus,queue
@@ -218,3 +219,15 @@ def test_a_recorded_cluster_goes_on(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert "0 jobs start, 1 wait at the end" in out
     assert "waits   team/new   InsufficientResources: needs 1 pod with 8 nvidia.com/gpu" in out
+
+
+def test_pods_that_say_how_long_they_run_are_told() -> None:
+    """A remark counts those of whom nothing tells when they end, and nobody else."""
+    objects = {"pods": tuple(
+        {"kind": "Pod", "metadata": {"name": name, "annotations": notes},
+         "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+        for name, notes in (("told", {"gpusched.io/run-for": "30m"}), ("untold", {}))
+    )}  # fmt: skip
+    recorded = SnapshotFile(path="", taken_at=0.0, server="", recorder="", objects=objects)
+    (remark,) = beginning(recorded).remarks
+    assert remark.startswith("of 1 running pods nothing tells when they end")
