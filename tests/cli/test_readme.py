@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from gpusched.cli.main import COMMANDS, main
+from gpusched.scenario.read import read_path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,12 +39,27 @@ def test_every_target_of_the_makefile_is_named():
 
 def test_the_tutorial_s_gang_is_whole():
     """The PodGroup and the Job of the tutorial belong together and ask for a gang."""
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    text, _ = _yaml_blocks()
     group, job = yaml.safe_load_all(text)
     template = job["spec"]["template"]
     assert template["metadata"]["labels"]["gpusched.io/pod-group"] == group["metadata"]["name"]
     assert job["spec"]["completions"] == group["spec"]["minMember"]
     assert template["spec"]["schedulerName"] == "gpusched"
+
+
+def test_the_first_scenario_is_read_as_it_stands(tmp_path):
+    """Ten lines, which `gpusched scenario run` takes."""
+    _, text = _yaml_blocks()
+    file = tmp_path / "first.yaml"
+    file.write_text(text)
+    (scenario,) = read_path(file)
+    assert scenario.teaches == "A gang starts as a whole."
+    assert len(text.splitlines()) == 10
+
+
+def _yaml_blocks() -> list[str]:
+    found: list[str] = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return found
 
 
 def test_the_statuses_in_the_table_are_those_of_the_program(capsys):
