@@ -13,45 +13,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from benchmarks.placement.openb_fill import Field, Fill, Measured, Tally
-from benchmarks.placement.openb_traces import WHOLE, Host, Request
+from benchmarks.placement.openb_traces import Host, Request
 from gpusched.cache.cache import Cache
 from gpusched.clock import SystemClock
-from gpusched.config.model import DEFAULT, Config, PluginChoice
+from gpusched.config.model import DEFAULT, Config
 from gpusched.objects.decode import CODECS
 from gpusched.objects.slot import numbers_of
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
 from gpusched.session.masks import MaskCache
+from gpusched.simulate.openb_fill import fill_config
+from gpusched.simulate.traces.openb import hosts_as_nodes, pod_manifest
 
-NAMESPACE: Final = "openb"
-MODEL: Final = "openb/model"
 _FIRST: Final = 1_767_225_600
-_GPU: Final = "nvidia.com/gpu"
-
-
-def config(arguments: Mapping[str, Any]) -> Config:
-    """The shipped configuration without actions that evict, nodes ordered as told.
-
-    Without the solver too, which would move pods of a session once the cluster is full: what is
-    measured is the choice for one pod at a time.
-    """
-    tiers = tuple(
-        attrs.evolve(
-            tier,
-            plugins=tuple(
-                PluginChoice("nodeorder", arguments) if each.name == "nodeorder" else each
-                for each in tier.plugins
-            ),
-        )
-        for tier in DEFAULT.tiers
-    )
-    placement = attrs.evolve(DEFAULT.placement, solver="greedy")
-    return attrs.evolve(DEFAULT, actions=("enqueue", "allocate"), tiers=tiers, placement=placement)
 
 
 def fill(
@@ -72,7 +50,7 @@ def fill(
         RuntimeError: a host was given more than it holds.
     """
     cache = _filled(hosts, arriving)
-    placed = _decided(cache, config(arguments))
+    placed = _decided(cache, fill_config(arguments))
     row_of = {host.name: row for row, host in enumerate(hosts)}
     field = Field(hosts)
     tally = Tally(field, measure)
@@ -122,10 +100,10 @@ def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ..
 # -- objects ---------------------------------------------------------------------------------
 def _filled(hosts: Sequence[Host], arriving: Sequence[Request]) -> Cache:
     cache = Cache(DEFAULT.scheduler_names)
-    for index, host in enumerate(hosts):
-        cache.put_node(_decoded("nodes", _node(host), index))
+    for index, node in enumerate(hosts_as_nodes(hosts)):
+        cache.put_node(_decoded("nodes", node, index))
     for index, request in enumerate(arriving):
-        cache.put_pod(_decoded("pods", _pod(index, request), index))
+        cache.put_pod(_decoded("pods", pod_manifest(_name(index), request), index))
     return cache
 
 
@@ -140,55 +118,5 @@ def _decoded(kind: str, obj: dict[str, Any], index: int) -> Any:
     return CODECS[kind].decode_event(line).item
 
 
-def _node(host: Host) -> dict[str, Any]:
-    capacity = {
-        "cpu": f"{host.cpu}m", "memory": f"{host.memory}Mi", "pods": "10000", _GPU: str(host.gpus)
-    }  # fmt: skip
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": host.name,
-            "labels": {"kubernetes.io/hostname": host.name, MODEL: host.model},
-        },
-        "status": {
-            "capacity": capacity,
-            "allocatable": capacity,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-
-
 def _name(index: int) -> str:
     return f"pod-{index:06d}"
-
-
-def _pod(index: int, request: Request) -> dict[str, Any]:
-    amounts = {"cpu": f"{request.cpu}m", "memory": f"{request.memory}Mi"}
-    annotations = {}
-    limits = {}
-    if request.gpus and request.part == WHOLE:
-        limits = {_GPU: str(request.gpus)}
-    elif request.gpus:
-        annotations["gpusched.io/gpu-fraction"] = f"0.{request.part:03d}"
-    container = {
-        "name": "main",
-        "image": "registry.example/openb:1",
-        "resources": {"requests": amounts | limits, "limits": limits},
-    }
-    spec: dict[str, Any] = {"schedulerName": "gpusched", "containers": [container]}
-    if request.models:
-        term = {
-            "matchExpressions": [{"key": MODEL, "operator": "In", "values": list(request.models)}]
-        }
-        spec["affinity"] = {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-            }
-        }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": _name(index), "namespace": NAMESPACE, "annotations": annotations},
-        "spec": spec,
-    }

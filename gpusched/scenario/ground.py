@@ -5,7 +5,7 @@ Both answer the same calls, so that the player, the recorder and the judges know
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -71,6 +71,3 @@ class Ground(Protocol):
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
         """Tell of every change from now on, of what is there now first."""
-
-    def events(self) -> AsyncIterator[Obj]:
-        """Events of both groups as they come."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gpusched.clock import Clock
@@ -132,21 +131,6 @@ class EmbeddedGround:
                 for _, stored in list(collection.scan()):
                     listener(Change(at, kind, stored.obj, gone=False))
         self._listeners.append(listener)
-
-    async def events(self) -> AsyncIterator[Obj]:
-        """See ``Ground.events``; both groups share one store."""
-        found: asyncio.Queue[Obj] = asyncio.Queue()
-
-        def heed(change: Change) -> None:
-            if change.kind == "Event" and not change.gone:
-                found.put_nowait(change.obj)
-
-        self.on_change(heed)
-        try:
-            while True:
-                yield await found.get()
-        finally:
-            self._listeners.remove(heed)
 
     # -- inside ------------------------------------------------------------------------------
     def _now(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from gpusched.clock import Clock
@@ -219,21 +219,6 @@ class RealGround:
             for obj in self.list(kind):
                 listener(Change(at, kind, obj, gone=False))
         self._listeners.append(listener)
-
-    async def events(self) -> AsyncIterator[Obj]:
-        """See ``Ground.events``; the core group shows those of both."""
-        found: asyncio.Queue[Obj] = asyncio.Queue()
-
-        def heed(change: Change) -> None:
-            if change.kind == "Event" and not change.gone:
-                found.put_nowait(change.obj)
-
-        self.on_change(heed)
-        try:
-            while True:
-                yield await found.get()
-        finally:
-            self._listeners.remove(heed)
 
     async def read(self, path: str) -> Obj | None:
         """One object by its path, None where there is none.
