@@ -134,7 +134,8 @@ class MakingRoom:
         for _ in range(_TRIES):
             if by_trial:
                 chosen = self._by_trial(claimant, kind)
-                if chosen is not None and several and not claimant.sub_groups:
+                # Where nobody need leave, nothing is cheaper.
+                if chosen and several and not claimant.sub_groups:
                     better = self._cheaper(claimant, kind, wheres, chosen)
                     if better and self._claim(gang, claimant, kind, better) is _Result.CLAIMED:
                         return None

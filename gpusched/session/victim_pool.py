@@ -240,7 +240,7 @@ class Pool:
                 return None
             lanes += [self._field.lane_of(number) for number in found]
             cost += sum(self._field.cost_of(number) for number in found)
-        return max(lanes), cost
+        return max(lanes, default=()), cost  # nobody leaves: below every lane, for nothing
 
     def _bundles_for(self, group: int, numbers: list[int]) -> list[int]:
         """Bundles whose members these are: one that has all, else as many as it takes."""
