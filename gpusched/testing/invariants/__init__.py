@@ -1,0 +1,71 @@
+"""Invariants of a cluster, read from API objects alone: a witness that shares no logic with us.
+
+``findings`` looks at one moment, ``check_journal`` at a list of writes; the modules have the
+checks of single nodes, gangs and queues for those who look after each write. The numbers I1 to
+I16 are those of docs/chaos.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpusched.testing.invariants.gangs import gangs, ours
+from gpusched.testing.invariants.journal import Write, check_journal, fences
+from gpusched.testing.invariants.model import GROUP_LABEL, RECOVERY_S, Finding, Obj, requests
+from gpusched.testing.invariants.nodes import rooms
+from gpusched.testing.invariants.queues import quotas
+
+__all__ = [
+    "GROUP_LABEL",
+    "RECOVERY_S",
+    "Finding",
+    "Obj",
+    "Write",
+    "check",
+    "check_journal",
+    "findings",
+    "requests",
+]
+
+
+def findings(
+    objects: Mapping[str, Sequence[Obj]],
+    *,
+    schedulers: Sequence[str] = ("gpusched",),
+    now: float | None = None,
+) -> list[Finding]:
+    """What is wrong at this moment; an empty list is good.
+
+    Args:
+        objects: ``pods``, ``nodes``, ``podgroups``, ``queues``, ``topologies``, ``jobs`` and
+            ``namespaces``, as the API lists them; what is left out is not looked at.
+        schedulers: names under which we place pods.
+        now: seconds since the epoch, so that a gang bound in part is given its recovery time
+            (I3); None for no patience.
+    """
+    pods, nodes = objects.get("pods", ()), objects.get("nodes", ())
+    groups = objects.get("podgroups", ())
+    topologies = objects.get("topologies", ())
+    return [
+        *rooms(pods, nodes),
+        *gangs(pods, groups, nodes=nodes, topologies=topologies, now=now),
+        *(found for pod in pods for found in ours(pod, schedulers)),
+        *quotas(
+            pods,
+            objects.get("queues", ()),
+            groups=groups,
+            jobs=objects.get("jobs", ()),
+            namespaces=objects.get("namespaces", ()),
+        ),
+        *fences(pods),
+    ]
+
+
+def check(
+    objects: Mapping[str, Sequence[Obj]],
+    *,
+    schedulers: Sequence[str] = ("gpusched",),
+    now: float | None = None,
+) -> list[str]:
+    """The same as sentences, each behind the number of its invariant."""
+    return [str(each) for each in findings(objects, schedulers=schedulers, now=now)]

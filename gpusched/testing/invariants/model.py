@@ -1,0 +1,162 @@
+"""What the checks share: one finding, and what they read of API objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import attrs
+
+from gpusched.objects.meta import parse_time
+from gpusched.objects.quantity import QuantityError, parse_quantity
+
+Obj = Mapping[str, Any]
+GROUP_LABEL: Final = "gpusched.io/pod-group"
+SUB_GROUP_LABEL: Final = "gpusched.io/sub-group"
+QUEUE_LABEL: Final = "gpusched.io/queue"
+DEFAULT_QUEUE: Final = "default"
+GPU: Final = "nvidia.com/gpu"
+RECOVERY_S: Final = 120.0
+_OVER: Final = ("Succeeded", "Failed")
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One violation.
+
+    Attributes:
+        invariant: its number in the list of invariants: ``I1`` to ``I16``.
+        kind: of the object that shows it.
+        name: of that object, ``namespace/name`` or ``name``.
+        sentence: what is wrong, with numbers.
+    """
+
+    invariant: str
+    kind: str
+    name: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.sentence}"
+
+
+def requests(pod: Obj) -> dict[str, int]:
+    """What a pod takes from its node, in base units; what is no quantity is left out."""
+    spec = pod["spec"]
+    total: Counter[str] = Counter({"pods": 1})
+    for container in spec["containers"]:
+        total.update(_amounts(container))
+    largest: dict[str, int] = dict(total)
+    for container in spec.get("initContainers") or ():
+        for name, number in _amounts(container).items():
+            largest[name] = max(largest.get(name, 0), number)
+    for name, number in amounts(spec.get("overhead")).items():
+        largest[name] = largest.get(name, 0) + number
+    return largest
+
+
+def amounts(listed: Any) -> dict[str, int]:
+    """A ResourceList in base units, ``cpu`` in thousandths; what is no quantity is left out."""
+    found = {}
+    for name, text in (listed or {}).items():
+        try:
+            found[name] = parse_quantity(str(text), power=3 if name == "cpu" else 0)
+        except QuantityError:
+            continue
+    return found
+
+
+def _amounts(container: Obj) -> dict[str, int]:
+    stated = container.get("resources") or {}
+    return amounts({**(stated.get("limits") or {}), **(stated.get("requests") or {})})
+
+
+def share_of(pod: Obj, gpu_memory: int | None) -> Fraction | None:
+    """The part of one GPU that a pod asks for, rounded up to thousandths; None for none."""
+    meta = pod["metadata"]
+    said = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    try:
+        if "gpusched.io/gpu-fraction" in said:
+            return Fraction(parse_quantity(said["gpusched.io/gpu-fraction"], power=3), 1000)
+        if "gpusched.io/gpu-memory" in said:
+            wanted = parse_quantity(said["gpusched.io/gpu-memory"])
+            return Fraction(-(-wanted * 1000 // gpu_memory), 1000) if gpu_memory else Fraction(1)
+    except QuantityError:
+        return None
+    return None
+
+
+def gpu_memory(node: Obj) -> int | None:
+    """Bytes of one GPU of a node; None where it is not said."""
+    text = (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.memory", "")
+    return int(text) * 2**20 if text.isdecimal() else None
+
+
+def name_of(obj: Obj) -> str:
+    """``namespace/name``, or the name where there is no namespace."""
+    meta = obj["metadata"]
+    place = meta.get("namespace", "")
+    return f"{place}/{meta['name']}" if place else str(meta["name"])
+
+
+def label(obj: Obj, key: str) -> str:
+    """A label; empty for none."""
+    text: str = (obj["metadata"].get("labels") or {}).get(key, "")
+    return text
+
+
+def note(pod: Obj, key: str) -> str:
+    """An annotation of ours; empty for none."""
+    text: str = (pod["metadata"].get("annotations") or {}).get(f"gpusched.io/{key}", "")
+    return text
+
+
+def node_of(pod: Obj) -> str:
+    """The name of the node that it is bound to; empty for none."""
+    return pod["spec"].get("nodeName") or ""
+
+
+def is_over(pod: Obj) -> bool:
+    """Whether it has ended."""
+    return (pod.get("status") or {}).get("phase") in _OVER
+
+
+def holds(pod: Obj) -> bool:
+    """Whether it takes room of a node."""
+    return bool(node_of(pod)) and not is_over(pod)
+
+
+def is_ours(pod: Obj) -> bool:
+    """Whether we bound it: the plan is written with the binding."""
+    return bool(note(pod, "plan")) and bool(node_of(pod))
+
+
+def counts(pod: Obj) -> bool:
+    """Whether it is one of those that its gang's minimum needs."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase == "Succeeded" or (bool(node_of(pod)) and phase != "Failed")
+
+
+def scheduled_at(pod: Obj) -> float:
+    """When it was bound, seconds since the epoch; 0 where it is not said."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "True":
+            return parse_time(each.get("lastTransitionTime", ""))
+    return 0.0
+
+
+def term_of(fence: str) -> int:
+    """The number of the term in which a binding was made; -1 where it is not said."""
+    text = fence.rpartition("/")[2]
+    return int(text) if text.isdecimal() else -1
+
+
+def members(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
+    """Pods by the PodGroup that they name, as ``namespace/name``."""
+    found: dict[str, list[Obj]] = {}
+    for pod in pods:
+        if group := label(pod, GROUP_LABEL):
+            found.setdefault(f"{pod['metadata']['namespace']}/{group}", []).append(pod)
+    return found

@@ -1,0 +1,126 @@
+"""I1 and I2: what nodes offer and what their pods hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+from gpusched.testing.invariants.model import (
+    GPU,
+    Finding,
+    Obj,
+    amounts,
+    gpu_memory,
+    holds,
+    is_ours,
+    name_of,
+    node_of,
+    note,
+    requests,
+    share_of,
+)
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+def room(
+    node: Obj, pods: Sequence[Obj], *, offer: Mapping[str, int] = _NOTHING
+) -> Iterator[Finding]:
+    """I1: a node is not over its allocatable where a pod of ours sits on it.
+
+    Args:
+        node: whose offer counts.
+        pods: all that may be there.
+        offer: what was offered when the binding was decided, where that is more.
+    """
+    name = node["metadata"]["name"]
+    here = [pod for pod in pods if node_of(pod) == name and holds(pod)]
+    asked: Counter[str] = Counter()
+    for pod in here:
+        asked.update(requests(pod))
+    # A GPU that is shared is no other pod's, whatever part of it is free.
+    opened = {note(pod, "slots") for pod in here if share_of(pod, None) is not None}
+    if opened:
+        asked[GPU] += len(opened)
+    ours = {resource for pod in here if is_ours(pod) for resource in requests(pod)}
+    if opened:
+        ours.add(GPU)
+    have = amounts((node.get("status") or {}).get("allocatable"))
+    for resource, amount in sorted(asked.items()):
+        most = max(have.get(resource, 0), offer.get(resource, 0))
+        if resource in ours and amount > most:
+            yield Finding(
+                invariant="I1",
+                kind="Node",
+                name=name,
+                sentence=f"node {name} offers {most} {resource}, its pods ask for {amount}",
+            )
+
+
+def slots(node: str, pods: Sequence[Obj], *, memory: int | None = None) -> Iterator[Finding]:
+    """I2: no slot has two pods, and a pod that we placed has as many as GPUs and slices.
+
+    Shares: each has one slot, and those on one slot are one GPU together at most.
+
+    Args:
+        node: name of the node.
+        pods: all that may be there.
+        memory: bytes of one of its GPUs.
+    """
+    taken: dict[str, str] = {}
+    parts: dict[str, Fraction] = {}
+    for pod in pods:
+        if node_of(pod) != node or not holds(pod):
+            continue
+        name = name_of(pod)
+        mine = [each for each in note(pod, "slots").split(",") if each]
+        share = share_of(pod, memory)
+        if share is not None:
+            if is_ours(pod) and len(mine) != 1:
+                yield _pod(name, f"pod {name} asks for a share of one GPU and has slots {mine}")
+            for slot in mine:
+                parts[slot] = parts.get(slot, Fraction()) + share
+            continue
+        for slot in mine:
+            other = taken.setdefault(slot, name)
+            if other != name:
+                yield _slot(node, f"slot {slot} of node {node} has pods {other} and {name}")
+        gpus = _gpus(pod)
+        if is_ours(pod) and gpus != len(mine) and not pod["spec"].get("resourceClaims"):
+            yield _pod(name, f"pod {name} asks for {gpus} GPUs and has slots {mine}")
+    for slot, total in sorted(parts.items()):
+        if slot in taken:
+            yield _slot(node, f"slot {slot} of node {node} has shares and pod {taken[slot]}")
+        if total > 1:
+            yield _slot(node, f"slot {slot} of node {node} has {float(total):g} GPUs of shares")
+
+
+def rooms(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding]:
+    """I1 and I2 of every node, and of pods on nodes that are gone."""
+    by_node: dict[str, list[Obj]] = {}
+    for pod in pods:
+        if holds(pod):
+            by_node.setdefault(node_of(pod), []).append(pod)
+    memory = {node["metadata"]["name"]: gpu_memory(node) for node in nodes}
+    for node in nodes:
+        yield from room(node, by_node.get(node["metadata"]["name"], ()))
+    for name, here in by_node.items():
+        yield from slots(name, here, memory=memory.get(name))
+
+
+def _gpus(pod: Obj) -> int:
+    return sum(
+        amount
+        for key, amount in requests(pod).items()
+        if key.endswith("/gpu") or key.startswith("nvidia.com/mig-")
+    )
+
+
+def _pod(name: str, sentence: str) -> Finding:
+    return Finding(invariant="I2", kind="Pod", name=name, sentence=sentence)
+
+
+def _slot(node: str, sentence: str) -> Finding:
+    return Finding(invariant="I2", kind="Node", name=node, sentence=sentence)
