@@ -21,7 +21,7 @@ class Verdict(IntEnum):
     """What facts about a pod mean for our binding of it."""
 
     OURS = 0
-    """Bound to our node by this very plan."""
+    """Bound to our node by this very plan, under our own leadership."""
     FREE = 1
     """Not bound, and may still be."""
     LOST = 2
@@ -42,20 +42,25 @@ class PodFacts:
     gated: bool
 
     def verdict(self, bind: PodBind, *, plan: str, fence: str) -> Verdict:
-        """What this means for ``bind``."""
+        """What this means for ``bind``.
+
+        Plans are functions of the cluster, so a successor's may be equal to ours, its id too:
+        only the fence tells who wrote a binding.
+        """
         if self.uid != bind.uid:
             return Verdict.LOST
         if self.node:
-            if self.plan != plan:
+            if (self.plan, self.fence) != (plan, fence):
                 return Verdict.LOST
-            if self.node == bind.node:
-                return Verdict.OURS
-            return Verdict.BROKEN if self.fence == fence else Verdict.LOST
+            return Verdict.OURS if self.node == bind.node else Verdict.BROKEN
         return Verdict.LOST if self.deleting or self.gated else Verdict.FREE
 
     def text(self) -> str:
         """For the story."""
-        return f"uid {self.uid}, node {self.node or 'none'}, plan {self.plan or 'none'}"
+        return (
+            f"uid {self.uid}, node {self.node or 'none'}, plan {self.plan or 'none'}, "
+            f"fence {self.fence or 'none'}"
+        )
 
 
 @attrs.frozen(slots=True)

@@ -174,10 +174,9 @@ def _sent(d: Draft, event: Sent) -> None:
 
 def _created(d: Draft, event: Created) -> None:
     stage = d.end_call(event.index, BIND_CALL)
-    if stage is Stage.SENT:
+    # What the API showed before may have been written over by others: its own word counts.
+    if stage in (Stage.SENT, Stage.FORGOTTEN):
         d.confirm(event.index)
-    elif stage is Stage.FORGOTTEN:
-        d.broken("the API accepted a binding of a pod that it showed bound otherwise")
 
 
 def _doubted(d: Draft, event: Doubted) -> None:
@@ -262,12 +261,16 @@ def _shown(d: Draft, event: Shown) -> None:
         return
     found = d.verdict(i, facts)
     if stage is Stage.CONFIRMED:
-        # Annotations may be changed by others later, the node may not.
+        # Annotations may be changed by others later, the node may not: a store that went back
+        # in time was written by another leader since, and what it shows is what there is.
         if facts.node and facts.node != d.old.gang.binds[i].node:
-            d.broken(f"a confirmed pod is elsewhere: {facts.text()}")
+            d.forget(i, f"it is bound otherwise: {facts.text()}")
     elif stage is Stage.FORGOTTEN:
-        if found is Verdict.OURS:
-            d.broken(f"a forgotten binding happened: {facts.text()}")
+        if found is Verdict.OURS and not d.tries[i]:
+            d.broken(f"a binding that was never sent happened: {facts.text()}")
+        if found is Verdict.OURS:  # a server that held it for longer than it may
+            d.tell(f"pod {d.old.gang.binds[i].key}: a binding that was given up happened")
+            d.confirm(i)
     elif found is Verdict.OURS:
         d.confirm(i)
     elif found is Verdict.LOST and (facts.node or stage is Stage.ASSUMED):
@@ -288,7 +291,7 @@ def _evicted(d: Draft, event: Evicted) -> None:
     stage = Stage(d.stages[event.index])
     if stage is Stage.CONFIRMED and d.phase is Phase.UNDOING:
         d.move(event.index, Stage.EVICTED)
-    elif stage is not Stage.GONE:
+    elif stage not in (Stage.GONE, Stage.FORGOTTEN):
         d.broken("evicted what was not to be evicted")
 
 

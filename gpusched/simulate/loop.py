@@ -111,10 +111,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As the base class does, with a tie-breaking number."""
         self._check_closed()  # type: ignore[attr-defined]
         self._timers += 1
-        timer = _Timer(when, callback, args=args, number=self._timers, loop=self, context=context)
+        timer = self._timer(when, callback, args=args, number=self._timers, context=context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001
         return timer
+
+    def _timer(
+        self, when: float, callback: Callable[..., object], *, args: Any, number: int,
+        context: Context | None,
+    ) -> _Timer:  # fmt: skip
+        return _Timer(when, callback, args=args, number=number, loop=self, context=context)
 
     async def create_server(self, protocol_factory: Any, *args: Any, **how: Any) -> asyncio.Server:
         """As the base class does; on a network of its own the port is held but not listened on."""
@@ -199,6 +205,7 @@ def run_virtual(
     epoch: float = EPOCH,
     limit_s: float = VIRTUAL_MAX_S,
     network: Network | None = None,
+    loop_factory: Callable[[], VirtualLoop] | None = None,
 ) -> T:
     """Run ``coro_fn(clock)`` to its end in virtual time and return its result.
 
@@ -207,6 +214,7 @@ def run_virtual(
         epoch: wall time, seconds since the Unix epoch, at virtual time 0.
         limit_s: virtual seconds after which the run counts as endless.
         network: see ``VirtualLoop``.
+        loop_factory: makes another loop than ``VirtualLoop``, which knows the two before itself.
 
     Raises:
         Deadlock: every task waits and no timer is set.
@@ -219,5 +227,5 @@ def run_virtual(
     def loop() -> VirtualLoop:
         return VirtualLoop(limit_s=limit_s, network=network)
 
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory or loop) as runner:
         return runner.run(main())

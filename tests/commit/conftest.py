@@ -42,7 +42,7 @@ def make_state(stages, calls=None, *, phase=Phase.BINDING, **more):
 
 
 def make_facts(what, state, index=0):
-    """What the API shows: ours, free, lost, deleting, gated, other, broken, or None."""
+    """What the API shows: ours, free, lost, deleting, gated, other, broken, a successor's, or None."""
     bind = state.gang.binds[index]
     free = PodFacts(bind.uid, "", "", "", deleting=False, gated=False)
     ours = attrs.evolve(free, node=bind.node, plan=state.plan, fence=FENCE)
@@ -55,6 +55,7 @@ def make_facts(what, state, index=0):
         "gated": attrs.evolve(free, gated=True),
         "again": attrs.evolve(free, uid=UID("u-new")),
         "broken": attrs.evolve(ours, node="n-x"),
+        "successor": attrs.evolve(ours, fence="other/2"),
         "forged": attrs.evolve(ours, node="n-x", fence="other/1"),
         "none": None,
     }[what]

@@ -214,7 +214,41 @@ def test_all_members_gone_in_repair_ends_it(at):
     assert effects[0].phase is Phase.RELEASED
 
 
-@pytest.mark.parametrize("what", ["deleting", "gated", "again", "elsewhere", "forged", "lost"])
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_successor_with_the_same_plan_did_not_do_our_work(at, facts, call):
+    """A leader that was paused wakes: same plan, same node, another fence. Nothing is broken."""
+    state = at([Stage.SENT if call else Stage.ASSUMED, Stage.ASSUMED], [call, 0])
+    shown = Shown(0, facts("successor", state))
+    lost, effects = run(state, shown)
+    assert lost.stage(0) is Stage.FORGOTTEN
+    assert DoForget((0,)) in effects
+    if not call:
+        ended, _ = run(state, Fenced(), shown)
+        assert ended.phase is Phase.RELEASED
+    else:
+        after, _ = run(state, Fenced(), shown, Doubted(0, "409: bound already"))
+        assert after.phase is Phase.RELEASED
+
+
+def test_a_confirmed_pod_that_another_leader_bound_elsewhere_is_let_go(at, facts):
+    """The store went back in time and was written since: what it shows is what there is."""
+    state = at([Stage.CONFIRMED, Stage.FORGOTTEN], phase=Phase.REPAIR)
+    state, effects = run(state, Shown(0, facts("lost", state)))
+    assert state.phase is Phase.RELEASED
+    assert effects[0] == DoForget((0,))
+
+
+def test_a_binding_that_was_given_up_and_happens_is_kept(at, facts):
+    """A server that was stopped itself answers late: the API is right."""
+    state = at([Stage.FORGOTTEN, Stage.SENT], [0, 1], tries=bytes([limits.BIND_TRIES_MAX, 0]))
+    state, effects = run(state, Shown(0, facts("ours", state)))
+    assert effects == (DoConfirm(0),)
+    assert state.stage(0) is Stage.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    "what", ["deleting", "gated", "again", "elsewhere", "forged", "lost", "successor"]
+)
 def test_what_a_read_back_calls_lost(at, facts, what):
     """Deleting, gated, made again, bound by others or by an older leader: forget."""
     state = at([Stage.UNKNOWN, Stage.SENT], [2, 1])

@@ -7,7 +7,7 @@ import contextlib
 import random
 import socket
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import app as devcluster
 from gpusched.io.api import Api, Response
+from gpusched.simulate.freezing import PROGRAM, FreezingLoop
 from gpusched.simulate.loop import run_virtual
 from gpusched.testing import invariants
 from gpusched.testing.invariants import Write
@@ -295,10 +296,32 @@ class World:
 
         async def run() -> None:
             _running.set(daemon)
+            PROGRAM.set(daemon)
             await daemon.app.run()
 
         daemon.task = asyncio.create_task(run(), name=f"daemon {number}")
         return daemon
+
+    def freeze_after(self, daemon: Daemon, steps: int, while_s: float) -> Callable[[], int]:
+        """Stop a daemon after so many more of its callbacks, as SIGSTOP does, for so long.
+
+        Returns:
+            How many of its callbacks ran since, until it was frozen.
+        """
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, FreezingLoop)
+        count = 0
+
+        def step(program: object) -> None:
+            nonlocal count
+            count += program is daemon
+            if program is daemon and count == steps:
+                loop.on_step = None
+                loop.freeze(daemon)
+                loop.call_later(while_s, loop.thaw, daemon, context=Context())
+
+        loop.on_step = step
+        return lambda: count
 
     # -- looking -----------------------------------------------------------------------------
     async def until(self, true: Callable[[], Any], within: float = 60.0) -> None:
@@ -398,7 +421,12 @@ def spied(monkeypatch):
 def play(spied, tmp_path):
     """Run a scenario in virtual time, and check the invariants in the end."""
 
-    def run(scenario: Callable[[World], Awaitable[Any]], *, limit_s: float = 1200.0) -> World:
+    def run(
+        scenario: Callable[[World], Awaitable[Any]],
+        *,
+        limit_s: float = 1200.0,
+        freezing: bool = False,
+    ) -> World:
         async def main(clock: LoopClock) -> World:
             world = World(clock, tmp_path)
             try:
@@ -409,6 +437,7 @@ def play(spied, tmp_path):
                     await world.cluster.close()
             return world
 
-        return run_virtual(main, limit_s=limit_s)
+        factory = (lambda: FreezingLoop(limit_s=limit_s)) if freezing else None
+        return run_virtual(main, limit_s=limit_s, loop_factory=factory)
 
     return run

@@ -1,0 +1,40 @@
+"""A leader that is stopped, as by SIGSTOP or a suspended machine, and wakes under a successor.
+
+Decisions are functions of the cluster, so the successor's plan may be equal to the leader's own,
+its id too: only the fence tells whose binding a pod has.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+STEPS = 40
+"""Callbacks of the leader from the gangs' creation until they are bound; then come a few more."""
+
+
+@pytest.mark.parametrize("after", range(8, STEPS))
+def test_a_paused_leader_wakes_under_its_successor(play, after):
+    """It reads nothing as its own that the successor bound, stands by and goes on running."""
+
+    async def scenario(w):
+        await w.start(nodes=4)
+        w.check_journal = False
+        first = w.daemon()
+        await w.until(lambda: first.leading)
+        second = w.daemon()
+        await w.until(lambda: second.app.leadership.elector is not None)
+        await w.clock.sleep(3)
+        w.freeze_after(first, after, 40.0)
+        w.gang("a", 2)
+        w.gang("b", 1, gpus=4)
+        await w.until(lambda: len(w.running()) == 3)
+        await w.clock.sleep(60)
+        assert not first.task.done()
+        leader, standby = (first, second) if first.leading else (second, first)
+        assert not standby.leading
+        leader.kill()
+        w.gang("c", 1)
+        await w.until(lambda: len(w.running("c")) == 1)
+        assert standby.leading
+
+    play(scenario, freezing=True)
