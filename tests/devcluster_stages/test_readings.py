@@ -73,13 +73,14 @@ def outputs(text: str, obj: Obj) -> list[Any]:
     return found
 
 
+@pytest.mark.parametrize("typed", [False, True])
 @pytest.mark.parametrize("text", PROGRAMS)
-def test_the_kept_answer_is_what_the_program_says(text: str) -> None:
+def test_the_kept_answer_is_what_the_program_says(text: str, *, typed: bool) -> None:
     """Objects that differ in any way a program may see get its own answer, each time they come."""
-    kept = Readings(lambda obj: settled(outputs(text, obj)))
+    kept = Readings(lambda obj: settled(outputs(text, obj)), typed=typed)
     for obj in [*objects(), *reversed(objects())]:
         found = kept.of(obj)
-        want = outputs(text, plain(obj))
+        want = outputs(text, plain(obj, typed=typed))
         assert found == want
         assert [type(value) for value in found] == [type(value) for value in want]
 
@@ -92,7 +93,7 @@ def test_a_program_runs_once_for_all_that_read_alike() -> None:
         runs.append(1)
         return outputs('.status.conditions[] | select(.type == "Ready") | .status', obj)
 
-    kept = Readings(run)
+    kept = Readings(run, typed=False)
     for beat in range(100):
         condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": str(beat)}
         obj: Obj = {"metadata": {"name": str(beat)}, "status": {"conditions": [condition]}}

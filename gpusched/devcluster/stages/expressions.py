@@ -12,6 +12,7 @@ import purejq
 from gpusched.devcluster.cel.library import library as cel
 from gpusched.devcluster.stages.model import Expression
 from gpusched.devcluster.stages.readings import Readings, View, plain, pure, settled
+from gpusched.devcluster.stages.typed_objects import is_typed
 
 _NO_DATA: Final = (purejq.JqError, ArithmeticError, ValueError, TypeError, RecursionError)
 """How jq programs end on objects they do not fit; the package lets some of Python's own through."""
@@ -31,7 +32,7 @@ def compile_cel(text: str) -> cel.Program:
 
 
 @functools.cache
-def _outputs(text: str) -> Readings[list[Any]]:
+def _outputs(text: str, *, typed: bool) -> Readings[list[Any]]:
     """The outputs of a jq program over objects, remembered by what it reads of them."""
     program = compile_jq(text)
 
@@ -39,7 +40,7 @@ def _outputs(text: str) -> Readings[list[Any]]:
         found: list[Any] = settled(_evaluated(program, obj))
         return found
 
-    return Readings(run)
+    return Readings(run, typed=typed)
 
 
 def _evaluated(program: purejq.Program, obj: dict[str, Any]) -> list[Any]:
@@ -78,15 +79,16 @@ class Subject:
     def _evaluate(self, text: str) -> list[Any]:
         if isinstance(self.obj, View):
             return _evaluated(compile_jq(text), self.obj)
+        typed = is_typed(self.obj.get("apiVersion", ""), self.obj.get("kind", ""))
         if pure(text):
-            return _outputs(text).of(self.obj)
-        return _evaluated(compile_jq(text), plain(self.obj))
+            return _outputs(text, typed=typed).of(self.obj)
+        return _evaluated(compile_jq(text), plain(self.obj, typed=typed))
 
     def cel(self, text: str) -> tuple[Any, bool]:
         """Value and True, or None and False when CEL fails on this object."""
         if self._context is None:
             self._context = cel.Context(
-                variables={"self": self.obj},
+                variables={"self": self._for_cel()},
                 functions={
                     "Now": lambda: datetime.fromtimestamp(self.now, UTC),
                     "UnixSecond": lambda moment: moment.timestamp(),
@@ -98,6 +100,11 @@ class Subject:
             return compile_cel(text).execute(self._context), True
         except (KeyError, ValueError, TypeError, RuntimeError, IndexError):
             return None, False
+
+    def _for_cel(self) -> dict[str, Any]:
+        if not is_typed(self.obj.get("apiVersion", ""), self.obj.get("kind", "")):
+            return self.obj
+        return {key: item for key, item in self.obj.items() if key not in {"apiVersion", "kind"}}
 
     def first(self, expression: Expression) -> Any:
         """The first output of an expression, None when it has none."""

@@ -13,7 +13,9 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-VERSION: Final = "v0.7.0"
+from gpusched.devcluster.stages.typed_objects import numbers_again
+
+VERSION: Final = "v0.8.0"
 """Reported by ``Version``: the release of KWOK whose behaviour is followed."""
 NODE_PORT: Final = 10250
 
@@ -61,7 +63,9 @@ def quoted(value: Any) -> str:
 
 def as_yaml(value: Any, indent: int = 0) -> str:
     """A value as block YAML, every line indented by ``indent`` steps of two spaces."""
-    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=False, width=2**20)
+    text: str = yaml.dump(
+        numbers_again(value), Dumper=yaml.CSafeDumper, default_flow_style=False, width=2**20
+    )
     text = text.removesuffix("...\n")
     pad = "\n" + "  " * indent
     return ("\n" + text).replace("\n", pad) if indent else text
@@ -124,7 +128,7 @@ SPRIG: Final[dict[str, Callable[..., Any]]] = {
     "squote": lambda *values: " ".join(f"'{v}'" for v in values if v is not None),
     "sub": lambda a, b: _integer(a) - _integer(b),
     "ternary": lambda yes, no, test: yes if test else no,
-    "toJson": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True),
+    "toJson": lambda value: json.dumps(numbers_again(value), ensure_ascii=False, sort_keys=True),
     "toString": lambda value: value if isinstance(value, str) else json.dumps(value),
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda part, text: text.removeprefix(part),

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from gpusched.devcluster.stages.typed_objects import Number
+
 _VERB = re.compile(r"%([-+# 0]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
 
 
@@ -81,4 +83,5 @@ def _verb(verb: str, value: Any, precision: str | None) -> str:
         return value.encode().hex() if isinstance(value, str) else f"{value:x}"
     if verb in "feg" and number:
         return f"{value:.{precision or 6}{verb}}"
-    return f"%!{verb}({type(value).__name__}={_plain(value)})"
+    named = "json.Number" if isinstance(value, Number) else type(value).__name__
+    return f"%!{verb}({named}={_plain(value)})"

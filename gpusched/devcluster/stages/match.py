@@ -20,6 +20,7 @@ from gpusched.devcluster.stages.model import (
     Test,
 )
 from gpusched.devcluster.stages.readings import Readings, pure
+from gpusched.devcluster.stages.typed_objects import is_typed
 
 _UNITS: Final = {
     "ns": 1e-9,
@@ -130,7 +131,8 @@ class Matcher:
         # CEL may ask for the time or draw, and sees other numbers than jq.
         self._readings = None
         if all(isinstance(t, EqualTest) or (isinstance(t, JqTest) and pure(t.key)) for t in tests):
-            self._readings = Readings(self._found)
+            typed = any(is_typed(stage.group_version, stage.kind) for stage in stages)
+            self._readings = Readings(self._found, typed=typed)
 
     def _found(self, obj: dict[str, Any]) -> list[Stage]:
         return candidates(self._stages, Subject(obj, now=0.0))

@@ -19,11 +19,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from gpusched.devcluster.stages.typed_objects import Path, left_out
 from gpusched.limits import STAGE_READINGS_MAX
 
 T = TypeVar("T")
 Obj = dict[str, Any]
-Path = tuple[str, ...]
 
 _IMPURE: Final = re.compile(
     r"\b(now|inputs?|input_line_number|input_filename|env|ENV|localtime|strflocaltime|mktime"
@@ -31,6 +31,7 @@ _IMPURE: Final = re.compile(
 )
 """Words of jq that read more than their input, or do more than answer."""
 _MAP: Final = object()
+_EMPTY_MAP: Final = object()
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -39,17 +40,23 @@ def pure(program: str) -> bool:
     return _IMPURE.search(program) is None
 
 
-def plain(value: Any) -> Any:
-    """A value as KWOK hands it to jq: keys with null dropped, every number a float."""
+def plain(value: Any, path: Path = (), *, typed: bool) -> Any:
+    """A value as KWOK hands it to jq: keys with null dropped, every number a float.
+
+    Args:
+        value: all of an object, or the part of it that ``path`` leads to.
+        path: see ``left_out``.
+        typed: whether KWOK has the object by its Go type.
+    """
     kind = type(value)  # exact types: this runs over whole objects
     if kind is dict:
         return {
-            key: item if type(item) is str else plain(item)
+            key: plain(item, (*path, key), typed=typed)
             for key, item in value.items()
-            if item is not None
+            if not (left_out(path, key, item) if typed else item is None)
         }
     if kind is list:
-        return [plain(item) for item in value]
+        return [plain(item, path, typed=typed) for item in value]
     return float(value) if kind is int else value
 
 
@@ -132,7 +139,7 @@ def _token(value: Any, slots: list[Any]) -> Any:
         return value
     if kind is dict:
         slots.append(value)
-        return _MAP
+        return _MAP if value else _EMPTY_MAP  # which a typed object may not have at all
     if kind is list:
         return tuple([_encode(e) if type(e) is list else _token(e, slots) for e in value])
     return (kind, value)  # True, 1 and 1.0 are one key otherwise
@@ -141,24 +148,28 @@ def _token(value: Any, slots: list[Any]) -> Any:
 class _Notes:
     """The readings of one run, in their order."""
 
-    def __init__(self, obj: Obj, wholes: set[Path]) -> None:
+    def __init__(self, obj: Obj, wholes: set[Path], *, typed: bool) -> None:
         self.taken: list[tuple[int, str, bool, Any]] = []
         self._slots: list[Any] = [obj]
         self._wholes = wholes
+        self._typed = typed
 
     def take(self, raw: Obj, key: str, *, slot: int, path: Path) -> Any:
         """Read one key of a map and note it."""
         value = raw.get(key)
         below = (*path, key)
+        absent = left_out(path, key, value) if self._typed else value is None
         if below in self._wholes:
             self.taken.append((slot, key, True, _encode(value)))
-            return plain(value)
+            return None if absent else plain(value, below, typed=self._typed)
         first = len(self._slots)
         self.taken.append((slot, key, False, _token(value, self._slots)))
+        if absent:
+            return None
         if type(value) is dict:
             return View(value, self, slot=first, path=below)
         if type(value) is not list:
-            return plain(value)
+            return plain(value, below, typed=self._typed)
         seen: list[Any] = []
         for element in value:
             if type(element) is dict:
@@ -166,7 +177,7 @@ class _Notes:
                 seen.append(View(element, self, slot=first, path=below))
                 first += 1
             else:
-                seen.append(plain(element))
+                seen.append(plain(element, below, typed=self._typed))
         return seen
 
 
@@ -176,10 +187,12 @@ class Readings(Generic[T]):
     Args:
         run: the function; it must read its argument as a jq program does, keep none of it in its
             result (``settled`` sees to that), and change nothing.
+        typed: whether KWOK has these objects by their Go type.
     """
 
-    def __init__(self, run: Callable[[Obj], T]) -> None:
+    def __init__(self, run: Callable[[Obj], T], *, typed: bool) -> None:
         self._run = run
+        self._typed = typed
         self._top: Any = None
         self._wholes: set[Path] = set()
         self._kept = 0
@@ -199,7 +212,7 @@ class Readings(Generic[T]):
 
     def _run_once(self, obj: Obj) -> T:
         while self._traced:
-            notes = _Notes(obj, self._wholes)
+            notes = _Notes(obj, self._wholes, typed=self._typed)
             try:
                 answer = self._run(View(obj, notes, slot=0, path=()))
             except _Whole as looked:
@@ -214,7 +227,7 @@ class Readings(Generic[T]):
             else:
                 self._keep(notes.taken, answer)
                 return answer
-        return self._run(plain(obj))
+        return self._run(plain(obj, typed=self._typed))
 
     def _forget(self) -> None:
         self._top = None

@@ -17,6 +17,7 @@ from gpusched.devcluster.stages.model import (
     PatchType,
     Step,
 )
+from gpusched.devcluster.stages.typed_objects import template_data
 from gpusched.devcluster.stages.yaml_texts import parsed
 
 
@@ -69,7 +70,7 @@ def effect(step: Step, obj: dict[str, Any], functions: gotmpl.Functions) -> Effe
         return _finalizers(step, obj)
     if isinstance(step, DeleteStep):
         return Delete()
-    body = parsed(gotmpl.render(step.template, obj, functions).strip())
+    body = parsed(gotmpl.render(step.template, template_data(obj), functions).strip())
     if isinstance(step, ApplyStep):
         if not isinstance(body, dict):
             raise TemplateError("the rendered template is no object to apply")
