@@ -40,9 +40,13 @@ def admit_update(core: Core, resource: Resource, obj: Obj) -> None:
         _check_default_class(core, resource, obj)
 
 
-def admit_finished(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
-    """Refuse a valid object that is outside limits or would exceed a quota, and count it."""
+def admit_bounded(core: Core, resource: Resource, obj: Obj) -> None:
+    """Refuse a valid object that is outside limits."""
     limit_ranges.check(resource, obj, limit_ranges.limited(core, resource, obj))
+
+
+def admit_finished(core: Core, resource: Resource, obj: Obj, *, dry_run: bool) -> None:
+    """Refuse a valid object that would exceed a quota, and count it."""
     charge(core, resource, obj, dry_run=dry_run)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from gpusched.devcluster import bodies, status, verbs
-from gpusched.devcluster.deletion import DeleteOptions, delete
+from gpusched.devcluster.deletion import DeleteOptions, check_preconditions, delete
 from gpusched.devcluster.field_errors import FieldError
 from gpusched.devcluster.meta import copy_tree
 from gpusched.devcluster.patch_requests import Undecodable, failed_to, patched, refused, told_place
@@ -190,22 +192,53 @@ class Api:
                 schema=scale_schema(),
                 validation=options.validation,
             )
+        verbs.admit(
+            self.core,
+            resource,
+            "UPDATE",
+            objects=(scale, scale_of(stored.obj, paths)),
+            options=options,
+            name=name,
+            namespace=namespace,
+            subresource="scale",
+            kind=("autoscaling", "v1", "Scale"),
+        )
         written = verbs.write(
             self.core,
             resource,
             stored,
             new=copy_tree(scaled(resource, stored.obj, scale)),
-            options=self._checked(resource, options),
+            options=attrs.evolve(self._checked(resource, options), user=None),  # asked above
         )
         return scale_of(written.obj, paths)
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, *, options: DeleteOptions
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        options: DeleteOptions,
+        by: Options | None = None,
     ) -> tuple[Obj | Stored, bool]:
-        """Delete an object; return the body of the answer and whether it is gone."""
+        """Delete an object; return the body of the answer and whether it is gone.
+
+        ``by`` tells who deletes, for admission policies, and gets their warnings.
+        """
         stored = self.get(resource, namespace, name)
         if resource.only_read:
             raise status.not_implemented(f"resource {resource.qualified}")
+        if by is not None:
+            check_preconditions(resource, stored.obj["metadata"], options)
+            verbs.admit(
+                self.core,
+                resource,
+                "DELETE",
+                objects=(None, stored.obj),
+                options=attrs.evolve(by, dry_run=options.dry_run),
+                name=name,
+                namespace=namespace,
+            )
         last, gone = delete(self.core, resource, stored, options=options)
         if not gone or resource.strategy.returns_object:
             return last, gone
@@ -216,9 +249,19 @@ class Api:
         return status.success(details=details), gone
 
     def connect(
-        self, namespace: str, name: str, subresource: str, *, body: Any, dry_run: bool = False
+        self,
+        namespace: str,
+        name: str,
+        subresource: str,
+        *,
+        body: Any,
+        options: Options,
+        alone: bool = False,
     ) -> Obj:
-        """Post a Binding or an Eviction to a pod; return the Status that answers it."""
+        """Post a Binding or an Eviction to a pod; return the Status that answers it.
+
+        ``alone`` tells that a Binding came by its own resource and not by the pod's.
+        """
         what = "Binding" if subresource == "binding" else "Eviction"
         body = bodies.as_options(body, what)
         bodies.check_kind(body, what)
@@ -230,10 +273,41 @@ class Api:
             )
         if meta.get("name", "") != name:
             raise status.bad_request(f"name in URL does not match name in {what} object")
+
+        def admit() -> None:
+            whole = {**body, "metadata": {**meta, "namespace": namespace}}
+            verbs.admit(
+                self.core,
+                self.core.registry.named("bindings" if alone else "pods"),
+                "CREATE",
+                objects=(whole, None),
+                options=options,
+                name=name,
+                namespace=namespace,
+                subresource="" if alone else subresource,
+                kind=("", "v1", what) if subresource == "binding" else ("policy", "v1", what),
+            )
+
+        dry_run = options.dry_run
         if subresource == "binding":
-            bind(self.core, namespace, name, body=body, dry_run=dry_run)
+            bind(self.core, namespace, name, body=body, dry_run=dry_run, admit=admit)
             return status.success()
-        return evict(self.core, namespace, name, body=body, dry_run=dry_run)
+        return evict(self.core, namespace, name, body=body, dry_run=dry_run, admit=admit)
+
+    def issue(self, resource: Resource, account: Stored, request: Obj, *, options: Options) -> None:
+        """Ask the admission policies about a token for a service account."""
+        meta = account.obj["metadata"]
+        verbs.admit(
+            self.core,
+            resource,
+            "CREATE",
+            objects=(request, None),
+            options=options,
+            name=meta["name"],
+            namespace=meta["namespace"],
+            subresource="token",
+            kind=("authentication.k8s.io", "v1", "TokenRequest"),
+        )
 
     # -- between client and store ------------------------------------------------------------
 
@@ -309,6 +383,17 @@ class Api:
         except TypedObjectError as e:
             raise failed_to(f"create typed patch object ({place})", str(e)) from None
         if found is not None and new is live:
+            # What changes nothing is asked about as well.
+            verbs.admit(
+                self.core,
+                resource,
+                "UPDATE",
+                objects=(found.obj, found.obj),
+                options=options,
+                name=name,
+                namespace=namespace,
+                subresource=subresource,
+            )
             return found, False
         try:
             new = self._decoded(resource, new, options)

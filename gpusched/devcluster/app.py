@@ -39,6 +39,7 @@ from gpusched.devcluster.http.server import Server
 from gpusched.devcluster.kinds import Registry, load_builtins
 from gpusched.devcluster.kubeconfig import kubeconfig_text
 from gpusched.devcluster.local_client import LocalClient
+from gpusched.devcluster.policies.dispatch import Policies
 from gpusched.devcluster.store import Store
 from gpusched.devcluster.strategies.builtin import builtin_strategy
 from gpusched.errors import GpuschedError
@@ -241,6 +242,7 @@ def build_core(clock: Clock, seed: int) -> Core:
     registry = Registry()
     load_builtins(registry, builtin_strategy)
     core = Core(store=Store(), registry=registry, clock=clock, seed=seed)
+    core.policies = Policies(core)
     fill(core)
     return core
 

@@ -13,6 +13,7 @@ from gpusched.devcluster.store import Store
 
 if TYPE_CHECKING:
     from gpusched.devcluster.kinds import Registry
+    from gpusched.devcluster.policies.dispatch import Policies
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
@@ -23,7 +24,10 @@ class Core:
 
     Attributes:
         records: whether plain creates begin a record of field managers (``managedFields``).
+        policies: asked about every write of a known user; None until the cluster is built.
     """
+
+    policies: Policies | None = None
 
     def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
         self.store = store

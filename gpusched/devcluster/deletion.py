@@ -35,6 +35,20 @@ class DeleteOptions:
     propagation: str = ""
     dry_run: bool = False
 
+    def told(self) -> Obj:
+        """The options as an object of the API."""
+        told: Obj = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if self.grace_s is not None:
+            told["gracePeriodSeconds"] = self.grace_s
+        if self.propagation:
+            told["propagationPolicy"] = self.propagation
+        if self.dry_run:
+            told["dryRun"] = ["All"]
+        wanted = {"uid": self.uid, "resourceVersion": self.version}
+        if held := {key: value for key, value in wanted.items() if value}:
+            told["preconditions"] = held
+        return told
+
     @classmethod
     def from_body(cls, body: Obj | None, query: dict[str, str]) -> DeleteOptions:
         """Read a DeleteOptions body, else the query parameters of the same names."""
@@ -91,7 +105,7 @@ def delete(
     if resource.storage == _PRIORITIES and meta["name"] in _SYSTEM_PRIORITIES:
         why = "this is a system priority class and cannot be deleted"
         raise status.forbidden(resource.plural, resource.group, meta["name"], why=why)
-    _check_preconditions(resource, meta, options)
+    check_preconditions(resource, meta, options)
     if meta.get("deletionTimestamp"):
         return _delete_again(core, resource, stored, options=options)
     grace = resource.strategy.grace_s(old, options.grace_s)
@@ -196,7 +210,8 @@ def _finalizers(resource: Resource, have: Iterable[str], propagation: str) -> li
     return finalizers + added
 
 
-def _check_preconditions(resource: Resource, meta: Obj, options: DeleteOptions) -> None:
+def check_preconditions(resource: Resource, meta: Obj, options: DeleteOptions) -> None:
+    """Refuse to delete another object than the one meant; raises StatusError 409."""
     if options.uid and options.uid != meta["uid"]:
         why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record "

@@ -48,6 +48,9 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
             "services",
         }
     ),
+    "admissionregistration.k8s.io/v1": frozenset(
+        {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+    ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
     "apps/v1": frozenset({"controllerrevisions", "deployments", "replicasets"}),
     "authentication.k8s.io/v1": frozenset({"selfsubjectreviews", "tokenreviews"}),
@@ -102,6 +105,7 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "persistentvolumes": frozenset({"status"}),
     "resourceclaims": frozenset({"status"}),
     "services": frozenset({"status"}),
+    "validatingadmissionpolicies": frozenset({"status"}),
 }
 
 _NAME_AND_NAMESPACE: Final = ("metadata.name", "metadata.namespace")

@@ -15,6 +15,7 @@ from gpusched.devcluster.deletion import DeleteOptions
 from gpusched.devcluster.following import See, WatchItem
 from gpusched.devcluster.listing import selector
 from gpusched.devcluster.meta import copy_tree
+from gpusched.devcluster.rbac.rules import EVERYONE, MASTERS, User, account_user
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.store import Stored
 from gpusched.devcluster.verbs import Options
@@ -28,6 +29,8 @@ __all__ = ["LocalClient", "StatusError", "WatchItem"]
 Obj = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 USER = "system:devcluster"
+SYSTEM = User(USER, (MASTERS, EVERYONE))
+"""Whom admission policies see where no service account is named."""
 _BATCH: Final = 64
 
 
@@ -37,14 +40,24 @@ class LocalClient:
     Failures raise ``StatusError`` with ``code`` and ``reason`` as an HTTP client would see them.
     """
 
-    def __init__(self, api: Api, manager: str = USER) -> None:
+    def __init__(self, api: Api, manager: str = USER, account: User = SYSTEM) -> None:
         self._api = api
         self._core = api.core
         self._manager = manager
+        self._account = account
 
-    def acting_as(self, manager: str) -> LocalClient:
-        """Return a client whose writes are recorded under another field manager's name."""
-        return LocalClient(self._api, manager)
+    def acting_as(self, manager: str, *, account: str = "") -> LocalClient:
+        """Return a client whose writes are recorded under another field manager's name.
+
+        ``account`` names the service account in kube-system that admission policies see.
+        """
+        user = account_user("kube-system", account) if account else self._account
+        return LocalClient(self._api, manager, user)
+
+    def _options(self, **given: Any) -> Options:
+        """The options of a write by this client, without complaints about unknown fields."""
+        given = {"validation": "Ignore", "manager": self._manager, "user": self._account, **given}
+        return Options(**given)
 
     def kind_of(self, api_version: str, kind: str) -> Resource | None:
         """Return the served resource of a kind, None when there is none."""
@@ -86,7 +99,7 @@ class LocalClient:
         """Create and return the stored object; metadata.namespace stands in for ``namespace``."""
         kind = self._core.registry.named(resource)
         place = namespace or (obj.get("metadata") or {}).get("namespace") or ""
-        options = Options(dry_run=dry_run, validation="Ignore", manager=self._manager)
+        options = self._options(dry_run=dry_run)
         return self._api.create(kind, place, copy_tree(obj), options=options).obj
 
     def update(self, resource: str, obj: Obj, subresource: str | None = None) -> Obj:
@@ -98,7 +111,7 @@ class LocalClient:
             meta.get("namespace", ""),
             meta["name"],
             body=copy_tree(obj),
-            options=Options(validation="Ignore", manager=self._manager),
+            options=self._options(),
             subresource=subresource or "",
         )
         return stored.obj
@@ -115,8 +128,7 @@ class LocalClient:
         field_manager: str | None = None,
     ) -> Obj:
         """Patch and return the stored object; a patch that changes nothing writes nothing."""
-        options = Options(
-            validation="Ignore",
+        options = self._options(
             manager=field_manager or self._manager,
             operation="Apply" if patch_type == "apply" else "Update",
             force=patch_type == "apply",
@@ -145,7 +157,9 @@ class LocalClient:
         """Delete, gracefully where the kind knows grace; return the answer of the server."""
         options = DeleteOptions(grace_s=grace_s, uid=uid or "", propagation=propagation or "")
         kind = self._core.registry.named(resource)
-        answer, _ = self._api.delete(kind, namespace or "", name, options=options)
+        answer, _ = self._api.delete(
+            kind, namespace or "", name, options=options, by=self._options()
+        )
         return answer.obj if isinstance(answer, Stored) else answer
 
     def bind(
@@ -157,7 +171,7 @@ class LocalClient:
             metadata["annotations"] = annotations
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        self._api.connect(namespace, name, "binding", body=body)
+        self._api.connect(namespace, name, "binding", body=body, options=self._options())
 
     def evict(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
         """Evict a pod; 429 when a disruption budget refuses, 500 when it has two of them."""
@@ -168,7 +182,7 @@ class LocalClient:
         }
         if grace_s is not None:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_s}
-        answer = self._api.connect(namespace, name, "eviction", body=body)
+        answer = self._api.connect(namespace, name, "eviction", body=body, options=self._options())
         if answer["status"] != "Success":
             raise StatusError(answer)
 

@@ -25,6 +25,8 @@ from gpusched.devcluster.meta import (
 from gpusched.devcluster.patching.creation import server_filled
 from gpusched.devcluster.patching.field_sets import Path, TypedObjectError
 from gpusched.devcluster.patching.managed_fields import readable, track_create, track_update
+from gpusched.devcluster.policies.attributes import Attributes, Operation
+from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.schema import Schema
 from gpusched.devcluster.store import Stored
 
@@ -58,6 +60,8 @@ class Options:
         check: the schema's own verdict on the finished object, given the old one.
         schema: of the kind, by which managedFields are kept; None to leave them alone.
         repeated: what strict decoding says of fields that the body names twice.
+        user: who writes, for admission policies; None for the cluster's own machinery, which
+            they are not asked about.
     """
 
     dry_run: bool = False
@@ -69,20 +73,67 @@ class Options:
     check: Check = _nothing_wrong
     schema: Schema | None = None
     repeated: list[str] = attrs.field(factory=list)
+    user: User | None = None
 
     def judged(self, schema: Schema, check: Check) -> Options:
         """The same request with its kind's schema and verdict."""
-        return Options(
-            dry_run=self.dry_run,
-            validation=self.validation,
-            manager=self.manager,
-            operation=self.operation,
-            force=self.force,
-            warnings=self.warnings,
-            check=check,
-            schema=schema,
-            repeated=self.repeated,
+        return attrs.evolve(self, schema=schema, check=check)
+
+    def told(self, kind: str) -> Obj:
+        """The options as an object of the API, ``CreateOptions`` or the like."""
+        told: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            told["dryRun"] = ["All"]
+        if self.manager:
+            told["fieldManager"] = self.manager
+        return told
+
+
+def admit(
+    core: Core,
+    resource: Resource,
+    operation: Operation,
+    *,
+    objects: tuple[Obj | None, Obj | None],
+    options: Options,
+    name: str = "",
+    namespace: str = "",
+    subresource: str = "",
+    kind: tuple[str, str, str] | None = None,
+) -> None:
+    """Ask the admission policies about a write; raises StatusError by which one refuses it.
+
+    Args:
+        core: whose policies are asked.
+        resource: what is written.
+        operation: create, update or delete.
+        objects: the new and the old object, each None where there is none.
+        options: of the write; without a user nobody is asked.
+        name: of the object; the server has made one by now.
+        namespace: of the request.
+        subresource: of the request.
+        kind: of the body, where it is not that of the resource.
+    """
+    if core.policies is None or options.user is None or not core.policies.active:
+        return
+    new, old = objects
+    kinds: dict[Operation, str] = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
+    core.policies.admit(
+        Attributes(
+            operation=operation,
+            resource=resource,
+            kind=kind or (resource.group, resource.version, resource.kind),
+            namespace=name if resource.storage == "namespaces" else namespace,
+            name=name,
+            user=options.user,
+            subresource=subresource,
+            obj=new,
+            old=old,
+            dry_run=options.dry_run,
+            options=options.told(kinds.get(operation, "DeleteOptions")),
+            warnings=options.warnings,
         )
+    )
 
 
 def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options: Options) -> Stored:
@@ -113,6 +164,16 @@ def create(core: Core, resource: Resource, *, namespace: str, obj: Obj, options:
     name = meta.get("name", "")
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
+    admission.admit_bounded(core, resource, obj)
+    admit(
+        core,
+        resource,
+        "CREATE",
+        objects=(obj, None),
+        options=options,
+        name=name,
+        namespace=namespace,
+    )
     collection = core.store.collection(resource.storage)
     key = resource.key(namespace, name)
     if collection.get(key) is not None:
@@ -184,6 +245,16 @@ def write(
     errors = [*sealed, *errors, *sealed]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
+    admit(
+        core,
+        resource,
+        "UPDATE",
+        objects=(new, old),
+        options=options,
+        name=name,
+        namespace=old["metadata"].get("namespace", ""),
+        subresource=subresource,
+    )
     if not subresource:
         resource.strategy.allocate(new, old, core)
     counted = resource.strategy.generation and not subresource

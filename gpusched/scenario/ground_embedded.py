@@ -9,7 +9,7 @@ from gpusched.clock import Clock
 from gpusched.devcluster import store
 from gpusched.devcluster.app import DevCluster
 from gpusched.devcluster.kinds import Resource
-from gpusched.devcluster.local_client import LocalClient
+from gpusched.devcluster.local_client import SYSTEM, LocalClient
 from gpusched.devcluster.status import StatusError
 from gpusched.devcluster.verbs import Options
 from gpusched.scenario.ground import Change, Obj, Refused
@@ -60,12 +60,16 @@ class EmbeddedGround:
         name = meta.get("name")
         try:
             if not name:
-                options = Options(validation="Strict", manager=MANAGER)
+                options = Options(validation="Strict", manager=MANAGER, user=SYSTEM)
                 body = {**obj, "metadata": dict(meta)}
                 stored = self._api.create(kind, place, body, options=options)
             else:
                 options = Options(
-                    validation="Strict", manager=MANAGER, operation="Apply", force=True
+                    validation="Strict",
+                    manager=MANAGER,
+                    operation="Apply",
+                    force=True,
+                    user=SYSTEM,
                 )
                 stored, _ = self._api.patch(
                     kind, place, name, patch=obj, patch_type="apply", options=options

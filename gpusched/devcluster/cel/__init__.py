@@ -1,5 +1,7 @@
 """CEL rules of custom kinds: compiled once with the CRD, run on every write.
 
+Expressions of admission policies are compiled here as well (``compile_expression``).
+
 A rule that cannot be compiled refuses its CRD, as on a real server: unknown names count, which
 the library alone would only notice while running.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -18,6 +20,7 @@ from gpusched.devcluster.cel.checker import check, declared
 from gpusched.devcluster.cel.evaluate import build
 from gpusched.devcluster.cel.faults import CelFault, Optional
 from gpusched.devcluster.cel.library import library
+from gpusched.devcluster.cel.signatures import Type
 from gpusched.devcluster.cel.syntax import CelSyntaxError, parse
 from gpusched.devcluster.cel.values import cel_value
 from gpusched.devcluster.field_errors import (
@@ -36,10 +39,11 @@ from gpusched.errors import GpuschedError
 # Failing functions are answered to the client; the library would also log each of them.
 logging.getLogger("cel").setLevel(logging.CRITICAL)
 
-_FAULTS = (
+FAULTS = (
     CelFault, ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError,
     AttributeError,
 )  # fmt: skip
+"""What an expression without a value ends in."""
 _LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _TOKENS = re.compile(r"[A-Za-z_]\w*")
 
@@ -181,23 +185,41 @@ def _program(
     text: str, node: Node, *, wanted: str, optional_old: bool
 ) -> tuple[_Program | None, str]:
     """The compiled expression, or None and why not."""
+    kind = declared(node)
+    variables = {"self": kind, "oldSelf": "dyn" if optional_old else kind}
+    run, result, why = compile_expression(text, variables)
+    if run is None:
+        return None, why
+    if result not in (wanted, "dyn"):
+        return None, f"must evaluate to a {wanted}"
+    return _Program(run, frozenset(_TOKENS.findall(_LITERAL.sub("''", text)))), ""
+
+
+def compile_expression(
+    text: str, variables: Mapping[str, Type]
+) -> tuple[Callable[[dict[str, Any]], Any] | None, Type, str]:
+    """Compile an expression; None and why not when it has no meaning.
+
+    Args:
+        text: the expression.
+        variables: their types by name.
+
+    Returns:
+        A function of the variables' values, the type of what it gives, and the complaint.
+    """
     try:
         tree = parse(text)
     except CelSyntaxError as fault:
-        return None, f"compilation failed: {_syntax_error(text, fault)}"
-    kind = declared(node)
-    variables = {"self": kind, "oldSelf": "dyn" if optional_old else kind}
+        return None, "dyn", f"compilation failed: {_syntax_error(text, fault)}"
     try:
         result, issues = check(tree, variables)
         run = build(tree) if not issues else None
     except RecursionError:
-        return None, "compilation failed: expression recursion limit exceeded"
+        return None, "dyn", "compilation failed: expression recursion limit exceeded"
     if run is None:
         told = "\n".join(_located(issue.at, issue.text, text) for issue in issues)
-        return None, f"compilation failed: {told}"
-    if result not in (wanted, "dyn"):
-        return None, f"must evaluate to a {wanted}"
-    return _Program(run, frozenset(_TOKENS.findall(_LITERAL.sub("''", text)))), ""
+        return None, "dyn", f"compilation failed: {told}"
+    return run, result, ""
 
 
 def _located(at: int, text: str, source: str) -> str:
@@ -214,7 +236,7 @@ def _syntax_error(text: str, fault: CelSyntaxError) -> str:
     try:
         library.compile(text)
     except ValueError as e:
-        return str(e).split("': ", 1)[-1]
+        return str(e).split("': ", 1)[-1].replace("\n| ", "\n | ")
     return _located(len(text), f"Syntax error: {fault}", text)
 
 
@@ -244,9 +266,9 @@ def _own(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[Fie
     unchanged = old is not None and equal(value, old)
     try:
         names = _activation(rules, value, old, root=not path)
-    except _FAULTS as fault:
+    except FAULTS as fault:
         # A value that has its schema's form and still no meaning, such as the 30th of February.
-        yield invalid_unquoted(path or "<nil>", _sentence(fault))
+        yield invalid_unquoted(path or "<nil>", sentence(fault))
         return
     for rule in rules.rules:
         first_write = rule.needs_old and old is None and not rule.optional_old
@@ -288,8 +310,8 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
     try:
         context = _variables(names, optional_old=rule.optional_old)
         passed = rule.program.run(context)
-    except _FAULTS as fault:
-        told, why = rule.message.strip() or rule.text, _sentence(fault)
+    except FAULTS as fault:
+        told, why = rule.message.strip() or rule.text, sentence(fault)
         if why == "no such overload":
             told = (
                 f"'{why}': call arguments did not match a supported operator, function or macro "
@@ -304,7 +326,8 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
     return _told(rule, field or "<nil>", _message(rule, context), value=value)
 
 
-def _sentence(fault: Exception) -> str:
+def sentence(fault: Exception) -> str:
+    """Why an expression has no value, in the words of the language's own library."""
     if isinstance(fault, TypeError | AttributeError):
         return "no such overload"
     if isinstance(fault, KeyError):
@@ -316,7 +339,7 @@ def _message(rule: _Rule, context: Any) -> str:
     if rule.message_program is not None:
         try:
             told = rule.message_program.run(context)
-        except _FAULTS:
+        except FAULTS:
             told = None
         # An expression that fails or gives no sentence leaves the fixed message, by contract.
         if isinstance(told, str) and told.strip() and "\n" not in told:

@@ -11,10 +11,19 @@ from typing import Final
 
 import attrs
 
+from gpusched.devcluster.cel.authorization import AUTHORIZER, METHODS, REQUESTED, RESOURCE_CHECK
 from gpusched.devcluster.cel.conversions import CONVERSIONS
 from gpusched.devcluster.cel.evaluate import TYPE_NAMES, VARIABLES, qualified
 from gpusched.devcluster.cel.functions import FUNCTIONS
-from gpusched.devcluster.cel.signatures import ARITHMETIC, ORDERED, Type, misused, result_of
+from gpusched.devcluster.cel.signatures import (
+    ARITHMETIC,
+    OPTIONAL,
+    OPTIONALS,
+    ORDERED,
+    Type,
+    misused,
+    result_of,
+)
 from gpusched.devcluster.cel.syntax import Call, Expr, Index, ListOf, Literal, MapOf, Name, Select
 from gpusched.devcluster.cel.values import escaped
 from gpusched.devcluster.schema.types import Node
@@ -59,6 +68,8 @@ def shown(kind: Type) -> str:
     if isinstance(kind, tuple):
         if kind[0] == "object":
             return "object"
+        if kind[0] == "record":
+            return str(kind[1])
         return f"{kind[0]}({', '.join(shown(inner) for inner in kind[1:])})"
     return str(_LONG.get(kind, kind))
 
@@ -95,28 +106,34 @@ class _Checker:
             case Select():
                 return self._select(tree, names)
             case Index():
-                inner = self._element(tree, names)
-                return "dyn" if tree.optional else inner
+                return self._element(tree, names)
             case ListOf():
                 kinds = [self.of(item, names) for item in tree.items]
                 alike = kinds and not tree.optional and all(k == kinds[0] for k in kinds)
                 return ("list", kinds[0] if alike else "dyn")
             case MapOf():
-                for key, value in tree.entries:
-                    self.of(key, names)
-                    self.of(value, names)
-                return ("map", "dyn", "dyn")
+                keys = {self.of(key, names) for key, _ in tree.entries}
+                values = [self.of(value, names) for _, value in tree.entries]
+                alike = values and not tree.optional and all(v == values[0] for v in values)
+                return (
+                    "map",
+                    keys.pop() if len(keys) == 1 else "dyn",
+                    values[0] if alike else "dyn",
+                )
             case Call():
                 return self._call(tree, names)
 
     def _select(self, tree: Select, names: dict[str, Type]) -> Type:
         operand = self.of(tree.operand, names)
-        found = self._field(tree, operand)
-        return "dyn" if tree.optional else found
+        inner, maybe = _unwrapped(operand)
+        found = self._field(tree, inner)
+        return _wrapped(found) if maybe or tree.optional else found
 
     def _field(self, tree: Select, operand: Type) -> Type:
         if operand in ("dyn", "optional"):
             return "dyn"
+        if operand == AUTHORIZER and tree.field == REQUESTED:
+            return RESOURCE_CHECK
         if isinstance(operand, tuple) and operand[0] == "map":
             return operand[2]
         if isinstance(operand, tuple) and operand[0] == "object":
@@ -125,10 +142,21 @@ class _Checker:
                 if escaped(key) == tree.field:
                     return declared(child)
             return self._issue(tree.at, f"undefined field '{tree.field}'")
+        if isinstance(operand, tuple) and operand[0] == "record":
+            if tree.field in operand[2]:
+                return operand[2][tree.field]
+            return self._issue(tree.at, f"undefined field '{tree.field}'")
         return self._issue(tree.at, f"type '{shown(operand)}' does not support field selection")
 
     def _element(self, tree: Index, names: dict[str, Type]) -> Type:
         operand, key = self.of(tree.operand, names), self.of(tree.key, names)
+        operand, maybe = _unwrapped(operand)
+        found = self._element_of(tree, operand, key)
+        return _wrapped(found) if maybe or tree.optional else found
+
+    def _element_of(self, tree: Index, operand: Type, key: Type) -> Type:
+        if isinstance(operand, tuple) and operand[0] == "record":
+            return self._no_overload(tree.at, "_[_]", (operand, key))
         if not isinstance(operand, tuple):
             if operand in ("dyn", "optional"):
                 return "dyn"
@@ -160,10 +188,23 @@ class _Checker:
             return self._operator(tree, kinds)
         if name not in CONVERSIONS and name not in FUNCTIONS:
             return self._issue(tree.at, f"undeclared reference to '{name}' (in container '')")
+        if name in METHODS:
+            return self._right(tree, target, kinds)
+        if name in OPTIONALS:
+            return _of_optional(name, target, kinds)
         if misused(name, target, kinds):
             method = f"{shown(target)}." if target is not None else ""
             return self._no_overload(tree.at, name, kinds, method=method)
         return result_of(name, target)
+
+    def _right(self, tree: Call, target: Type, kinds: tuple[Type, ...]) -> Type:
+        """A step of a question about rights."""
+        receivers, result, texts = METHODS[tree.function]
+        known = target == "dyn" or (isinstance(target, str) and target in receivers)
+        if known and len(kinds) == texts and all(kind in ("string", "dyn") for kind in kinds):
+            return result
+        method = f"{shown(target)}." if target is not None else ""
+        return self._no_overload(tree.at, tree.function, kinds, method=method)
 
     def _has(self, tree: Call, names: dict[str, Type]) -> Type:
         if len(tree.args) != 1 or not isinstance(tree.args[0], Select):
@@ -179,6 +220,8 @@ class _Checker:
         variables = [a.name for a in tree.args[:count] if isinstance(a, Name)]
         if tree.function == "bind":
             kinds = [self.of(tree.args[1], names)]
+        elif tree.function in {"optMap", "optFlatMap"} and tree.target is not None:
+            kinds = [_unwrapped(self.of(tree.target, names))[0]]
         else:
             assert tree.target is not None
             kinds = _loop_types(self.of(tree.target, names), count)
@@ -196,7 +239,9 @@ class _Checker:
                 return ("list", bodies[-1])
             case "filter":
                 return ("list", kinds[0])
-            case "transformMap" | "transformMapEntry" | "optMap" | "optFlatMap":
+            case "optMap" | "optFlatMap":
+                return _wrapped(bodies[-1])
+            case "transformMap" | "transformMapEntry":
                 return "dyn"
         return "bool"
 
@@ -216,11 +261,11 @@ class _Checker:
             container = kinds[1]
             held = container[1] if isinstance(container, tuple) and len(container) > 1 else "dyn"
             fits = container == "dyn" or isinstance(container, tuple)
-            if not fits or container[0] == "object" or not _alike(kinds[0], held):
+            if not fits or container[0] in {"object", "record"} or not _alike(kinds[0], held):
                 return self._no_overload(tree.at, name, kinds)
             return "bool"
         if "dyn" in kinds:
-            return "bool" if name in ORDERED else "dyn"
+            return "bool" if name in ORDERED else _beside_dyn(kinds)
         return self._arithmetic(tree, kinds)
 
     def _arithmetic(self, tree: Call, kinds: tuple[Type, ...]) -> Type:
@@ -245,15 +290,52 @@ class _Checker:
         return self._no_overload(tree.at, name, kinds)
 
 
+_PLAIN: Final = frozenset({"int", "uint", "double", "string", "bytes"})
+
+
+def _beside_dyn(kinds: tuple[Type, ...]) -> Type:
+    """What arithmetic gives of which one side is untyped: the other side's type, if that tells."""
+    known = [kind for kind in kinds if kind != "dyn"]
+    return known[0] if known and isinstance(known[0], str) and known[0] in _PLAIN else "dyn"
+
+
+def _unwrapped(kind: Type) -> tuple[Type, bool]:
+    """The type inside an optional, and whether it was one."""
+    if isinstance(kind, tuple) and kind[0] == OPTIONAL:
+        return kind[1], True
+    return ("dyn", True) if kind == "optional" else (kind, False)
+
+
+def _wrapped(kind: Type) -> Type:
+    return kind if _unwrapped(kind)[1] else (OPTIONAL, kind)
+
+
 def _loop_types(target: Type, count: int) -> list[Type]:
     """Types of a macro's variables over a value; none when it cannot be walked."""
     if target in ("dyn", "optional"):
         return ["dyn", "dyn"][:count]
-    if not isinstance(target, tuple) or target[0] == "object":
+    if not isinstance(target, tuple) or target[0] in {"object", "record"}:
         return []
     if target[0] == "list":
         return [target[1]] if count == 1 else ["int", target[1]]
     return [target[1], target[2]][:count]
+
+
+def _of_optional(name: str, target: Type, kinds: tuple[Type, ...]) -> Type:
+    """What functions make of optionals, or give for them."""
+    inner, _ = _unwrapped(target)
+    match name:
+        case "hasValue":
+            return "bool"
+        case "value":
+            return inner
+        case "orValue":
+            return inner if kinds == (inner,) else "dyn"
+        case "or":
+            return _wrapped(inner if kinds and _unwrapped(kinds[0])[0] == inner else "dyn")
+        case "optional.none":
+            return (OPTIONAL, "dyn")
+    return (OPTIONAL, kinds[0] if kinds else "dyn")
 
 
 def _alike(a: Type, b: Type) -> bool:
@@ -263,6 +345,8 @@ def _alike(a: Type, b: Type) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return False
     if isinstance(a, tuple) and isinstance(b, tuple):
+        if "record" in (a[0], b[0]):
+            return bool(a[:2] == b[:2])
         if a[0] == "object" or b[0] == "object":
             return a[0] == b[0] or "map" in (a[0], b[0])
         return a[0] == b[0] and all(_alike(x, y) for x, y in zip(a[1:], b[1:], strict=True))

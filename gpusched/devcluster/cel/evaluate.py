@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from gpusched.devcluster.cel.authorization import REQUESTED, Authorizer
 from gpusched.devcluster.cel.conversions import CONVERSIONS
+from gpusched.devcluster.cel.cost import METER, nodes
 from gpusched.devcluster.cel.faults import CelFault, Optional
 from gpusched.devcluster.cel.functions import FUNCTIONS
 from gpusched.devcluster.cel.operators import OPERATORS
@@ -71,6 +73,8 @@ def _select(tree: Select) -> Run:
             return _optional_member(value, field)
         if isinstance(value, dict) and field in value:
             return value[field]
+        if isinstance(value, Authorizer) and field == REQUESTED:
+            return value.requested
         raise CelFault(f"no such key: {field}")
 
     return run
@@ -161,7 +165,26 @@ def _call(tree: Call) -> Run:
     args = [build(a) for a in tree.args]
     if tree.target is not None and name == tree.function:
         args.insert(0, build(tree.target))
-    function = OPERATORS.get(name) or CONVERSIONS.get(name) or FUNCTIONS[name]
+    if name in OPERATORS:
+        return _plain(OPERATORS[name], args)
+    return _metered(name, args)
+
+
+def _metered(name: str, args: list[Run]) -> Run:
+    """A call of a function, which costs by the size of what it is given."""
+    function = CONVERSIONS.get(name) or FUNCTIONS[name]
+
+    def run(env: Env) -> Any:
+        values = tuple(arg(env) for arg in args)
+        meter = env.get(METER)
+        if meter is not None:
+            meter.spend_on(name, values)
+        return function(*values)
+
+    return run
+
+
+def _plain(function: Callable[..., Any], args: list[Run]) -> Run:
     if len(args) == 1:
         one = args[0]
         return lambda env: function(one(env))
@@ -250,11 +273,14 @@ def _loop(tree: Call, variables: int) -> Loop:
     assert tree.target is not None
     target = build(tree.target)
     names = [a.name for a in tree.args[:variables] if isinstance(a, Name)]
+    turn = 1 + sum(nodes(body) for body in tree.args[variables:])
 
     def run(env: Env) -> Iterable[Env]:
         value = target(env)
-        inner = dict(env)
+        inner, meter = dict(env), env.get(METER)
         for key, element in _pairs(value):
+            if meter is not None:
+                meter.spend(turn)
             if len(names) == 2:
                 inner[names[0]], inner[names[1]] = key, element
             else:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from gpusched.devcluster.cel.authorization import AUTHORIZATION
 from gpusched.devcluster.cel.faults import CelFault
 from gpusched.devcluster.cel.libraries import LIBRARIES, Semver
 from gpusched.devcluster.quantities import QuantityError, parse
@@ -180,6 +181,7 @@ def _join(values: list[str], separator: str = "") -> str:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LIBRARIES,
+    **AUTHORIZATION,
     "quantity": _quantity,
     "isQuantity": _is_quantity,
     "compareTo": _compare,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 Type = Any
-"""``int``, ``string`` and so on; (``list``, T), (``map``, K, V), (``object``, Node); ``dyn``."""
+"""``int``, ``string`` and so on; (``list``, T), (``map``, K, V), (``object``, Node);
+(``record``, name, types by field); (``optional_type``, T); ``dyn``."""
 
 ARITHMETIC: Final[Mapping[str, Mapping[tuple[str, str], str]]] = {
     "_+_": {
@@ -23,6 +24,14 @@ ARITHMETIC: Final[Mapping[str, Mapping[tuple[str, str], str]]] = {
     "_/_": {(t, t): t for t in ("int", "uint", "double")},
     "_%_": {(t, t): t for t in ("int", "uint")},
 }
+OPTIONAL: Final = "optional_type"
+OPTIONALS: Final = frozenset(
+    [
+        "hasValue", "value", "orValue", "or", "optional.of", "optional.none",
+        "optional.ofNonZeroValue",
+    ]
+)  # fmt: skip
+"""Functions of optionals; their types follow from what is inside."""
 ORDERED: Final = frozenset({"_<_", "_<=_", "_>_", "_>=_"})
 BOOLEAN: Final = frozenset(
     [

@@ -44,24 +44,31 @@ def start_all(
         rng: draws of the stage engine.
         stages: whether the Stage objects of the cluster drive fake nodes and pods.
     """
-    manager = client.acting_as("kube-controller-manager")
+
+    def manager(account: str) -> LocalClient:
+        return client.acting_as("kube-controller-manager", account=account)
+
     running = {
-        "jobs": JobController(manager, clock).run(),
-        "claims": ClaimController(manager, clock).run(),
-        "replica sets": ReplicaSetController(manager, clock).run(),
-        "deployments": DeploymentController(manager, clock).run(),
-        "garbage": GarbageCollector(manager, clock).run(),
-        "namespaces": NamespaceController(manager, clock).run(),
-        "nodes": NodeController(manager, clock).run(),
-        "disruption": DisruptionController(manager, clock).run(),
-        "evictions": TaintEvictions(manager, clock).run(),
-        "quota": QuotaController(manager, clock).run(),
-        "service accounts": ServiceAccountController(manager, clock).run(),
+        "jobs": JobController(manager("job-controller"), clock).run(),
+        "claims": ClaimController(manager("resource-claim-controller"), clock).run(),
+        "replica sets": ReplicaSetController(manager("replicaset-controller"), clock).run(),
+        "deployments": DeploymentController(manager("deployment-controller"), clock).run(),
+        "garbage": GarbageCollector(manager("generic-garbage-collector"), clock).run(),
+        "namespaces": NamespaceController(manager("namespace-controller"), clock).run(),
+        "nodes": NodeController(manager("node-controller"), clock).run(),
+        "disruption": DisruptionController(manager("disruption-controller"), clock).run(),
+        "evictions": TaintEvictions(manager("taint-eviction-controller"), clock).run(),
+        "quota": QuotaController(manager("resourcequota-controller"), clock).run(),
+        "service accounts": ServiceAccountController(
+            manager("service-account-controller"), clock
+        ).run(),
         "service kubernetes": ApiServiceKeeper(client.acting_as("kube-apiserver"), clock).run(),
-        "role unions": AggregationController(manager, clock).run(),
+        "role unions": AggregationController(
+            manager("clusterrole-aggregation-controller"), clock
+        ).run(),
     }
     if stages:
-        kwok = client.acting_as("kwok")
+        kwok = client.acting_as("kwok", account="kwok-controller")
         engine = StageEngine(kwok, (), clock=clock, rng=rng)
         running["node pools"] = NodePoolController(kwok, clock).run()
         running["stages"] = StageObjects(kwok, engine, clock).run()

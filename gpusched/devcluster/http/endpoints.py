@@ -80,9 +80,11 @@ class Endpoints:
             name = body["metadata"].get("name") or ""
             if not name:
                 raise status.bad_request("Name parameter required.")
-            dry_run = bool(request.query.get("dryRun"))
-            self._api.connect(route.namespace, name, "binding", body=body, dry_run=dry_run)
-            return Answer(body=views.encode(status.success()), code=201)
+            options = self._posted(request)
+            self._api.connect(
+                route.namespace, name, "binding", body=body, options=options, alone=True
+            )
+            return _done(status.success(), options)
         bodies.as_options(body, resource.kind, group=resource.group)
         if resource.plural == "tokenreviews":
             answer = tokens.review(request.access.read_token, body)
@@ -132,18 +134,13 @@ class Endpoints:
             body = bodies.decode(
                 request.body, request.content_type, kind=sub.capitalize(), custom=False
             )
-            done = self._api.connect(
-                route.namespace,
-                route.name,
-                sub,
-                body=body,
-                dry_run=bool(request.query.get("dryRun")),
-            )
-            return Answer(body=views.encode(done), code=201)
+            options = self._posted(request)
+            done = self._api.connect(route.namespace, route.name, sub, body=body, options=options)
+            return _done(done, options)
         if sub == "scale":
             options = self._options(request)
             body = scales.answer(self._api, request, resource, route=route, options=options)
-            return Answer(body=body)
+            return Answer(body=body, warnings=options.warnings)
         if sub == "token":
             return self._token(request, resource, route)
         if sub == "log" and method == "GET":
@@ -162,9 +159,10 @@ class Endpoints:
             raise status.method_not_allowed()
         kind = "TokenRequest"
         body = bodies.decode(request.body, request.content_type, kind=kind, custom=False)
-        account = self._api.get(resource, route.namespace, route.name).obj
-        made = request.access.tokens.issue(account, bodies.as_options(body, kind))
-        return Answer(body=views.encode(made), code=201)
+        account = self._api.get(resource, route.namespace, route.name)
+        asked, options = bodies.as_options(body, kind), self._posted(request)
+        self._api.issue(resource, account, asked, options=options)
+        return _done(request.access.tokens.issue(account.obj, asked), options)
 
     def _get(self, request: Request, resource: Resource, route: Route) -> Answer:
         asked, current = request.query.get("resourceVersion", ""), self._core.store.version
@@ -240,27 +238,33 @@ class Endpoints:
         return self._shaped(request, resource, stored, code=code, warnings=options.warnings)
 
     def _delete(self, request: Request, resource: Resource, route: Route) -> Answer:
-        options = self._delete_options(request)
-        answer, _gone = self._api.delete(resource, route.namespace, route.name, options=options)
+        options, by = self._delete_options(request), Options(user=request.user)
+        answer, _gone = self._api.delete(
+            resource, route.namespace, route.name, options=options, by=by
+        )
         told = resource.strategy.deletion_warning if not options.propagation else ""
-        warnings = [told] if told else []
+        warnings = [*([told] if told else []), *by.warnings]
         if isinstance(answer, Stored):
             return self._shaped(request, resource, answer, warnings=warnings)
         return Answer(body=views.encode(answer), warnings=warnings)
 
     def _delete_all(self, request: Request, resource: Resource, route: Route) -> Answer:
         listing = options_from(resource, request.query)
-        options = self._delete_options(request)
+        options, by = self._delete_options(request), Options(user=request.user)
         page = list_page(self._core, resource, route.namespace, options=listing)
         last: list[Stored] = []
         for stored in page.items:
             name = stored.obj["metadata"]["name"]
             answer, _gone = self._api.delete(
-                resource, stored.obj["metadata"].get("namespace", ""), name, options=options
+                resource,
+                stored.obj["metadata"].get("namespace", ""),
+                name,
+                options=options,
+                by=by,
             )
             last.append(answer if isinstance(answer, Stored) else stored)
         done = Page(items=last, version=self._core.store.version)
-        return Answer(body=views.list_bytes(resource, done))
+        return Answer(body=views.list_bytes(resource, done), warnings=by.warnings)
 
     def _delete_options(self, request: Request) -> DeleteOptions:
         body: Obj | None = None
@@ -297,7 +301,12 @@ class Endpoints:
             manager=manager,
             operation=operation,
             force=query.get("force", "").lower() in {"1", "true"},
+            user=request.user,
         )
+
+    def _posted(self, request: Request) -> Options:
+        """The options of what is posted to be done and not stored."""
+        return Options(dry_run=bool(request.query.get("dryRun")), user=request.user)
 
     def _tables(self, request: Request, resource: Resource) -> views.TableView:
         include = request.query.get("includeObject", "") or "Metadata"
@@ -320,6 +329,10 @@ class Endpoints:
         else:
             body = views.object_bytes(resource, stored)
         return Answer(body=body, code=code, warnings=warnings)
+
+
+def _done(body: Obj, options: Options) -> Answer:
+    return Answer(body=views.encode(body), code=201, warnings=options.warnings)
 
 
 def _as_list(request: Request, route: Route) -> tuple[Request, Route]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpusched.devcluster import status
@@ -14,12 +15,21 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 
-def bind(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) -> Stored | None:
+def bind(
+    core: Core,
+    namespace: str,
+    name: str,
+    *,
+    body: Obj,
+    dry_run: bool,
+    admit: Callable[[], None],
+) -> Stored | None:
     """Bind a pod; labels and annotations of the Binding land on the pod in the same write.
 
-    Raises StatusError: 500 for a bad target, 404, and 409 for a pod that cannot be bound.
+    ``admit`` refuses a Binding that makes sense, before the pod is looked at. Raises StatusError: 500 for a bad target, 404, and 409 for a pod that cannot be bound.
     """
     node = _target(body)
+    admit()
     pods = core.store.collection("pods")
     stored = pods.get(f"{namespace}/{name}")
     if stored is None:

@@ -12,6 +12,10 @@ from gpusched.devcluster.strategies import (
     ServiceAccountStrategy,
     Strategy,
 )
+from gpusched.devcluster.strategies.admission_policies import (
+    AdmissionBindingStrategy,
+    AdmissionPolicyStrategy,
+)
 from gpusched.devcluster.strategies.apps import DeploymentStrategy, ReplicaSetStrategy
 from gpusched.devcluster.strategies.claims import ClaimStrategy, ClaimTemplateStrategy
 from gpusched.devcluster.strategies.devices import DeviceClassStrategy, ResourceSliceStrategy
@@ -78,6 +82,8 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "serviceaccounts": ServiceAccountStrategy(),
     "services": ServiceStrategy(),
     "storageclasses": StorageClassStrategy(),
+    "validatingadmissionpolicies": AdmissionPolicyStrategy(),
+    "validatingadmissionpolicybindings": AdmissionBindingStrategy(),
     "volumeattributesclasses": PlainStrategy(),
 }
 

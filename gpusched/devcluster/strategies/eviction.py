@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -27,18 +28,27 @@ _DISRUPTED_MAX: Final = 2000
 _RETRY_S: Final = 10
 
 
-def evict(core: Core, namespace: str, name: str, *, body: Obj, dry_run: bool) -> Obj:
+def evict(
+    core: Core,
+    namespace: str,
+    name: str,
+    *,
+    body: Obj,
+    dry_run: bool,
+    admit: Callable[[], None],
+) -> Obj:
     """Evict a pod and return the answer, a Status.
 
     Two budgets on one pod are answered, not raised: a Failure of code 500 in an answer that is
-    otherwise a success. Raises StatusError 403, 404, 409, 429 when a budget forbids it.
+    otherwise a success. ``admit`` refuses an Eviction before the pod is looked at. Raises StatusError 403, 404, 409, 429 when a budget forbids it.
     """
-    stored = core.store.collection("pods").get(f"{namespace}/{name}")
-    if stored is None:
-        raise status.not_found("pods", "", name)
     options = DeleteOptions.from_body(
         body.get("deleteOptions"), {"dryRun": "All"} if dry_run else {}
     )
+    admit()
+    stored = core.store.collection("pods").get(f"{namespace}/{name}")
+    if stored is None:
+        raise status.not_found("pods", "", name)
     pod = stored.obj
     phase = pod["status"].get("phase")
     free = phase in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")

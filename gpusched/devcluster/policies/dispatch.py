@@ -1,0 +1,189 @@
+"""Asking every bound policy about a write, in order of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from gpusched.devcluster import status
+from gpusched.devcluster.cel.authorization import Decide, Decision, Question
+from gpusched.devcluster.policies.attributes import Attributes
+from gpusched.devcluster.policies.compiled import Policy, compile_policy
+from gpusched.devcluster.policies.evaluation import Denial, environment, judged, namespace_view
+from gpusched.devcluster.policies.matching import Match, matched, namespace_of
+from gpusched.devcluster.policies.params import ParamsError, params_of
+from gpusched.devcluster.rbac.authorizer import Authorizer
+from gpusched.devcluster.rbac.rules import Ask, User, account_user
+from gpusched.devcluster.views import viewed
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.core import Core
+
+Obj = dict[str, Any]
+
+GROUP: Final = "admissionregistration.k8s.io"
+_POLICIES: Final = f"validatingadmissionpolicies.{GROUP}"
+_BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
+_EXEMPT: Final = frozenset({GROUP})
+"""A policy cannot refuse that policies are changed: nobody could lock out their owner."""
+_CODES: Final = {"Forbidden": 403, "RequestEntityTooLarge": 413}
+
+
+@attrs.frozen
+class _Bound:
+    """A policy with the bindings that put it in force."""
+
+    policy: Policy
+    bindings: tuple[Obj, ...]
+
+
+class Policies:
+    """Keeps the policies compiled as they stand in the store.
+
+    A change of a policy or a binding counts from the next write on; a real server needs a moment.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._policies = core.store.collection(_POLICIES)
+        self._bindings = core.store.collection(_BINDINGS)
+        self._authorizer = Authorizer(core.store)
+        self._compiled: dict[str, tuple[Obj, Policy]] = {}
+        self._bound: tuple[_Bound, ...] | None = None
+        for collection in (self._policies, self._bindings):
+            collection.listen(self._forget)
+
+    def _forget(self) -> None:
+        self._bound = None
+
+    @property
+    def active(self) -> bool:
+        """Whether any policy is in force."""
+        return bool(self._in_force())
+
+    def admit(self, asked: Attributes) -> None:
+        """Let a write through, or raise the StatusError by which a policy refuses it."""
+        bound = self._in_force()
+        if asked.resource.group in _EXEMPT:
+            return
+        decide = _decider(self._authorizer, asked.user)
+        denials: list[tuple[Policy, Obj | None, Denial]] = []
+        for each in bound:
+            match = matched(self._core, each.policy.spec["matchConstraints"], asked)
+            if match is not None:
+                denials += self._run(each, asked, match=match, decide=decide)
+        if denials:
+            raise _refusal(asked, *denials[0])
+
+    def _in_force(self) -> tuple[_Bound, ...]:
+        if self._bound is None:
+            self._bound = tuple(self._gathered())
+        return self._bound
+
+    def _gathered(self) -> Iterator[_Bound]:
+        bindings: dict[str, list[Obj]] = {}
+        for _, stored in self._bindings.scan():
+            bindings.setdefault(stored.obj["spec"]["policyName"], []).append(stored.obj)
+        for name, stored in self._policies.scan():
+            if name not in bindings:
+                continue
+            spec = stored.obj["spec"]
+            known = self._compiled.get(name)
+            if known is None or known[0] != spec:
+                known = self._compiled[name] = (spec, compile_policy(stored.obj))
+            yield _Bound(known[1], tuple(bindings[name]))
+
+    def _run(
+        self, bound: _Bound, asked: Attributes, *, match: Match, decide: Decide
+    ) -> Iterator[tuple[Policy, Obj, Denial]]:
+        policy = bound.policy
+        env: Obj | None = None
+        for binding in bound.bindings:
+            spec = binding["spec"]
+            resources = spec.get("matchResources")
+            if resources and matched(self._core, resources, asked) is None:
+                continue
+            try:
+                params = params_of(
+                    self._core, policy.spec.get("paramKind"), spec.get("paramRef"), asked
+                )
+            except ParamsError as fault:
+                if not policy.lenient:
+                    yield policy, binding, Denial(f"failed to configure binding: {fault}")
+                continue
+            if env is None:
+                env = self._environment(asked, match=match, decide=decide)
+            for param in params:
+                for denial in judged(policy, {**env, "params": param}):
+                    if "Warn" in spec["validationActions"]:
+                        asked.warnings.append(
+                            f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with "
+                            f"binding '{binding['metadata']['name']}': {denial.message}"
+                        )
+                    if "Deny" in spec["validationActions"]:
+                        yield policy, binding, denial
+
+    def _environment(self, asked: Attributes, *, match: Match, decide: Decide) -> Obj:
+        shape = None if asked.subresource in _OWN_KINDS else viewed(match.resource)
+        new, old = asked.obj, asked.old
+        if shape is not None:
+            new, old = (None if obj is None else shape(obj) for obj in (new, old))
+        env = environment(asked, seen=match.resource, objects=(new, old), decide=decide)
+        if asked.namespace and asked.resource.storage != "namespaces":
+            env["namespaceObject"] = namespace_view(namespace_of(self._core, asked.namespace))
+        return env
+
+
+_OWN_KINDS: Final = frozenset({"binding", "eviction", "scale", "token"})
+"""Subresources whose body is of a kind of its own."""
+
+
+def _decider(authorizer: Authorizer, user: User) -> Decide:
+    """Answer questions about rights for one request, each of them once."""
+    known: dict[Question, Decision] = {}
+
+    def decide(question: Question) -> Decision:
+        if question not in known:
+            about = account_user(*question.account) if question.account else user
+            resource = question.resource
+            if question.subresource:
+                resource = f"{resource}/{question.subresource}"
+            verdict = authorizer.decide(
+                about,
+                Ask(
+                    verb=question.verb,
+                    group=question.group,
+                    resource=resource,
+                    name=question.name,
+                    namespace=question.namespace,
+                    path=question.path,
+                ),
+            )
+            known[question] = Decision(verdict.allowed, verdict.reason)
+        return known[question]
+
+    return decide
+
+
+def _refusal(
+    asked: Attributes, policy: Policy, binding: Obj | None, denial: Denial
+) -> status.StatusError:
+    """The first denial, in the form of an API server's own refusal."""
+    by = f"ValidatingAdmissionPolicy '{policy.name}'"
+    if binding is not None:
+        by += f" with binding '{binding['metadata']['name']}'"
+    message = f"{by} denied request: {denial.message}"
+    resource = asked.resource
+    error = status.forbidden(
+        resource.plural,
+        resource.group,
+        asked.name,
+        why=message,
+        causes=[{"message": message}],
+    )
+    reason = denial.reason or "Invalid"
+    error.body["reason"] = reason
+    error.body["code"] = _CODES.get(reason, 422)
+    return error
