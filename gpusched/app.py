@@ -2,6 +2,11 @@
 
 Order of the end: no new session, commits under way come to rest, status is flushed, the lease
 is given back last.
+
+Whatever is known of the cluster, and whatever was decided or promised on it, belongs to one
+*term*: from standing by to the end of the leadership. When that is lost, or when the server's
+etcd turns out to be restored from a backup, all of it is dropped and built anew from lists, as
+a new process would, while the process itself, its endpoints and its counters go on.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -34,6 +39,7 @@ from gpusched.io.layout_news import LayoutNews
 from gpusched.io.leadership import Leadership
 from gpusched.io.loading import Loader
 from gpusched.io.logs import Log
+from gpusched.io.own_news import RESTORED
 from gpusched.io.pace import Pace
 from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
@@ -102,6 +108,8 @@ class App:
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
         self._stop = asyncio.Event()
+        self._over = asyncio.Event()
+        self._restored = ""
         self._fault: BaseException | None = None
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
@@ -116,6 +124,7 @@ class App:
     def stop(self) -> None:
         """End in order."""
         self._stop.set()
+        self._over.set()
 
     async def run(self) -> None:
         """Live until ``stop``, or until something breaks."""
@@ -227,6 +236,38 @@ class App:
 
     async def _serve(self, api: Api, rules: Rules) -> None:
         options = self.options
+        async with contextlib.AsyncExitStack() as stack:
+            while not self._stop.is_set():
+                self._over.clear()
+                first = self.cycle is None
+                live = self._build(api, rules)
+                if first:
+                    await self._tell_outside(stack)
+                await live()
+                assert self.cycle is not None
+                # Plugins begin as in a new process; rows of the old cache are nobody's any more.
+                config, policy = self.cycle.rules.config, self.cycle.rules.policy
+                rules = Rules(config, policy, Guard(options.clock))
+
+    async def _tell_outside(self, stack: contextlib.AsyncExitStack) -> None:
+        """Begin what outlasts terms: endpoints and the watchdog."""
+        options = self.options
+        if options.listen:
+            endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
+            self.port = await endpoints.start_on_first(options.listen)
+            stack.push_async_callback(endpoints.stop)
+        if not options.inline:
+            watchdog = self._watchdog()
+            watchdog.start()
+            stack.callback(watchdog.stop)
+
+    def _build(self, api: Api, rules: Rules) -> Callable[[], Awaitable[None]]:
+        """Everything of one term, which knows nothing yet; what lives it."""
+        options = self.options
+        if self.cycle is not None:
+            layouts = self.cache.rows.catalogue
+            self.cache = Cache(options.config.scheduler_names)
+            self.cache.rows.use(layouts)
         status, binder, carrier, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
@@ -238,6 +279,7 @@ class App:
             rng=options.rng,
             telemetry=self.telemetry,
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
+            restored=self._restored_store,
         )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(
@@ -253,6 +295,7 @@ class App:
             inline=options.inline,
             solver=solver,
             recorder=DecisionRecorder.of(options.recording, inline=options.inline),
+            only_look=bool(self._restored),
         )
         self.cycle.decided.extend(self.on_plan)
         self.care = SelfCare(
@@ -268,31 +311,24 @@ class App:
         )
         news = LayoutNews(status.events, self.telemetry.rejected)
         self.cache.rows.on_doubt.append(news.tell)
-        async with contextlib.AsyncExitStack() as stack:
-            if options.listen:
-                endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
-                self.port = await endpoints.start_on_first(options.listen)
-                stack.push_async_callback(endpoints.stop)
-            if not options.inline:
-                watchdog = self._watchdog(self.cycle, self.care)
-                watchdog.start()
-                stack.callback(watchdog.stop)
-            await self._live(self.cycle, volumes, status, carrier=carrier)
+        cycle = self.cycle
+        return lambda: self._live(cycle, volumes, status, carrier=carrier)
 
-    def _watchdog(self, cycle: SessionCycle, care: SelfCare) -> Watchdog:
+    def _watchdog(self) -> Watchdog:
         return Watchdog(
             self.options.clock,
             leading=lambda: self.leadership.leading,
             exit_after_s=self.options.config.leader_election.renew_deadline_s,
             blocked=self.telemetry.loop_blocked,
-            running=lambda: cycle.running,
-            session=lambda: cycle.thread,
-            stuck=care.stuck,
+            running=lambda: self.cycle.running if self.cycle is not None else None,
+            session=lambda: self.cycle.thread if self.cycle is not None else 0,
+            stuck=lambda running: self.care.stuck(running) if self.care is not None else None,
         )
 
     async def _live(
         self, cycle: SessionCycle, binder: VolumeBinder, status: StatusWriter, *, carrier: Carrier
     ) -> None:
+        """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
             readers = self.readers.start(group)
@@ -301,14 +337,17 @@ class App:
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.care is not None
             caring = group.create_task(self.care.run(), name="self care")
-            await self._stop.wait()
+            await self._over.wait()
             caring.cancel()
             deciding.cancel()
             await carrier.drain()
-            rested = await binder.drain(limits.SHUTDOWN_S)
-            if not rested:
-                _log.warning("some commits were left to whoever leads next")
-            await status.flush(limits.SHUTDOWN_S)
+            if self._stop.is_set():
+                if not await binder.drain(limits.SHUTDOWN_S):
+                    _log.warning("some commits were left to whoever leads next")
+                await status.flush(limits.SHUTDOWN_S)
+            else:
+                # What is to be said was said of a cluster that is no longer known.
+                await binder.abandon()
             writer.cancel()
             if self.leadership.elector is not None:
                 self.leadership.elector.stop()
@@ -318,17 +357,16 @@ class App:
 
     # -- leading ---------------------------------------------------------------------------
     async def _take_part(self) -> None:
-        """Stand for the lease, term after term, until the end."""
+        """Stand for the lease, and lead for one term at most."""
         options = self.options
         api = await self._connect(_LEASE_CONNECTIONS)
         try:
-            while not self._stop.is_set():
-                if not api.in_cluster:
-                    # Before each term: the cluster may have been made anew in the meantime.
-                    home = options.config.leader_election.lease_namespace
-                    await unless(self._stop, ensure_namespace(api, home, options.clock))
-                if not self._stop.is_set():
-                    await self._term(api)
+            if not api.in_cluster:
+                # Before each term: the cluster may have been made anew in the meantime.
+                home = options.config.leader_election.lease_namespace
+                await unless(self._over, ensure_namespace(api, home, options.clock))
+            if not self._over.is_set():
+                await self._term(api)
         finally:
             await api.close()
 
@@ -343,6 +381,7 @@ class App:
             timing=timing_of(election),
             clock=options.clock,
             create_if_missing=not api.in_cluster,
+            on_restored=self._restored_store,
         )
         self.leadership.elector = elector
         self._caught_up = False
@@ -356,8 +395,10 @@ class App:
             self.telemetry.set_leader(leading=False)
             with contextlib.suppress(asyncio.CancelledError):
                 await lead
-        if not self._stop.is_set():
-            _log.warning("leadership ended; standing by", why=why)
+        if not self._over.is_set():
+            _log.warning("leadership ended; all is read again and this process stands by", why=why)
+            self.telemetry.started_over("leadership")
+            self._over.set()
 
     async def _lead(self, elector: Elector) -> None:
         """What a new leader does first: look again at everything, then decide."""
@@ -369,6 +410,12 @@ class App:
         assert self.cycle is not None
         assert self.care is not None
         self.care.news.again()
+        if self._restored:
+            self.care.news.well(
+                RESTORED, reason="ClusterRestored", action="Reading",
+                sentence=f"{self._restored}; all objects were read again",
+            )  # fmt: skip
+            self._restored = ""
         self.cycle.wake()
 
     def _ourselves(self) -> ObjectRef:
@@ -380,6 +427,15 @@ class App:
         return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
     # -- trouble ---------------------------------------------------------------------------
+    def _restored_store(self, why: str) -> None:
+        """The server's past is another than the one that is known here."""
+        if self._over.is_set():
+            return
+        self._restored = why
+        self.telemetry.started_over("restored")
+        _log.warning("all that is known of the cluster is dropped and read again", why=why)
+        self._over.set()
+
     def _broke(self, error: BaseException) -> None:
         """Something of ours is wrong: end in order, then say so."""
         if self._fault is None:

@@ -52,6 +52,9 @@ WATCH_GRACE_S: Final = 15.0
 """How much longer than its window a silent stream is believed."""
 WATCH_SHORT_S: Final = 5.0
 """A stream shorter than this counts as a failure for the back-off."""
+RESTORE_LOOK_S: Final = 0.5
+"""Between two looks at a version that is lower than one seen before: a replica that lags by as
+much as that is not taken for a restored etcd, and a repair may take a minute in all."""
 BACKOFF_MIN_S: Final = 0.8
 BACKOFF_MAX_S: Final = 30.0
 DISCOVERY_PERIOD_S: Final = 30.0

@@ -97,11 +97,13 @@ class Cache:
         if isinstance(item, Rejected):
             self._put_rejected_pod(item)
             return
-        if known is not None and known.resource_version == item.resource_version:
-            return
-        self._forget_rejected(key)
+        same = known is not None and known.resource_version == item.resource_version
         item = self.prices.on_pod(item)
         pod = self.overlay.show(item)
+        # Versions of a store that was restored are given a second time, with other content.
+        if same and pod == known:
+            return
+        self._forget_rejected(key)
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
         if item.scheduler in self.schedulers:
@@ -114,6 +116,8 @@ class Cache:
 
     def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
         self.residents.note(pod, known, ours=pod.scheduler in self.schedulers)
+        if known is not None and known.node and not pod.node:
+            self.ledger.drop(pod.uid)  # no binding is ever undone, but a backup knows none
         self.pods[pod.key] = pod
         self.by_uid[pod.uid] = pod
         self._charge(pod)

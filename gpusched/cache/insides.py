@@ -107,6 +107,11 @@ class InsideRows(NodeRows):
         """Told of each node as it is shown of which something cannot be believed, and whether
         that is new."""
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """Where layouts come from."""
+        return self._catalogue
+
     def use(self, catalogue: Catalogue) -> None:
         """Layouts by product and by name come from here now."""
         if catalogue == self._catalogue:

@@ -56,6 +56,7 @@ from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import GangBind, Undo
 
+_LANDING_LOOK_S: Final = 0.05
 _ACTIVE: Final = frozenset({Phase.VERIFIED, Phase.BINDING})
 _log = Log(__name__)
 
@@ -234,6 +235,27 @@ class Binder:
         self._pace.binds_queued(0)
         await self.evictor.close()
         return rested
+
+    async def abandon(self) -> None:
+        """Begin nothing more, wait for the answers to what was sent, then close.
+
+        After it no binding of ours is on its way any more, so that lists which are begun then
+        show all of them.
+        """
+        self._closing = True
+        for run in self._runs():
+            self._feed(run, Superseded())
+            if run.timer is not None:
+                run.timer.cancel()
+        try:
+            async with asyncio.timeout(CALL_S):
+                while self.in_flight:
+                    await self._clock.sleep(_LANDING_LOOK_S)
+        except TimeoutError:
+            _log.warning("bindings were left unanswered", bindings=self.in_flight)
+        await self._pool.close()
+        self._pace.binds_queued(0)
+        await self.evictor.close()
 
     # -- machine and effects ------------------------------------------------------------------
 

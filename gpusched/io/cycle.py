@@ -85,6 +85,7 @@ class SessionCycle:
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
         recorder: keeps decisions in files; None for none.
+        only_look: what the first session decides is not carried out.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class SessionCycle:
         inline: bool = False,
         solver: SolverProcess | None = None,
         recorder: DecisionRecorder | None = None,
+        only_look: bool = False,
     ) -> None:
         self._cache = cache
         self._binder = binder
@@ -119,6 +121,7 @@ class SessionCycle:
         self._thread = None if inline else Aside("session")
         self._solver = solver
         self._recorder = recorder
+        self._only_look = only_look
         self._dumps = Dumps()
         self._told: set[str] = set()
         self._counted: dict[str, tuple[Resources, Resources]] = {}
@@ -212,13 +215,17 @@ class SessionCycle:
     # -- what ------------------------------------------------------------------------------
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
-        snapshot = self._cache.snapshot(self._clock.now())
+        snapshot, fence = self._cache.snapshot(self._clock.now()), self._lease.fence
         self._due = next_due(snapshot)
         with tracing.span("session", revision=snapshot.revision):
             decision = await self._decide(snapshot)
             self.sessions += 1
-            if not self._may_act():
+            # Another leadership may have begun meanwhile, on caches that are not read yet.
+            if not self._may_act() or self._lease.fence != fence or self._only_look:
                 self._cache.again(gang.key for gang in snapshot.gangs)
+                if self._only_look:
+                    self._only_look = False
+                    self._wake_later()
                 return
             for gang in decision.plan.binds:
                 began = self._clock.now()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -41,8 +42,11 @@ from gpusched.leader.lease_state import (
     Written,
     check_timing,
 )
+from gpusched.objects.meta import older
 
 _API_VERSION: Final = "coordination.k8s.io/v1"
+_RENEWALS_KEPT: Final = 15
+"""More than can be unanswered: a lease lasts for fewer retry periods."""
 _log = Log(__name__)
 
 
@@ -69,6 +73,7 @@ class Elector:
         timing: durations; checked here.
         clock: monotonic, boot and wall time.
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
+        on_restored: told in a sentence that the Lease went back in time.
 
     Raises:
         ConfigError: with these durations two leaders could overlap.
@@ -84,8 +89,12 @@ class Elector:
         timing: LeaseTiming,
         clock: Clock,
         create_if_missing: bool = False,
+        on_restored: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         check_timing(timing)
+        self._on_restored = on_restored
+        self._renewed: list[str] = []
+        """Times in our last answered write and in those after it: one of them is in the Lease."""
         self._api = api
         self._clock = clock
         self._namespace = namespace
@@ -249,7 +258,11 @@ class Elector:
             record = self._read(answer.body)
             if record is None:
                 return Failed(now, f"the answer for {self._lease} is not a Lease")
-            return Seen(now, record) if call.op is Op.READ else Written(now, record)
+            if call.op is Op.READ:
+                self._look_back(record)
+                return Seen(now, record)
+            del self._renewed[:-1]
+            return Written(now, record)
         if answer.status == 404:
             why = f"{self._lease} does not exist: run kubectl apply -k manifests/"
             return Missing(now, why)
@@ -257,6 +270,20 @@ class Elector:
             return Refused(now)
         doing = f"{call.op.name.lower()} {self._lease}"
         return Failed(now, str(api_error(answer, doing=doing)))
+
+    def _look_back(self, record: Record) -> None:
+        """Whether the Lease is older than what we know: it is written every few seconds, so that
+        hardly any backup of an etcd fails to show in it.
+        """
+        before, ours = self._state.record, self._state.phase in LEADER
+        time = str(self._object["spec"].get("renewTime"))
+        if before is not None and older(record.version, before.version):
+            went = f"its version from {before.version} to {record.version}"
+        elif ours and record.holder == self._logic.identity and time not in self._renewed:
+            went = f"its last renewal from {self._renewed[0]} to {time}"
+        else:
+            return
+        self._on_restored(f"{self._lease} went back, {went}: etcd was restored from a backup")
 
     def _read(self, body: bytes) -> Record | None:
         """The record in a Lease; fields of a wrong type count as absent."""
@@ -295,6 +322,7 @@ class Elector:
             leaseTransitions=call.transitions,
             renewTime=now,
         )
+        self._renewed = [*self._renewed[-_RENEWALS_KEPT:], now]
         if call.op in {Op.TAKE, Op.CREATE}:
             spec["acquireTime"] = now
         return {"apiVersion": _API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -25,6 +25,7 @@ class Readers:
         rng: jitter.
         telemetry: counts.
         reject: told the name of a kind and an object of it that cannot be believed.
+        restored: told in a sentence that the server's etcd was restored from a backup.
     """
 
     def __init__(
@@ -36,11 +37,14 @@ class Readers:
         rng: random.Random,
         telemetry: Telemetry,
         reject: Callable[[str, Rejected], None],
+        restored: Callable[[str], None],
     ) -> None:
         self._clock = clock
         self._usual = reflectors(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )
+        for each in self._usual:
+            each.on_restored = restored
         self._adapters = Adapters(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )

@@ -3,9 +3,13 @@
 ::
 
     list ---> watch <-+            window over, stall, broken stream: from the last version
-      ^         |     |            410, ERROR event, bad line, disorder, silence behind a
-      |         +-----+            restored etcd: list again
+      ^         |     |            410, ERROR event, bad line, disorder, a version that went
+      |         +-----+            back: list again
       +---------+
+
+A stream that ended before its time may have been that of a server whose etcd is restored from a
+backup: one object is listed before the next stream, and a version lower than ours means that
+what the sink knows is of another history. So does a whole window without a word.
 
 Every failure, and every stream shorter than 5 s, is followed by a growing wait; only a long
 stream resets it. The sink is called in the event loop and must not wait.
@@ -28,11 +32,13 @@ from gpusched.io.backoff import Backoff
 from gpusched.io.logs import Log
 from gpusched.io.text import one_line
 from gpusched.io.watched import Codec, KindSpec, Page, Sink, WatchTelemetry
+from gpusched.objects.meta import older
 
 __all__ = ["KindSpec", "Reflector"]
 
 Item = TypeVar("Item")
 
+_RESTORED: Final = "restored"
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 _log = Log(__name__)
@@ -94,6 +100,9 @@ class Reflector(Generic[Item]):
         self._settling: asyncio.TimerHandle | None = None
         self.on_refused: Callable[[], None] = _nothing
         """Called when an optional kind turns out to be refused, or not to be any more."""
+        self.on_restored: Callable[[str], None] = _nothing_of
+        """Told in a sentence that the server's versions went back."""
+        self._cut_off = False
         self._refused_list = 0
         self._given_up_list = 0
 
@@ -179,8 +188,18 @@ class Reflector(Generic[Item]):
             if not token:
                 break
             await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        if older(page.resource_version, self._version):
+            end = await self._distrust()
+            if end is None:  # a replica that lags: its past must not replace what is known
+                return self._list_failed(
+                    errors.GpuschedError(f"a list of {self.kind.name} was older than the last one")
+                )
+            if end.reason != _RESTORED:
+                return attrs.evolve(end, relist=True)
+            self._transition(end.reason, end.says)
         self._sink.replace(items)
         self._version = page.resource_version
+        self._cut_off = False
         was_refused, self._lists_done = self.refused, number
         if was_refused:
             self.on_refused()
@@ -238,6 +257,12 @@ class Reflector(Generic[Item]):
     # -- watch ------------------------------------------------------------------------------
 
     async def _watch(self) -> _End:
+        if self._cut_off:
+            doubt = await self._distrust()
+            if doubt is not None:
+                self._transition(doubt.reason, doubt.says)
+                return doubt
+            self._cut_off = False
         window = self._rng.uniform(limits.WATCH_WINDOW_MIN_S, limits.WATCH_WINDOW_MAX_S)
         query = {
             **self.kind.query,
@@ -261,12 +286,13 @@ class Reflector(Generic[Item]):
         except errors.ClusterUnreachable as error:
             end = _End("broken", str(error))
         lasted_s = self._closed()
+        self._cut_off = lasted_s < int(window) - 1
         if self._list_wanted:
             end = _End("relist-asked", relist=True, fault=False)
         elif lasted_s >= limits.WATCH_SHORT_S:
             end = attrs.evolve(end, fault=end.retry_after_s > 0)
-            if events == 0 and not end.relist:
-                end = await self._distrust(end)
+            if events == 0 and not end.relist and not self._cut_off:
+                end = await self._distrust() or end
         self._transition(end.reason, end.says, quiet=not end.fault and not end.relist)
         return end
 
@@ -308,7 +334,7 @@ class Reflector(Generic[Item]):
         if event.type not in _CHANGES and event.type != "BOOKMARK":
             self._telemetry.watch_transition(self.kind.name, "unknown-event")
             return None
-        if not event.resource_version or _older(event.resource_version, self._version):
+        if not event.resource_version or older(event.resource_version, self._version):
             says = f"a {event.type} event of {self.kind.name} went back in version"
             return _End("disorder", says, relist=True)
         if event.type != "BOOKMARK":
@@ -318,16 +344,28 @@ class Reflector(Generic[Item]):
         self._version = event.resource_version
         return None
 
-    async def _distrust(self, end: _End) -> _End:
-        """A whole window without a word: a restored etcd looks exactly like a quiet cluster."""
+    async def _distrust(self) -> _End | None:
+        """Whether the server's version went back; None when it did not.
+
+        A restored etcd looks exactly like a quiet cluster. What one answer says may be the past
+        of a replica that lags, so it is asked twice.
+        """
         try:
-            page = await self._page(1, "")
+            for tries in range(2):
+                if tries:
+                    await self._clock.sleep(limits.RESTORE_LOOK_S)
+                page = await self._page(1, "")
+                if not older(page.resource_version, self._version):
+                    return None
         except errors.GpuschedError as error:
             return _End("broken", str(error))
-        if _older(page.resource_version, self._version):
-            says = f"the server's version of {self.kind.name} went back: it was restored"
-            return _End("restored", says, relist=True, fault=False)
-        return end
+        says = (
+            f"the server's version of {self.kind.name} went back from {self._version} to "
+            f"{page.resource_version}: its etcd was restored from a backup"
+        )
+        self._version = ""  # the next list is believed as the first one was
+        self.on_restored(says)
+        return _End(_RESTORED, says, relist=True, fault=False)
 
     # -- state ------------------------------------------------------------------------------
 
@@ -379,8 +417,5 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
-def _older(version: str, than: str) -> bool:
-    """Whether ``version`` is surely older; versions are opaque, so only to distrust."""
-    if not (version.isascii() and version.isdigit() and than.isascii() and than.isdigit()):
-        return False
-    return int(version) < int(than)
+def _nothing_of(_sentence: str) -> None:
+    """The same with a sentence."""

@@ -133,6 +133,10 @@ class Telemetry:
         """A watch ended or a list was done."""
         self._transitions[resource, reason] += 1
 
+    def started_over(self, reason: str) -> None:
+        """All that was known of the cluster was dropped: leadership lost, or etcd restored."""
+        self._started_over[(reason,)] += 1
+
     def throttled(self) -> None:
         """The API server answered 429 because it was busy."""
         self._throttled[()] += 1
@@ -252,6 +256,9 @@ class Telemetry:
         self._relists = self._counter("watch_relists", "Kinds listed again", ("resource",))
         self._transitions = self._counter(
             "watch_transitions", "Lists done and watches ended", ("resource", "reason")
+        )
+        self._started_over = self._counter(
+            "started_over", "Times that all was dropped and read again", ("reason",)
         )
         self._rejected = self._counter(
             "rejected_objects", "Objects refused because of a field", ("resource", "field")

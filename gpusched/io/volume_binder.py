@@ -84,21 +84,29 @@ class VolumeBinder:
         if not any(self._open_claims(bind) for bind in gang.binds):
             self._binder.submit(gang)
             return
-        task = asyncio.get_running_loop().create_task(self._carry(gang), name="volumes")
+        carry = self._carry(gang, self._lease.fence)
+        task = asyncio.get_running_loop().create_task(carry, name="volumes")
         self._under_way[task] = gang
         task.add_done_callback(self._done)
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for no volume any more, and let bindings come to rest; see ``Binder.drain``."""
+        await self._leave()
+        return await self._binder.drain(timeout_s)
+
+    async def abandon(self) -> None:
+        """Leave everything as it is; see ``Binder.abandon``."""
+        await self._leave()
+        await self._binder.abandon()
+
+    async def _leave(self) -> None:
         waiting = list(self._under_way)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        return await self._binder.drain(timeout_s)
 
     # -- one gang ----------------------------------------------------------------------------
-    async def _carry(self, gang: GangBind) -> None:
-        fence = self._lease.fence
+    async def _carry(self, gang: GangBind, fence: str) -> None:
         why = "given up"
         try:
             why = await self._prepare(gang, fence)

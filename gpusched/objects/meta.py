@@ -119,3 +119,10 @@ def format_time(seconds: float) -> str:
 def format_micro_time(seconds: float) -> str:
     """Microseconds, as the API writes ``metav1.MicroTime``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is surely older; versions are opaque, so only to distrust."""
+    if not (version.isascii() and version.isdigit() and than.isascii() and than.isdigit()):
+        return False
+    return int(version) < int(than)
