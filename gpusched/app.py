@@ -272,6 +272,7 @@ class App:
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
+        self.cache.on_pod_gone.append(status.observe_gone)
         self.readers = Readers(
             api,
             self.cache,

@@ -6,6 +6,7 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 import attrs
 
@@ -25,11 +26,15 @@ from gpusched.cache.tally import Tally
 from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
 from gpusched.objects.adapters.kinds import WORKLOADS
 from gpusched.objects.adapters.workload import Workload
+from gpusched.objects.fields import names_object, quoted
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, Pod
 from gpusched.objects.resources import Resources
+
+_NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup"})
+"""Kinds of gangs that nobody joins by an owner reference, which any tenant may write."""
 
 
 def key_of(pod: Pod) -> GangKey:
@@ -41,7 +46,7 @@ def key_of(pod: Pod) -> GangKey:
     owner = pod.owner
     if owner is not None and owner.kind == "Job":
         return GangKey("Job", pod.namespace, owner.name)
-    if owner is not None and pod.hints.min_member > 1:
+    if owner is not None and pod.hints.min_member > 1 and owner.kind not in _NO_CONTROLLERS:
         return GangKey(owner.kind, pod.namespace, owner.name)
     return GangKey("Pod", pod.namespace, pod.name)
 
@@ -107,14 +112,15 @@ class Families:
         self._touch_with_job(pod, key)
 
     def _touch_with_job(self, pod: Pod, key: GangKey) -> None:
-        """A Job that we started waits for pods that join its PodGroup."""
+        """A Job that we started waits for pods that join the gang which they name."""
         self.touch(key)
-        if key.kind == "PodGroup" and pod.owner is not None and pod.owner.kind == "Job":
+        if key.kind != "Job" and pod.owner is not None and pod.owner.kind == "Job":
             self.touch(GangKey("Job", pod.namespace, pod.owner.name))
 
     def touch(self, key: GangKey) -> None:
         """Something changed that the gang's numbers depend on; all its stages have one key."""
-        if STAGE in key.name:
+        # Only controllers' gangs have stages: what annotations name may hold the mark itself.
+        if key.kind in WORKLOADS and STAGE in key.name:
             key = key._replace(name=key.name.partition(STAGE)[0])
         self._dirty.add(key)
 
@@ -160,18 +166,23 @@ class Families:
         named = self._priorities.items.get(
             ObjectKey("", job.template.priority_class if job.template else "")
         )
-        coming = unborn(job, self._pods_in_group(job) if job.group else pods, named)
+        coming = unborn(job, [*pods, *self._pods_elsewhere(job)], named)
         together = job.gang_size > 1 or wanted_pods(job) == 1
         if not coming or not (job.suspended or together):
             return None
         by_class = named.preemptible if named else None
         origin = origin_of_job(job, template=coming[0], queue=queue, by_class=by_class)
-        # Once they exist, the pods of a Job in a PodGroup are members of that.
-        members = coming if job.group else [*pods, *coming]
-        return attrs.evolve(as_started(origin, job), unborn=len(coming)), members
+        return attrs.evolve(as_started(origin, job), unborn=len(coming)), [*pods, *coming]
 
-    def _pods_in_group(self, job: Job) -> list[Pod]:
-        members = self._members.get(GangKey("PodGroup", job.namespace, job.group), {})
+    def _pods_elsewhere(self, job: Job) -> list[Pod]:
+        """Pods of a Job that are members of another gang than the Job's, which they name."""
+        if job.group:
+            key = GangKey("PodGroup", job.namespace, job.group)
+        elif job.family is not None:
+            key = GangKey(job.family.kind, job.namespace, job.family.name)
+        else:
+            return []
+        members = self._members.get(key, {})
         return [pod for pod in members.values() if pod.owner and pod.owner.uid == job.uid]
 
     def _only_job(self, namespace: str, pods: list[Pod]) -> Job | None:
@@ -217,6 +228,11 @@ class Families:
         rejected = self._groups.rejected.get(name)
         if rejected is not None:
             why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
+        elif not names_object(key.name):
+            why = (
+                f"names the PodGroup {quoted(key.name)}, and no object can have this name; name "
+                f"one of namespace {key.namespace} without the namespace, or none"
+            )
         else:
             why = f"PodGroup {name} does not exist; create it or remove the label that names it"
         return Origin(key=key, uid=UID(""), trouble=("InvalidSpec", why))
@@ -263,9 +279,9 @@ class Families:
         """What is known of the controller of a gang that its labels name."""
         first = first_of(pods)
         assert first is not None
-        assert first.family is not None
         shelf: Shelf[Workload] = self.workloads.get(key.kind) or Shelf()
-        name = ObjectKey(key.namespace, first.family.owner)
+        # One that says so by its owner reference alone has none of the controller's labels.
+        name = ObjectKey(key.namespace, first.family.owner if first.family else key.name)
         workload = shelf.items.get(name)
         named = ObjectKey("", workload.priority_class if workload else "")
         return Source(

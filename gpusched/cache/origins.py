@@ -90,7 +90,6 @@ def gangs_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> tuple[
     """
     first = first_of(pods)
     assert first is not None
-    assert first.family is not None
     workload = source.workload
     hints = first.hints
     if workload is not None and workload.hints != NO_HINTS:
@@ -166,7 +165,7 @@ def _measured(
 def _guessed(origin: Origin, pods: Sequence[Pod], *, own: int) -> Origin:
     """With the size that the pods themselves tell; else those that exist start together."""
     families = [pod.family for pod in pods if pod.family is not None]
-    size = own or max(family.size for family in families)
+    size = own or max((family.size for family in families), default=0)
     if size:
         return attrs.evolve(origin, min_member=size)
     key = origin.key

@@ -29,6 +29,7 @@ from gpusched.io.status_writes import (
     GroupWrite,
     PodWrite,
     QueueWrite,
+    RejectedPodWrite,
     RejectedWrite,
     Request,
     StatusCache,
@@ -110,7 +111,10 @@ class StatusWriter:
         self._objects: OrderedDict[UID, _Object] = OrderedDict()
         self._said: OrderedDict[UID, GangStatus | QueueStatus] = OrderedDict()
         self._bound: OrderedDict[UID, None] = OrderedDict()
-        self._rejected: OrderedDict[UID, int] = OrderedDict()
+        self._rejected: OrderedDict[UID, tuple[int, str]] = OrderedDict()
+        self._mended: set[UID] = set()
+        """Pods that say something else than we said last: they could not be believed for a while,
+        were restored, or were written by others. What holds is told to them again."""
         self._waiting = 0
         self._pool: Pool[UID] = Pool(
             "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault
@@ -138,7 +142,9 @@ class StatusWriter:
                 gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
             gang = self.stops.merged(gang)  # noqa: PLW2901
             before = self._said.get(gang.uid)
-            if before is not gang and before != gang:
+            # A gang that was counted again is another object, even where it says the same.
+            same = before is gang or (before == gang and not self._lost(gang))
+            if not same or self._has_mended(gang):
                 _remember(self._said, gang.uid, gang)
                 self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
         for queue in queues:
@@ -152,14 +158,20 @@ class StatusWriter:
 
     def reject(self, rejected: Rejected) -> None:
         """Tell the author of an object that it cannot be believed, once a generation."""
-        if not rejected.ours or self._rejected.get(rejected.uid) == rejected.generation:
+        if not rejected.ours:
             return
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0):
             return  # whoever leads next lists everything again, and is told then
-        _remember(self._rejected, rejected.uid, rejected.generation)
+        # Compared with what the object says when it is written: what is said is not said again.
         if told_on(rejected):
             self._said.pop(rejected.uid, None)  # once it can be believed, all is to be said again
             self._want(rejected.uid, RejectedWrite(rejected))
+        elif rejected.pending:
+            self._want(rejected.uid, RejectedPodWrite(rejected))
+        why = (rejected.generation, rejected.sentence)
+        if self._rejected.get(rejected.uid) == why:
+            return
+        _remember(self._rejected, rejected.uid, why)
         ref = ObjectRef(rejected.kind, rejected.key, rejected.uid, rejected.api_version)
         self.events.tell(
             EventNote(
@@ -187,6 +199,27 @@ class StatusWriter:
         return not self._waiting
 
     # -- gangs ------------------------------------------------------------------------------
+
+    def _lost(self, status: GangStatus) -> bool:
+        """Whether the PodGroup shows something else than was said: restored, or overwritten."""
+        if status.gang.kind != "PodGroup":
+            return False
+        group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        known = self._objects.get(status.uid)
+        if group is None or known is None or known.written is None:
+            return False
+        if known.want is not None or known.written.seen == group.resource_version:
+            return False
+        write = GroupWrite(status)
+        return write.request(self._cache, known.written, self._clock.now()) is not None
+
+    def _has_mended(self, gang: GangStatus) -> bool:
+        """Whether one of its pods says something else than was said to it."""
+        if not self._mended:
+            return False
+        found = self._mended.intersection(uid for _, uid in gang.waiting)
+        self._mended -= found
+        return bool(found)
 
     def _submit_gang(self, status: GangStatus, before: GangStatus | None) -> None:
         if status.gang.kind == "PodGroup":
@@ -228,8 +261,25 @@ class StatusWriter:
 
     def observe(self, pod: Pod) -> None:
         """The watch showed a pod: once it is bound, nobody is told any more why it waited."""
+        rejected = self._rejected.pop(pod.uid, None) is not None
+        if not pod.node and (rejected or self._says_other(pod)):
+            self._mended.add(pod.uid)
+        elif pod.node:
+            self._mended.discard(pod.uid)
         if pod.node:
             self.events.withdraw(pod.uid, reason=WAITS)
+
+    def _says_other(self, pod: Pod) -> bool:
+        """Whether a condition that we wrote was replaced or taken away."""
+        known = self._objects.get(pod.uid)
+        written = known.written if known is not None else None
+        if written is None or written.seen == pod.resource_version:
+            return False
+        return written.told != (pod.unschedulable_reason, pod.unschedulable)
+
+    def observe_gone(self, uid: UID) -> None:
+        """A pod is gone, or cannot be believed any more."""
+        self._mended.discard(uid)
 
     def _tell(self, status: GangStatus) -> None:
         if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:

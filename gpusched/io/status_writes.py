@@ -14,7 +14,7 @@ from gpusched.io.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.bind_calls import pod_path
 from gpusched.io.foreign import ServedKinds
 from gpusched.io.logs import Log
-from gpusched.objects import encode, encode_foreign
+from gpusched.objects import encode, encode_foreign, wire
 from gpusched.objects.adapters.kinds import VOLCANO
 from gpusched.objects.encode import Say, clip
 from gpusched.objects.group import PodGroup, Queue, Usage
@@ -300,12 +300,67 @@ class RejectedWrite:
         return Request(path, MERGE_PATCH, body, rejected.resource_version)
 
 
+@attrs.frozen(slots=True)
+class RejectedPodWrite:
+    """Why a pod that cannot be believed waits, on the pod itself."""
+
+    rejected: Rejected
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.rejected.uid
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Reason and message as the pod will show them."""
+        rejected = self.rejected
+        return Reason.INVALID_SPEC, clip(f"{rejected.field}: {rejected.why}")
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        rejected = self.rejected
+        if cache.pod(rejected.uid) is not None:
+            return None  # it can be believed by now
+        ours = written is not None and written.seen == rejected.resource_version
+        shown = written.told if written is not None and ours else _told_before(rejected.status)
+        reason, message = self.told
+        if shown == (reason, message):
+            return None
+        body = encode.pod_unscheduled(
+            rejected.uid,
+            rejected.resource_version,
+            reason=reason,
+            sentence=message,
+            since=None if shown[0] else now,
+        )
+        path = f"{pod_path(rejected.key)}/status"
+        return Request(path, STRATEGIC_MERGE_PATCH, body, rejected.resource_version)
+
+
+class _PodStatus(msgspec.Struct):
+    conditions: list[wire.Condition] = []
+
+
+_POD_STATUS: Final = msgspec.json.Decoder(_PodStatus)
+
+
+def _told_before(status: bytes) -> tuple[str, str]:
+    """Reason and message of the condition of a pod that waits; empty where there is none."""
+    try:
+        found = _POD_STATUS.decode(status).conditions
+    except (msgspec.MsgspecError, RecursionError):
+        return "", ""
+    said = next((each for each in found if each.type == "PodScheduled"), None)
+    return (said.reason or "", said.message or "") if said is not None else ("", "")
+
+
 def told_on(rejected: Rejected) -> bool:
     """Whether it is said on the object: it is of a kind of ours that has conditions."""
     return rejected.kind in {"PodGroup", "Queue"} and not rejected.api_version
 
 
-Write = GroupWrite | QueueWrite | PodWrite | RejectedWrite
+Write = GroupWrite | QueueWrite | PodWrite | RejectedWrite | RejectedPodWrite
 
 
 def _says(status: GangStatus) -> tuple[Say, ...]:
@@ -336,7 +391,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 def written_by(request: Request, want: Write, body: bytes) -> Written | None:
     """What the object says now; None when the answer cannot be read: the watch will tell."""
-    if isinstance(want, PodWrite):
+    if isinstance(want, PodWrite | RejectedPodWrite):
         return Written(request.seen, told=want.told)
     try:
         return Written(request.seen, status=bytes(_ANSWER.decode(body).status))

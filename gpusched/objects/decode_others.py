@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from gpusched.limits import GANG_PODS_MAX
-from gpusched.objects import hints, wire, wire_groups
+from gpusched.objects import hints, split, wire, wire_groups
 from gpusched.objects.codec import KindCodec
 from gpusched.objects.decode_pod import DEFAULT_SCHEDULER, class_of
 from gpusched.objects.fields import (
@@ -20,7 +21,8 @@ from gpusched.objects.fields import (
     uid_of,
     version_of,
 )
-from gpusched.objects.meta import parse_time
+from gpusched.objects.membership import family_of
+from gpusched.objects.meta import Owner, Rejected, parse_time
 from gpusched.objects.move import parse_move
 from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS
@@ -99,9 +101,13 @@ def job_of(parsed: wire_groups.Job) -> Job:
     metadata, spec = parsed.metadata, parsed.spec or wire_groups.JobSpec()
     check_identity(metadata, namespaced=True)
     labels = labels_of(metadata)
-    template = (spec.template.metadata if spec.template else None) or wire.WorkloadMetadata()
+    template = (spec.template.metadata if spec.template else None) or wire.PodMetadata()
     template_labels = interned(template.labels or {})
     own_hints = hints.hints_of(metadata.annotations)
+    template_hints = hints.hints_of(template.annotations)
+    started = _started_by_us(parsed)
+    native = started["template"].native if started.get("template") else ""
+    group = hints.group_of(template_labels, template.annotations, native)
     return Job(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -115,9 +121,16 @@ def job_of(parsed: wire_groups.Job) -> Job:
         succeeded=(parsed.status and parsed.status.succeeded) or 0,
         queue=hints.queue_of(labels, metadata.annotations)
         or hints.queue_of(template_labels, template.annotations),
-        group=hints.group_of(labels, metadata.annotations)
-        or hints.group_of(template_labels, template.annotations),
-        hints=hints.hints_of(template.annotations) if own_hints == NO_HINTS else own_hints,
+        group=group,
+        family=None
+        if group
+        else family_of(
+            template_labels,
+            template.annotations,
+            Owner("Job", metadata.name, uid_of(metadata)),
+            template_hints.min_member,
+        ),
+        hints=template_hints if own_hints == NO_HINTS else own_hints,
         finished=any(
             each.type in _ENDS and each.status == "True"
             for each in (parsed.status and parsed.status.conditions) or ()
@@ -126,7 +139,7 @@ def job_of(parsed: wire_groups.Job) -> Job:
         ran_s=_ran_s(parsed.status),
         controlled=_controlled(parsed),
         move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
-        **_started_by_us(parsed),
+        **started,
     )
 
 
@@ -181,7 +194,7 @@ def _template(template: wire_groups.PodTemplate) -> JobTemplate | None:
     spec = decode_part(_POD_SPEC, bytes(template.spec), field="spec.template.spec")
     if spec is None:
         return None
-    metadata = template.metadata or wire.WorkloadMetadata()
+    metadata = template.metadata or wire.PodMetadata()
     labels = interned(metadata.labels or {})
     return JobTemplate(
         pod_class=class_of(spec, share_of(labels, metadata.annotations)),
@@ -190,6 +203,16 @@ def _template(template: wire_groups.PodTemplate) -> JobTemplate | None:
         priority_class=spec.priority_class_name or "",
         may_preempt=spec.preemption_policy != "Never",
         role=hints.role_of(labels, metadata.annotations),
+        native=(spec.scheduling_group and spec.scheduling_group.pod_group_name) or "",
+    )
+
+
+def _adorned_job(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
+    """A rejected Job with the scheduler of its pods, by which we know whose it is."""
+    spec = split.members(parts.get("spec", b"{}"))
+    pods = split.members(split.members(spec.get("template", b"{}")).get("spec", b"{}"))
+    return attrs.evolve(
+        rejected, scheduler=split.text(pods.get("schedulerName")) or DEFAULT_SCHEDULER
     )
 
 
@@ -200,4 +223,4 @@ PRIORITY_CLASSES: Final = KindCodec(
 DISRUPTION_BUDGETS: Final = KindCodec(
     "PodDisruptionBudget", wire_type=wire_groups.DisruptionBudget, entity=budget_of
 )
-JOBS: Final = KindCodec("Job", wire_type=wire_groups.Job, entity=job_of)
+JOBS: Final = KindCodec("Job", wire_type=wire_groups.Job, entity=job_of, adorn=_adorned_job)

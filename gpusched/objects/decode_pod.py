@@ -234,7 +234,25 @@ def _adorned(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
     if node and split.text(status.get("phase")) not in _FINISHED:
         charge = _charge(node, parts.get("spec", b"{}"), parts.get("metadata", b"{}"))
     scheduler = split.text(spec.get("schedulerName")) or DEFAULT_SCHEDULER
-    return attrs.evolve(rejected, scheduler=scheduler, charge=charge)
+    pending = not node and _waits(parts, spec, status)
+    return attrs.evolve(
+        rejected,
+        scheduler=scheduler,
+        charge=charge,
+        pending=pending,
+        status=parts.get("status", b"{}") if pending else b"{}",
+    )
+
+
+def _waits(parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, bytes]) -> bool:
+    """Whether a pod without a node is there to get one: not gated, deleted or finished."""
+    metadata = split.members(parts.get("metadata", b"{}"))
+    if (
+        split.text(metadata.get("deletionTimestamp"))
+        or split.text(status.get("phase")) in _FINISHED
+    ):
+        return False
+    return not split.elements(spec.get("schedulingGates", b"[]"))
 
 
 def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:

@@ -86,7 +86,13 @@ class EventNote:
 
 
 def clip(text: str, size: int = limits.TEXT_MAX) -> str:
-    """``text`` cut to so many bytes of UTF-8, which is how the API server measures it."""
+    """``text`` on one line, cut to so many bytes of UTF-8, which is how the API server measures it.
+
+    Whatever users wrote into names and annotations may stand in it: what a terminal would obey,
+    and what turns the direction of writing, is spelled out.
+    """
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     raw = text.encode("utf-8", "replace")
     if len(raw) <= size:
         return text

@@ -25,11 +25,19 @@ T = TypeVar("T")
 TEXT_UNREADABLE: Final = "cannot be read"
 _INDEX: Final = re.compile(r"\[[0-9]+\]")
 _PATH: Final = " - at `$"
+_OBJECT_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 
 
 def quoted(text: str) -> str:
     """Foreign text in a sentence of ours: one line, quoted, cut at ``FOREIGN_TEXT_MAX``."""
     return ascii(text[:FOREIGN_TEXT_MAX])
+
+
+def names_object(text: str) -> bool:
+    """Whether an object of most kinds could have this name: a DNS subdomain."""
+    return _OBJECT_NAME.fullmatch(text) is not None
 
 
 def printable(text: str) -> str:

@@ -71,14 +71,17 @@ class Rejected:
     generation: int = 0
     charge: Charge | None = None
     ours: bool = True
-    """Whether the object asks us for anything; only then is its author told. False for pods,
-    which say by ``scheduler`` whom they ask."""
+    """Whether the object asks us for anything; only then is its author told. False for pods and
+    Jobs, which say by ``scheduler`` whom they ask."""
     scheduler: str = ""
-    """For pods: the ``schedulerName``."""
+    """For pods and Jobs: the ``schedulerName``."""
     api_version: str = ""
     """Group and version, where the kind alone does not tell."""
     status: bytes = b"{}"
-    """Of kinds whose authors are told: what the object's status says, as it came."""
+    """Of pods that wait and of kinds whose authors are told: what the object's status says, as
+    it came."""
+    pending: bool = False
+    """For pods: whether it waits for a node, so that it is to be told why it gets none."""
 
     @property
     def sentence(self) -> str:

@@ -8,7 +8,7 @@ import attrs
 
 from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
 from gpusched.objects.move import Move
-from gpusched.objects.pod import GangHints, PodClass
+from gpusched.objects.pod import Family, GangHints, PodClass
 from gpusched.objects.selector import Selector
 
 
@@ -61,6 +61,8 @@ class JobTemplate:
     priority_class: str
     may_preempt: bool
     role: str
+    native: str = ""
+    """The PodGroup that ``spec.schedulingGroup`` of its pods names."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class Job:
     Attributes:
         completions: None for a work queue Job, which has no fixed number.
         succeeded: finished pods, which need no place any more.
+        group: the PodGroup that its pods will name; what the Job itself is labelled with does not
+            reach them.
+        family: the gang of another convention that its pods will name, if they name no PodGroup.
         finished: whether it is Complete or Failed and makes no pods any more.
         template: None unless the Job is suspended, or was started by us.
         admitted: when we started it, seconds since the epoch; 0.0 when we did not.
@@ -93,6 +98,7 @@ class Job:
     queue: str
     group: str
     hints: GangHints
+    family: Family | None = None
     finished: bool = False
     template: JobTemplate | None = None
     admitted: float = 0.0

@@ -15,6 +15,7 @@ from gpusched.objects.wire import (
     Int32,
     Metadata,
     OwnerReference,
+    PodMetadata,
     Quantities,
     WorkloadAnnotations,
     WorkloadMetadata,
@@ -174,7 +175,7 @@ class DisruptionBudget(Struct, gc=False):
 class PodTemplate(Struct, gc=False):
     """The pods that a Job makes; the spec is read only where we start the Job."""
 
-    metadata: WorkloadMetadata | None = None
+    metadata: PodMetadata | None = None
     spec: Raw = ABSENT
 
 
