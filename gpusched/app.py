@@ -45,6 +45,7 @@ from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
 from gpusched.io.server_clock import ServerClock
 from gpusched.io.sessions import Open, over_http
+from gpusched.io.slot_news import SlotNews
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
@@ -53,6 +54,7 @@ from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
+from gpusched.objects.seal import KEY_BYTES, UNKNOWN, seal_of
 from gpusched.pluginhost.guard import Guard
 from gpusched.session.plan import Plan
 
@@ -74,6 +76,8 @@ class AppOptions:
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
         recording: of decisions; None keeps none.
+        secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
+            nobody forges anything.
         opened: makes what carries requests to the API server and answers back.
     """
 
@@ -87,6 +91,7 @@ class AppOptions:
     pod: ObjectRef | None = None
     inline: bool = False
     recording: Recording | None = None
+    secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
 
 
@@ -101,7 +106,7 @@ class App:
     def __init__(self, options: AppOptions) -> None:
         options = attrs.evolve(options, clock=ServerClock(options.clock))
         self.options = options
-        self.cache = Cache(options.config.scheduler_names)
+        self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
         self.telemetry = Telemetry(Tracing.from_environment())
         self.leadership = Leadership()
         self.readers: Readers | None = None
@@ -204,6 +209,7 @@ class App:
             on_fault=self._broke,
             on_settled=lambda settled: _settled(status, settled),
             group_path=lambda gang: group_path(self.cache, gang),
+            seal=lambda: self.cache.seal,
         )
         carrier = Carrier(
             api,
@@ -266,7 +272,7 @@ class App:
         options = self.options
         if self.cycle is not None:
             layouts = self.cache.rows.catalogue
-            self.cache = Cache(options.config.scheduler_names)
+            self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
             self.cache.rows.use(layouts)
         status, binder, carrier, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
@@ -312,6 +318,7 @@ class App:
         )
         news = LayoutNews(status.events, self.telemetry.rejected)
         self.cache.rows.on_doubt.append(news.tell)
+        self.cache.on_doubt.append(SlotNews(status.events, self.telemetry.rejected).tell)
         cycle = self.cycle
         return lambda: self._live(cycle, volumes, status, carrier=carrier)
 
@@ -383,6 +390,7 @@ class App:
             clock=options.clock,
             create_if_missing=not api.in_cluster,
             on_restored=self._restored_store,
+            new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
         )
         self.leadership.elector = elector
         self._caught_up = False
@@ -405,6 +413,7 @@ class App:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
+        self.cache.use_seal(seal_of(elector.seal_key))
         assert self.readers is not None
         await self.readers.relist()
         self._caught_up = True

@@ -102,6 +102,10 @@ MOVED_HOLD_S: Final = 300.0
 """Room for the members of a gang that was moved is held so long: as long as a promise."""
 MOVED_AGAIN_S: Final = 3600.0
 """A gang that was moved is left where it is for so long."""
+MOVED_AHEAD_MAX_S: Final = 60.0
+"""A record of a move may be so much younger than now: clocks of two leaders differ by less."""
+MOVE_RECORD_MAX: Final = 256 * 2**10
+"""Bytes of the record of a move: as much as all annotations of an object may be."""
 MOVES_MAX: Final = 16
 """Gangs that are moved for one; more would cost more than one gang is worth."""
 MOVES_LOST_S: Final = 600

@@ -17,7 +17,7 @@ from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
 from gpusched.cache.gpu_prices import GpuPrices
 from gpusched.cache.insides import InsideRows
-from gpusched.cache.ledger import Hold, Ledger
+from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.moves import Moves
 from gpusched.cache.overlay import Nomination, Overlay
 from gpusched.cache.queues import build_tree
@@ -32,6 +32,13 @@ from gpusched.objects.node import Node
 from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
 from gpusched.objects.pod import Pod
 from gpusched.objects.resources import Resources
+from gpusched.objects.seal import OPEN, SEAL, Seal
+from gpusched.objects.slot import SLOTS, format_slots
+
+
+def _says(pod: Pod) -> tuple[object, ...]:
+    """What it says of its binding."""
+    return pod.node, pod.slots, pod.slots_doubt, pod.plan, pod.fence, pod.seal
 
 
 class Cache:
@@ -39,10 +46,12 @@ class Cache:
 
     Args:
         scheduler_names: pods of these are ours to place; all others are only charged.
+        seal: by which records of ours are told from forged ones; the default believes all.
     """
 
-    def __init__(self, scheduler_names: Collection[str]) -> None:
+    def __init__(self, scheduler_names: Collection[str], *, seal: Seal = OPEN) -> None:
         self.schedulers = frozenset(scheduler_names)
+        self.seal = seal
         self.ledger = Ledger()
         self.rows = InsideRows(self._changed)
         self.residents = ResidentRows()
@@ -75,11 +84,14 @@ class Cache:
         )
         self.overlay = Overlay()
         self.prices = GpuPrices()
-        self.moves = Moves(self.groups.items, self.jobs.items)
+        self.moves = Moves(self.groups.items, self.jobs.items, lambda: self.seal)
+        self._contested: set[UID] = set()
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
+        self.on_doubt: list[Callable[[Pod, str], None]] = []
+        """Called with a bound pod whose slots do not count as it says, and why."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
         self.on_change: list[Callable[[], None]] = []
         """Called after every change that a decision may depend on."""
@@ -106,6 +118,8 @@ class Cache:
         self._forget_rejected(key)
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
+        if pod.holds:
+            self._doubt(item, known)
         if item.scheduler in self.schedulers:
             for listener in self.on_pod:
                 listener(item)
@@ -143,6 +157,7 @@ class Cache:
         if pod is None:
             return
         self.by_uid.pop(pod.uid, None)
+        self._contested.discard(pod.uid)
         self.overlay.drop(pod.uid)
         self.residents.drop(pod.uid)
         self.ledger.drop(pod.uid)
@@ -157,7 +172,7 @@ class Cache:
         self.charged[item.key] = item
         held = holdings.charged(item)
         if held is not None:
-            self.ledger.put(held)
+            self._hold(held)
         self._changed()
 
     def _forget_rejected(self, key: ObjectKey) -> None:
@@ -167,9 +182,58 @@ class Cache:
 
     def _charge(self, pod: Pod) -> None:
         if pod.holds:
-            self.ledger.put(holdings.bound(pod, ours=pod.scheduler in self.schedulers))
+            ours, sealed = pod.scheduler in self.schedulers, self.seal.fits_binding(pod)
+            self._hold(holdings.bound(pod, ours=ours, sealed=sealed))
         elif pod.finished:
             self.ledger.drop(pod.uid)
+
+    def _hold(self, held: Holding) -> None:
+        """Enter it; whose slots are in doubt on that node may have lost or won them by it."""
+        self.ledger.put(held)
+        for uid in self.ledger.doubted_on(held.node):
+            pod = self.by_uid.get(uid)
+            if pod is None:
+                continue
+            if pod.scheduler in self.schedulers:
+                self.families.touch(key_of(pod))
+            self._contest(pod)
+
+    def _contest(self, pod: Pod) -> None:
+        """Name a pod, once, that claims slots which others have."""
+        held = self.ledger.get(pod.uid)
+        if held is None or self.ledger.slots_of(held) == held.slots:
+            self._contested.discard(pod.uid)
+        elif pod.uid not in self._contested and self.seal.key:
+            self._contested.add(pod.uid)
+            why = f"its annotation {SLOTS} claims {format_slots(held.slots)}, which others have"
+            for listener in self.on_doubt:
+                listener(pod, why)
+
+    def use_seal(self, seal: Seal) -> None:
+        """Records of ours are told from forged ones by this seal from now on: we lead."""
+        if seal == self.seal:
+            return
+        self.seal = seal
+        for pod in [*self.by_uid.values()]:
+            if pod.holds:
+                self._charge(pod)
+                self._doubt(pod, None)
+                if pod.scheduler in self.schedulers:
+                    self.families.touch(key_of(pod))
+        self._changed()
+
+    def _doubt(self, pod: Pod, known: Pod | None) -> None:
+        """Name a pod that is bound and says of its slots what does not count."""
+        if not self.seal.key or (known is not None and _says(known) == _says(pod)):
+            return
+        why = pod.slots_doubt
+        if not why and pod.seal and not self.seal.fits_binding(pod):
+            why = (
+                f"its annotation {SEAL} does not fit its node, slots, plan and fence: they were "
+                "changed after the binding, or copied"
+            )
+        for listener in self.on_doubt if why else ():
+            listener(pod, why)
 
     # -- what is on its way ----------------------------------------------------------------
     def mark_leaving(self, uid: UID, *, leaving: bool = True) -> None:
@@ -224,7 +288,7 @@ class Cache:
         return self.by_uid.get(uid)
 
     def _enter(self, pod: Pod, node: str, slots: int, hold: Hold) -> None:
-        self.ledger.put(holdings.placed(pod, node, slots, hold))
+        self._hold(holdings.placed(pod, node, slots, hold))
         self.families.touch(key_of(pod))
 
     # -- nodes and the small kinds -----------------------------------------------------------

@@ -129,10 +129,15 @@ class Families:
         pods = self._pods(key)
         namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
         queue = namespace.queue if namespace else ""
+        ledger = self._ledger
         places = {
-            pod.uid: (held.node, bool(pod.node) or held.hold is Hold.CONFIRMED, held.slots)
+            pod.uid: (
+                held.node,
+                bool(pod.node) or held.hold is Hold.CONFIRMED,
+                ledger.slots_of(held),
+            )
             for pod in pods
-            if (held := self._ledger.get(pod.uid)) is not None
+            if (held := ledger.get(pod.uid)) is not None
         }
         if key.kind == "PodGroup":
             if not self._exists(key):

@@ -10,19 +10,21 @@ from gpusched.objects.meta import Rejected
 from gpusched.objects.pod import Pod
 
 
-def bound(pod: Pod, *, ours: bool) -> Holding:
-    """What a pod with a node holds, as the API shows it.
+def bound(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
+    """What a pod with a node holds, as the API shows it; ``sealed`` when we wrote its slots.
 
     A share counts where we placed it. Other schedulers have their own ways to share GPUs, such
     as a pod that holds a whole one for all that share it.
     """
-    held = placed(pod, pod.node, pod.slots, Hold.CONFIRMED, ours=ours)
+    held = placed(pod, pod.node, pod.slots, Hold.CONFIRMED, ours=ours, sealed=sealed)
     if pod.pod_class.share is not None and not ours and not pod.slots:
         held = attrs.evolve(held, requests=beside_shares(pod.pod_class), share=None)
     return attrs.evolve(held, leaving=pod.deleting)
 
 
-def placed(pod: Pod, node: str, slots: int, hold: Hold, *, ours: bool = True) -> Holding:
+def placed(
+    pod: Pod, node: str, slots: int, hold: Hold, *, ours: bool = True, sealed: bool = True
+) -> Holding:
     """What a pod holds on the node that it was given."""
     return Holding(
         uid=pod.uid,
@@ -33,6 +35,7 @@ def placed(pod: Pod, node: str, slots: int, hold: Hold, *, ours: bool = True) ->
         slots=slots,
         hold=hold,
         ours=ours,
+        sealed=sealed,
         share=pod.pod_class.share,
     )
 

@@ -5,6 +5,10 @@ r"""Who holds what on which node: bound pods, foreign ones too, and our own assu
 
 An assumption never expires by time: it is confirmed, forgotten, or contradicted by the API,
 which is then right. The ledger is a function of what the API shows and of what is assumed.
+
+Slots that we gave are sure: what is assumed, and what carries our seal. Slots that a pod only
+says it has count as long as no sure ones, and no others said before in order of UIDs, are among
+them; else nobody knows its slots, and it is charged for as many as it asks for.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import attrs
 
 from gpusched.limits import COLUMN_MAX
 from gpusched.objects.meta import UID, Disbelief
-from gpusched.objects.resources import Resources
+from gpusched.objects.resources import NOTHING, Resources
 from gpusched.objects.share import SHARED, Share, gpu_memory
 from gpusched.objects.slot import gpu_request, mask_of, slot_ranges
 from gpusched.objects.units import DEVICE, unit_of
@@ -41,6 +45,7 @@ class Holding:
         requests: None when it cannot be read: the node then counts as full.
         gpu, gpus: which kind of GPU and how many.
         slots: bitmask; 0 with ``gpus`` above 0 means that nobody knows which.
+        sealed: whether it is sure that we gave it these slots.
         share: the part that it has of its one slot, None when it has whole ones.
         leaving: whether the pod is being deleted, so that its room will be free.
         ours: whether a queue of ours is charged with it.
@@ -55,7 +60,13 @@ class Holding:
     hold: Hold
     leaving: bool = False
     ours: bool = False
+    sealed: bool = False
     share: Share | None = None
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it has slots by its own word alone."""
+        return self.slots != 0 and not self.sealed
 
 
 @attrs.frozen(slots=True)
@@ -80,6 +91,7 @@ class Ledger:
     def __init__(self) -> None:
         self._holdings: dict[UID, Holding] = {}
         self._by_node: dict[str, dict[UID, Holding]] = {}
+        self._doubted: dict[str, set[UID]] = {}
         self.dirty: set[str] = set()
 
     def get(self, uid: UID) -> Holding | None:
@@ -95,6 +107,8 @@ class Ledger:
             self.drop(holding.uid)
         self._holdings[holding.uid] = holding
         self._by_node.setdefault(holding.node, {})[holding.uid] = holding
+        if holding.doubted:
+            self._doubted.setdefault(holding.node, set()).add(holding.uid)
         self.dirty.add(holding.node)
 
     def drop(self, uid: UID) -> None:
@@ -106,6 +120,11 @@ class Ledger:
         del on_node[uid]
         if not on_node:
             del self._by_node[holding.node]
+        if holding.doubted:
+            doubted = self._doubted[holding.node]
+            doubted.discard(uid)
+            if not doubted:
+                del self._doubted[holding.node]
         self.dirty.add(holding.node)
 
     def nodes(self) -> set[str]:
@@ -119,6 +138,48 @@ class Ledger:
     def uids_on(self, node: str) -> Iterable[UID]:
         """Who holds anything on a node, in any order."""
         return self._by_node.get(node, {})
+
+    def doubted_on(self, node: str) -> Iterable[UID]:
+        """Whose slots on a node count only while nobody has a better claim, in any order."""
+        return self._doubted.get(node, ())
+
+    def slots_of(self, holding: Holding) -> int:
+        """The slots of one that is held here, as far as they count; 0 when nobody knows them."""
+        if not holding.doubted:
+            return holding.slots
+        return self._believed(holding.node).get(holding.uid, 0)
+
+    def _believed(self, node: str) -> dict[UID, int]:
+        """The slots of all on a node that have them by their own word, as far as they count."""
+        doubted = self._doubted.get(node)
+        if not doubted:
+            return {}
+        whole = shared = 0
+        here = self._by_node[node]
+        for held in here.values():
+            if not held.doubted and held.share is None:
+                whole |= held.slots
+            elif not held.doubted:
+                shared |= held.slots
+        found: dict[UID, int] = {}
+        opened = asked = 0
+        for uid in sorted(doubted):
+            held, slots = here[uid], here[uid].slots
+            if held.share is None:
+                found[uid] = slots = 0 if slots & (whole | shared) else slots
+                whole |= slots
+                continue
+            part = min(DEVICE, (held.requests or NOTHING).get(SHARED) or DEVICE)
+            if slots & whole:
+                slots = 0
+            elif not slots & shared:
+                # Together they open no more GPUs than they ask for.
+                slots = 0 if opened * DEVICE > asked else slots
+                opened += slots != 0
+                shared |= slots
+            asked += part
+            found[uid] = slots
+        return found
 
     def use(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
@@ -135,8 +196,12 @@ class Ledger:
             labels: of the node, which say how much memory its GPUs have.
         """
         sums = _Sums()
-        for holding in self._by_node.get(node, {}).values():
-            sums.take(holding)
+        believed = self._believed(node)
+        for uid, holding in self._by_node.get(node, {}).items():
+            if holding.doubted and believed[uid] != holding.slots:
+                sums.take(attrs.evolve(holding, slots=believed[uid]))
+            else:
+                sums.take(holding)
         amounts = sums.amounts
         if sums.full:
             return NodeUse({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
@@ -196,16 +261,16 @@ class _Sums:
     def take_shared(self, numbers: range, gpu_memory: int) -> None:
         """Shares, which open the slots that they are on; called once, with the shared slots.
 
-        One whose slot nobody knows has a GPU for itself. A slot that is taken as a whole too has
-        no room for another share.
+        Those whose slots nobody knows have as many GPUs as they ask for together, rounded up. A
+        slot that is taken as a whole too has no room for another share.
         """
         ours: set[int] = set()
+        lost: list[Holding] = []
         for holding in self.shares:
             slot = holding.slots.bit_length() - 1
             if holding.slots.bit_count() != 1 or slot not in numbers:
                 self.taken |= holding.slots
-                self.unknown[SHARED] = self.unknown.get(SHARED, 0) + 1
-                self._add(SHARED, DEVICE, leaving=holding.leaving, ours=holding.ours)
+                lost.append(holding)
                 continue
             assert holding.share is not None
             part = holding.share.of(gpu_memory) or DEVICE
@@ -214,9 +279,21 @@ class _Sums:
             self.shared[slot] = (now + part, going + part * holding.leaving)
             if holding.ours:
                 ours.add(slot)
+        self._take_lost(lost, gpu_memory)
         for slot, (now, going) in sorted(self.shared.items()):
             self._add(SHARED, DEVICE, leaving=now == going, ours=slot in ours)
         self.taken |= mask_of(tuple(self.shared))
+
+    def _take_lost(self, shares: list[Holding], gpu_memory: int) -> None:
+        """Shares whose slots nobody knows, packed; with one of them that stays, its GPU stays."""
+        filled = 0
+        for holding in sorted(shares, key=lambda each: (each.leaving, not each.ours, each.uid)):
+            assert holding.share is not None
+            before = -(-filled // DEVICE)
+            filled += min(DEVICE, holding.share.of(gpu_memory) or DEVICE)
+            if -(-filled // DEVICE) > before:
+                self.unknown[SHARED] = self.unknown.get(SHARED, 0) + 1
+                self._add(SHARED, DEVICE, leaving=holding.leaving, ours=holding.ours)
 
     def _add(self, name: str, amount: int, *, leaving: bool, ours: bool) -> None:
         self.amounts[name] = min(COLUMN_MAX, self.amounts.get(name, 0) + amount)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from gpusched.limits import MOVED_AGAIN_S
+from gpusched.limits import MOVED_AGAIN_S, MOVED_AHEAD_MAX_S
 from gpusched.objects.group import PodGroup
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.move import Move
 from gpusched.objects.others import Job
+from gpusched.objects.seal import Seal
 
 
 class Moves:
@@ -16,11 +17,18 @@ class Moves:
 
     Args:
         groups, jobs: as last seen; they change under it.
+        seal: by which our records are told from those that a tenant wrote.
     """
 
-    def __init__(self, groups: Mapping[ObjectKey, PodGroup], jobs: Mapping[ObjectKey, Job]) -> None:
+    def __init__(
+        self,
+        groups: Mapping[ObjectKey, PodGroup],
+        jobs: Mapping[ObjectKey, Job],
+        seal: Callable[[], Seal],
+    ) -> None:
         self._groups = groups
         self._jobs = jobs
+        self._seal = seal
         self._marks: dict[GangKey, tuple[UID, Move]] = {}
 
     def mark(self, gang: GangKey, uid: UID, move: Move) -> None:
@@ -35,12 +43,10 @@ class Moves:
     def known(self, now: float) -> tuple[tuple[GangKey, Move], ...]:
         """The last move of each gang that was moved of late, sorted."""
         found: dict[GangKey, Move] = {}
-        for key, group in self._groups.items():
-            if group.move is not None:
-                found[GangKey("PodGroup", *key)] = group.move
-        for key, job in self._jobs.items():
-            if job.move is not None:
-                found[GangKey("Job", *key)] = job.move
+        for kind, shown in (("PodGroup", self._groups), ("Job", self._jobs)):
+            for key, each in shown.items():
+                if each.move is not None and self._believed(each, each.move, now):
+                    found[GangKey(kind, *key)] = each.move
         for gang, (uid, move) in self._marks.items():
             key = ObjectKey(gang.namespace, gang.name)
             known = self._groups.get(key) if gang.kind == "PodGroup" else self._jobs.get(key)
@@ -48,4 +54,12 @@ class Moves:
                 found[gang] = move
         return tuple(
             (gang, move) for gang, move in sorted(found.items()) if now - move.at < MOVED_AGAIN_S
+        )
+
+    def _believed(self, of: PodGroup | Job, move: Move, now: float) -> bool:
+        """Whether we wrote it there, of late and after the object was made."""
+        return (
+            now - MOVED_AGAIN_S < move.at <= now + MOVED_AHEAD_MAX_S
+            and move.at >= of.created - MOVED_AHEAD_MAX_S
+            and self._seal().fits_move(of.uid, move)
         )

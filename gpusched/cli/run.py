@@ -79,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = AppOptions(
         config=load_file(path) if path else DEFAULT,
         clock=SystemClock(),
+        secret=secrets.token_bytes,
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - jitter and identity, no secret
         kubeconfig=arguments.kubeconfig,
         identity=_identity(),

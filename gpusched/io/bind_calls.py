@@ -31,6 +31,7 @@ from gpusched.io.pace import Pace, Traffic
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
 from gpusched.objects.meta import GangKey, ObjectKey
+from gpusched.objects.seal import UNKNOWN, Seal
 
 CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
 SERVER_QUERY: Final = {"timeout": f"{limits.BIND_TIMEOUT_SERVER_S:g}s"}
@@ -63,6 +64,7 @@ class BindCalls:
         clock: time.
         telemetry: counts answers.
         group_path: where a gang's PodGroup is.
+        seal: goes with each binding.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class BindCalls:
         clock: Clock,
         telemetry: Telemetry,
         group_path: GroupPath = own_group_path,
+        seal: Callable[[], Seal] = lambda: UNKNOWN,
     ) -> None:
         self._group_path = group_path
+        self._seal = seal
         self._api = api
         self._pace = pace
         self._clock = clock
@@ -92,6 +96,9 @@ class BindCalls:
         body = encode.binding(
             pod.key, pod.uid, node=pod.node, slots=pod.slots, rank=pod.rank,
             plan=state.plan, fence=state.fence, proof=state.gang.proof,
+            seal=self._seal().of_binding(
+                pod.uid, node=pod.node, slots=pod.slots, plan=state.plan, fence=state.fence
+            ),
         )  # fmt: skip
         path = f"{pod_path(pod.key)}/binding"
         try:

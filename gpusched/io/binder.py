@@ -54,6 +54,7 @@ from gpusched.io.pool import OnFault, Pool
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod
+from gpusched.objects.seal import UNKNOWN, Seal
 from gpusched.session.plan import GangBind, Undo
 
 _LANDING_LOOK_S: Final = 0.05
@@ -104,7 +105,8 @@ class Binder:
         clock: time.
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
-        on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is.
+        on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
+            ``seal`` goes with each binding.
     """
 
     def __init__(
@@ -119,8 +121,11 @@ class Binder:
         on_fault: OnFault,
         on_settled: Callable[[Settled], None] | None = None,
         group_path: GroupPath = own_group_path,
+        seal: Callable[[], Seal] = lambda: UNKNOWN,
     ) -> None:
-        self._calls = BindCalls(api, pace, clock=clock, telemetry=telemetry, group_path=group_path)
+        self._calls = BindCalls(
+            api, pace, clock=clock, telemetry=telemetry, group_path=group_path, seal=seal
+        )
         self._pace = pace
         self._cache = cache
         self._lease = lease

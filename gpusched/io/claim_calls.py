@@ -104,7 +104,8 @@ class ClaimCalls:
             path = f"/apis/{API_VERSION}/{place}/podgroups/{quote(gang.name)}/status"
 
         def body() -> bytes | str:
-            text = "" if undo else format_move(order.move)
+            seal = self._cache.seal.of_move(order.uid, order.move)
+            text = "" if undo else format_move(order.move, seal=seal)
             return encode_moves.move_record(order.uid, text, on_status=gang.kind != "Job")
 
         return await self._patch(path, MERGE_PATCH, body, fence=fence)

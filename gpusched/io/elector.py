@@ -43,6 +43,7 @@ from gpusched.leader.lease_state import (
     check_timing,
 )
 from gpusched.objects.meta import older
+from gpusched.objects.seal import KEY, is_key
 
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _RENEWALS_KEPT: Final = 15
@@ -74,6 +75,8 @@ class Elector:
         clock: monotonic, boot and wall time.
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
+        new_key: makes a key for ``objects.seal``, as text; whoever leads first keeps it in the
+            Lease, where all later leaders find it.
 
     Raises:
         ConfigError: with these durations two leaders could overlap.
@@ -90,8 +93,11 @@ class Elector:
         clock: Clock,
         create_if_missing: bool = False,
         on_restored: Callable[[str], None] = lambda _sentence: None,
+        new_key: Callable[[], str] | None = None,
     ) -> None:
         check_timing(timing)
+        self._new_key = new_key
+        self._key = ""
         self._on_restored = on_restored
         self._renewed: list[str] = []
         """Times in our last answered write and in those after it: one of them is in the Lease."""
@@ -132,6 +138,11 @@ class Elector:
     def trouble(self) -> str:
         """Why the lease cannot be read or written now; empty when it can."""
         return self._state.why
+
+    @property
+    def seal_key(self) -> str:
+        """The key of our seal as the Lease has it; empty until we lead."""
+        return self._key if self.leading else ""
 
     @property
     def lease_uid(self) -> str:
@@ -315,6 +326,7 @@ class Elector:
             metadata = {**self._object["metadata"], "resourceVersion": call.version}
             metadata.pop("managedFields", None)
             spec = dict(self._object["spec"])
+        self._add_key(metadata)
         releasing = call.op is Op.RELEASE
         spec.update(
             holderIdentity="" if releasing else self._logic.identity,
@@ -326,6 +338,21 @@ class Elector:
         if call.op in {Op.TAKE, Op.CREATE}:
             spec["acquireTime"] = now
         return {"apiVersion": _API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    def _add_key(self, metadata: dict[str, Any]) -> None:
+        """Keep the key in the Lease: the one that is there, else ours, else a new one.
+
+        Ours comes first while we lead, so that bindings of one term are sealed alike.
+        """
+        notes = metadata.get("annotations")
+        notes = dict(notes) if isinstance(notes, dict) else {}
+        found = notes.get(KEY)
+        if not self.leading and is_key(found):
+            self._key = str(found)
+        elif not self._key and self._new_key is not None:
+            self._key = self._new_key()
+        if self._key:
+            metadata["annotations"] = {**notes, KEY: self._key}
 
     @property
     def _lease(self) -> str:

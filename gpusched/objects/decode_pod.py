@@ -39,7 +39,7 @@ from gpusched.objects.pod import Pod, PodClass, PodPhase, Refusal
 from gpusched.objects.pod_class import PodClasses, requests_of
 from gpusched.objects.resources import Resources
 from gpusched.objects.share import KEYS, SHARED, Share, share_of
-from gpusched.objects.slot import parse_slots
+from gpusched.objects.slot import SLOTS, gpu_request, parse_slots
 from gpusched.objects.units import DEVICE
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -80,10 +80,10 @@ def pod_of(parsed: wire.Pod) -> Pod:
     phase = _PHASES.get(status.phase)
     if phase is None:
         raise Disbelief("status.phase", f"{quoted(status.phase)} is no phase of a pod")
-    slots, plan, fence = _binding(notes) if spec.node_name and notes is not None else (0, "", "")
-    proof = (
-        sys.intern((notes.proof or "")[:FOREIGN_TEXT_MAX]) if fence and notes is not None else ""
-    )
+    pod_class = _classes.of(spec, status if spec.node_name else None, share_of(labels, notes))
+    bound = _NOT_BOUND
+    if spec.node_name and notes is not None:
+        bound = _bound(notes, pod_class)
     scheduled, since, reason, message = _scheduling(status.conditions)
     created = parse_time(metadata.creation_timestamp or "")
     if spec.node_name and not scheduled:
@@ -104,7 +104,7 @@ def pod_of(parsed: wire.Pod) -> Pod:
         labels=labels,
         owner=owner,
         scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
-        pod_class=_classes.of(spec, status if spec.node_name else None, share_of(labels, notes)),
+        pod_class=pod_class,
         priority=spec.priority or 0,
         priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
         group=group,
@@ -118,10 +118,12 @@ def pod_of(parsed: wire.Pod) -> Pod:
         deleting=metadata.deletion_timestamp is not None,
         gated=bool(spec.scheduling_gates),
         scheduled=scheduled,
-        slots=slots,
-        plan=plan,
-        fence=fence,
-        proof=proof,
+        slots=bound.slots,
+        plan=bound.plan,
+        fence=bound.fence,
+        proof=bound.proof,
+        seal=bound.seal,
+        slots_doubt=bound.doubt,
         unschedulable_reason=reason,
         unschedulable=message,
         unschedulable_since=since,
@@ -156,16 +158,56 @@ def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
     return min(own, by_label) if own and by_label else own or by_label
 
 
-def _binding(notes: wire.PodAnnotations) -> tuple[int, str, str]:
-    """Slots, plan and fence of a bound pod; a plan without a fence is not of our making.
+@attrs.frozen(slots=True)
+class _Bound:
+    """What annotations tell of a binding; ``doubt`` is why the slots do not count."""
 
-    Slots count whoever wrote them: to leave free what a pod says it sits on costs less than to
-    give it twice.
+    slots: int = 0
+    plan: str = ""
+    fence: str = ""
+    proof: str = ""
+    seal: str = ""
+    doubt: str = ""
+
+
+_NOT_BOUND: Final = _Bound()
+
+
+def _bound(notes: wire.PodAnnotations, pod_class: PodClass) -> _Bound:
+    """Of a bound pod; a plan without a fence is not of our making.
+
+    Slots count whoever wrote them, as long as they are as many as the pod asks for: to leave
+    free what a pod says it sits on costs less than to give it twice. Whose they are when another
+    pod has them too is decided by the seal, see ``cache.ledger``.
     """
+    wanted = 1 if pod_class.share is not None else pod_class.gpus
+    slots, doubt = _claimed(notes.slots or "", wanted)
     if not notes.fence:
-        return _slots(notes.slots or ""), "", ""
+        return _Bound(slots, doubt=doubt)
     intern = sys.intern
-    return _slots(notes.slots or ""), intern(notes.plan or ""), intern(notes.fence)
+    return _Bound(
+        slots,
+        intern(notes.plan or ""),
+        intern(notes.fence),
+        intern((notes.proof or "")[:FOREIGN_TEXT_MAX]),
+        (notes.seal or "")[:FOREIGN_TEXT_MAX],
+        doubt,
+    )
+
+
+def _claimed(text: str, wanted: int) -> tuple[int, str]:
+    """Slots that are as many as asked for; else none, and why."""
+    try:
+        slots = _slots(text)
+    except Disbelief as why:
+        return 0, f"its annotation {SLOTS} cannot be read ({why.why})"
+    claims = slots.bit_count()
+    if claims in (0, wanted):
+        return slots, ""
+    return 0, (
+        f"its annotation {SLOTS} claims {claims} GPU{'s' * (claims != 1)} and it asks for "
+        f"{wanted or 'none'}"
+    )
 
 
 def _refusal(status: wire.PodStatus, scheduled: float) -> Refusal | None:
@@ -261,11 +303,10 @@ def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Not even that can be read: the node counts as full, which None says.
         return Charge(node, None)
-    slots = _slots_written(metadata)
     if _shares(metadata):
         # How much of its GPU it has is what nobody can read: all of it.
         requests = requests.plus(Resources.of({SHARED: DEVICE}))
-    return Charge(node, requests, slots)
+    return Charge(node, requests, _slots_written(metadata, requests))
 
 
 def _shares(metadata: bytes) -> bool:
@@ -277,13 +318,15 @@ def _shares(metadata: bytes) -> bool:
     return any(key in said for key in KEYS)
 
 
-def _slots_written(metadata: bytes) -> int:
+def _slots_written(metadata: bytes, requests: Resources) -> int:
     """The slots of a pod that cannot be believed otherwise; 0 when they cannot be read either."""
     try:
         notes = decode_part(
             _NOTES, split.members(metadata).get("annotations", b""), field="annotations"
         )
-        return _binding(notes)[0] if notes is not None else 0
+        if notes is None:
+            return 0
+        return _claimed(notes.slots or "", gpu_request(requests)[1])[0]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return 0
 

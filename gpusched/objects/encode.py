@@ -109,26 +109,32 @@ def binding(
     plan: str,
     fence: str,
     proof: str = "",
+    seal: str = "",
 ) -> bytes:
     """A Binding; its annotations reach the pod in the same write as the node's name.
+
+    All that are ours are written, empty where there is nothing to say: a Binding replaces
+    annotations and cannot remove them, and what somebody wrote there before must not outlive it.
 
     Args:
         key: of the pod.
         uid: of the pod; the server refuses another.
         node: by name.
-        slots: bitmask, 0 for none: the annotation is then left out, as there is none.
-        rank: index inside the gang; -1 leaves it out.
+        slots: bitmask, 0 for none.
+        rank: index inside the gang; -1 for none.
         plan: id of the decision.
         fence: ``holder/transitions`` of our leadership.
-        proof: how good the gang's places are; empty leaves it out.
+        proof: how good the gang's places are; empty when nothing is known.
+        seal: over all that is read back from here, see ``objects.seal``.
     """
-    annotations = {"gpusched.io/fence": fence, "gpusched.io/plan": plan}
-    if rank >= 0:
-        annotations["gpusched.io/rank"] = str(rank)
-    if proof:
-        annotations["gpusched.io/proof"] = proof
-    if slots:
-        annotations["gpusched.io/slots"] = format_slots(slots)
+    annotations = {
+        "gpusched.io/fence": fence,
+        "gpusched.io/plan": plan,
+        "gpusched.io/proof": proof,
+        "gpusched.io/rank": str(rank) if rank >= 0 else "",
+        "gpusched.io/seal": seal,
+        "gpusched.io/slots": format_slots(slots),
+    }
     return _json.encode(
         {
             "apiVersion": "v1",

@@ -1,7 +1,8 @@
 """The record of a move: where room is held for the members of a gang until they are made again.
 
 It lives in the status of the gang's PodGroup, or in an annotation of its Job, so that a restart
-finds it: the pods for which the room is held do not exist while it matters most.
+finds it: the pods for which the room is held do not exist while it matters most. Whoever may
+edit the Job can write there too: a record counts only with its seal, see ``objects.seal``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import attrs
 import msgspec
 
-from gpusched.limits import GANG_PODS_MAX, QUANTITY_MAX
+from gpusched.limits import GANG_PODS_MAX, MOVE_RECORD_MAX, QUANTITY_MAX
 from gpusched.objects.meta import Disbelief, format_time, parse_time
 from gpusched.objects.resources import Resources
+from gpusched.objects.slot import gpu_request
 
 MOVED = "gpusched.io/moved"
-"""The annotation of a Job; written and read by us alone."""
+"""The annotation of a Job; believed only with our seal in it."""
+_AT_MAX = 253_402_300_799
+"""The end of the year 9999: later times cannot be written."""
 
 
 @attrs.frozen(slots=True)
@@ -33,10 +37,12 @@ class Move:
     Attributes:
         at: seconds since the epoch, whole.
         places: sorted by node.
+        seal: as read; says nothing about what the move is.
     """
 
     at: float
     places: tuple[MovedTo, ...]
+    seal: str = attrs.field(default="", eq=False)
 
 
 class _Kind(msgspec.Struct):
@@ -44,32 +50,37 @@ class _Kind(msgspec.Struct):
     nodes: dict[str, int]
 
 
-class _Record(msgspec.Struct):
+class _Record(msgspec.Struct, omit_defaults=True):
     at: str
     pods: list[_Kind]
+    seal: str = ""
 
 
 _READ = msgspec.json.Decoder(_Record)
 
 
-def format_move(move: Move) -> str:
-    """The record's text; amounts in base units, pods by node."""
+def format_move(move: Move, *, seal: str) -> str:
+    """The record's text; amounts in base units, pods by node; without a seal where that is empty."""
     kinds: dict[Resources, dict[str, int]] = {}
     for place in move.places:
         nodes = kinds.setdefault(place.requests, {})
         nodes[place.node] = nodes.get(place.node, 0) + place.pods
     found = [_Kind(dict(requests.items), nodes) for requests, nodes in kinds.items()]
-    return msgspec.json.encode(_Record(format_time(move.at), found)).decode()
+    return msgspec.json.encode(_Record(format_time(move.at), found, seal)).decode()
 
 
 def parse_move(text: str | None) -> Move | None:
     """The move that a record tells of; None for none, and for what we never wrote."""
-    if not text:
+    if not text or len(text) > MOVE_RECORD_MAX:
         return None
     try:
         record = _READ.decode(text)
         at = parse_time(record.at)
-    except (msgspec.MsgspecError, Disbelief):
+    except (msgspec.MsgspecError, RecursionError, Disbelief):
+        return None
+    if not 0 <= at <= _AT_MAX:
+        return None
+    if sum(len(kind.nodes) for kind in record.pods) > GANG_PODS_MAX:
         return None
     places = []
     for kind in record.pods:
@@ -79,6 +90,10 @@ def parse_move(text: str | None) -> Move | None:
         if any(not 0 < count <= GANG_PODS_MAX for count in kind.nodes.values()):
             return None
         requests = Resources.of(kind.requests)
+        try:
+            gpu_request(requests)
+        except Disbelief:
+            return None
         places += [MovedTo(node, count, requests) for node, count in kind.nodes.items()]
     places.sort(key=lambda each: (each.node, each.requests.items))
-    return Move(at, tuple(places))
+    return Move(at, tuple(places), record.seal)

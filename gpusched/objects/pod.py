@@ -147,6 +147,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         own_claims: those of them that are made for this pod alone (ephemeral volumes).
         refusal: of the kubelet, where that is why it failed.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
+        slots: bitmask, as many as it asks for; 0 when they are not known or do not count.
+        seal: as read; whether it fits is found out in the cache.
+        slots_doubt: why what it says about its slots does not count; empty when it does.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
 
@@ -187,6 +190,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deadline_s: int = 0
     refusal: Refusal | None = None
     proof: str = ""
+    seal: str = ""
+    slots_doubt: str = ""
 
     @property
     def key(self) -> ObjectKey:

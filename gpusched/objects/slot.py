@@ -10,6 +10,8 @@ from gpusched.objects.meta import Disbelief
 from gpusched.objects.resources import Resources
 from gpusched.objects.units import GPU_RESOURCES, unit_of
 
+SLOTS = "gpusched.io/slots"
+"""The annotation that our binding writes."""
 _PARTS = ("nvidia.com/mig-",)
 """Beginnings of the names of parts of GPUs, each a resource of its own."""
 
@@ -87,14 +89,10 @@ def parse_slots(text: str) -> int:
         return 0
     parts = text.split(",") if len(text) <= 8 * SLOTS_PER_NODE_MAX else [""]
     if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        raise Disbelief(
-            "metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots"
-        )
+        raise Disbelief(f"metadata.annotations[{SLOTS}]", f"{text[:40]!r} is no list of slots")
     numbers = tuple(int(part) for part in parts)
     if max(numbers) >= SLOTS_PER_NODE_MAX or len(set(numbers)) != len(numbers):
-        raise Disbelief(
-            "metadata.annotations[gpusched.io/slots]", f"{text[:40]!r} is no list of slots"
-        )
+        raise Disbelief(f"metadata.annotations[{SLOTS}]", f"{text[:40]!r} is no list of slots")
     return mask_of(numbers)
 
 

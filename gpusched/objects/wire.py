@@ -97,6 +97,7 @@ class PodAnnotations(
         "plan": "gpusched.io/plan",
         "fence": "gpusched.io/fence",
         "proof": "gpusched.io/proof",
+        "seal": "gpusched.io/seal",
         "job_index": "batch.kubernetes.io/job-completion-index",
         "kai_group": "pod-group-name",
         "koordinator_gang": "gang.scheduling.koordinator.sh/name",
@@ -114,6 +115,7 @@ class PodAnnotations(
     plan: str | None = None
     fence: str | None = None
     proof: str | None = None
+    seal: str | None = None
     job_index: str | None = None
     kai_group: str | None = None
     koordinator_gang: str | None = None

@@ -282,7 +282,7 @@ class Plan:
         undone = [(*undo.gang, [uid for _, uid in undo.pods]) for undo in self.undos]
         claimed = [
             [*claim.gang, claim.nominations, [_leaving(stop) for stop in claim.stops]]
-            + [[*each.gang, format_move(each.move)] for each in claim.moves]
+            + [[*each.gang, format_move(each.move, seal="")] for each in claim.moves]
             for claim in self.claims
         ]
         stopped = [_leaving(stop) for stop in self.stops]

@@ -134,7 +134,7 @@ class Carry:
 
     def _record(self, order: MoveOrder) -> None:
         world, key = self._world, ObjectKey(order.gang.namespace, order.gang.name)
-        text = format_move(order.move)
+        text = format_move(order.move, seal="")
         world.wake(world.now + MOVED_HOLD_S + _SLACK_S)
         if order.gang.kind == "PodGroup":
             obj = world.objects.get("podgroups", key)

@@ -18,14 +18,24 @@ NOW = 1_767_225_600.25
 
 def test_binding():
     """UID in the metadata, node as target, the decision in annotations."""
-    body = encode.binding(KEY, UID("u"), node="bn-1", slots=0b11, rank=7, plan="p", fence="f/1")
+    body = encode.binding(
+        KEY,
+        UID("u"),
+        node="bn-1",
+        slots=0b11,
+        rank=7,
+        plan="p",
+        fence="f/1",
+        proof="best",
+        seal="s",
+    )
     assert json.loads(body) == {
         "apiVersion": "v1", "kind": "Binding",
         "metadata": {
             "name": "b-2", "namespace": "default", "uid": "u",
             "annotations": {
-                "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/rank": "7",
-                "gpusched.io/slots": "0,1",
+                "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/proof": "best",
+                "gpusched.io/rank": "7", "gpusched.io/seal": "s", "gpusched.io/slots": "0,1",
             },
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "bn-1"},
@@ -33,10 +43,13 @@ def test_binding():
 
 
 def test_binding_without_slots_or_rank():
-    """What does not apply is not said."""
+    """What does not apply is written empty: it replaces what somebody wrote there before."""
     body = encode.binding(KEY, UID("u"), node="n", slots=0, rank=-1, plan="p", fence="f/1")
     notes = json.loads(body)["metadata"]["annotations"]
-    assert set(notes) == {"gpusched.io/fence", "gpusched.io/plan"}
+    assert notes == {
+        "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/proof": "",
+        "gpusched.io/rank": "", "gpusched.io/seal": "", "gpusched.io/slots": "",
+    }  # fmt: skip
 
 
 def test_eviction():

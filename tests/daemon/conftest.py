@@ -147,6 +147,8 @@ class World:
         self.daemons: list[Daemon] = []
         self.cluster: Any = None
         self.check_journal = True
+        self.closing: list[Callable[[], Awaitable[None]]] = []
+        """Clients of tenants, closed in the end."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -433,6 +435,8 @@ def play(spied, tmp_path):
                 await scenario(world)
                 await world.end()
             finally:
+                for close in world.closing:
+                    await close()
                 if world.cluster is not None:
                     await world.cluster.close()
             return world

@@ -32,7 +32,8 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         assert first["metadata"]["uid"] == "u-a"
         assert first["metadata"]["annotations"] == {
             "gpusched.io/fence": "me/1", "gpusched.io/plan": decided.plan_id,
-            "gpusched.io/rank": "0", "gpusched.io/slots": "0,1",
+            "gpusched.io/proof": "", "gpusched.io/rank": "0", "gpusched.io/seal": "",
+            "gpusched.io/slots": "0,1",
         }  # fmt: skip
         assert len(given.cluster.calls("GET")) == 1
         assert not given.binder.knows(decided.gang)

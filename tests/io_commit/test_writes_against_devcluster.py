@@ -176,7 +176,9 @@ def _populate(client):
              "spec": {"minMember": 2} if kind == "PodGroup" else {}},
         )  # fmt: skip
     for name in ("a", "b"):
-        container = {"name": "c", "image": "i"}
+        container = {
+            "name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        }  # fmt: skip
         client.create(
             "pods",
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},

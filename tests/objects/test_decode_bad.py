@@ -114,11 +114,13 @@ def test_sixty_thousand_labels(wire, pod):
 
 
 def test_a_rejected_pod_keeps_the_slots_of_its_binding(wire, pod):
-    """What was written with the binding is read, unless it is no list of slots."""
+    """What was written with the binding is read, unless it is not as many slots as it asks for."""
     bad = put(put(pod, "spec/nodeName", "n1"), "metadata/labels", {"gpusched.io/role": 3})
     for notes, slots in (
-        ({"gpusched.io/slots": "1,3", "gpusched.io/fence": "7"}, 0b1010),
-        ({"gpusched.io/slots": "1,3"}, 0b1010),
+        ({"gpusched.io/slots": "1,3,5,7", "gpusched.io/fence": "7"}, 0b10101010),
+        ({"gpusched.io/slots": "1,3,5,7"}, 0b10101010),
+        ({"gpusched.io/slots": "1,3"}, 0),
+        ({"gpusched.io/slots": "0,1,2,3,4"}, 0),
         ({"gpusched.io/slots": "1,1", "gpusched.io/fence": "7"}, 0),
         ({"gpusched.io/slots": 5, "gpusched.io/fence": "7"}, 0),
     ):

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from gpusched.objects.hints import _hints
-from gpusched.objects.meta import UID, Charge, ObjectKey, Owner, Rejected
+from gpusched.objects.meta import UID, ObjectKey, Owner, Rejected
 from gpusched.objects.pod import NO_HINTS, GangHints, PodPhase
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import NodeTerm, Requirement, Toleration
@@ -49,22 +49,31 @@ def test_a_pending_pod_says_what_it_is(wire, pod):
 
 def test_a_bound_pod_tells_its_slots_and_with_a_fence_its_plan(wire, pod):
     """Slots are left free of others whoever wrote them; a plan is ours only with a fence."""
-    ours = wire.read("pods", bound(pod, slots="0,2", plan="p-1", fence="7"))
-    assert (ours.slots, ours.plan, ours.fence, ours.holds) == (0b101, "p-1", "7", True)
-    others = wire.read("pods", bound(pod, slots="0,2", plan="p-1"))
-    assert (others.slots, others.plan, others.fence) == (0b101, "", "")
-    pending = bound(pod, slots="0,2", plan="p-1", fence="7")
+    ours = wire.read("pods", bound(pod, slots="0,2,4,6", plan="p-1", fence="7", seal="s"))
+    assert (ours.slots, ours.plan, ours.fence, ours.holds) == (0b1010101, "p-1", "7", True)
+    assert (ours.seal, ours.slots_doubt) == ("s", "")
+    others = wire.read("pods", bound(pod, slots="0,2,4,6", plan="p-1"))
+    assert (others.slots, others.plan, others.fence) == (0b1010101, "", "")
+    pending = bound(pod, slots="0,2,4,6", plan="p-1", fence="7", seal="s")
     del pending["spec"]["nodeName"]
     early = wire.read("pods", pending)
-    assert (early.slots, early.plan, early.fence) == (0, "", "")
+    assert (early.slots, early.plan, early.fence, early.seal) == (0, "", "", "")
 
 
-def test_forged_slots_are_rejected_and_charged(wire, pod):
-    """A bound pod whose slots are nonsense keeps its node's room and blocks no other pod."""
-    read = wire.read("pods", bound(pod, slots="0,0", fence="7"))
-    assert isinstance(read, Rejected)
-    assert read.field == "metadata.annotations[gpusched.io/slots]"
-    assert read.charge == Charge("n1", NEED)
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0,0", "cannot be read ('0,0' is no list of slots)"),
+        ("0,1,2", "claims 3 GPUs and it asks for 4"),
+        ("7", "claims 1 GPU and it asks for 4"),
+        ("0,1,2,3,4", "claims 5 GPUs and it asks for 4"),
+    ],
+)
+def test_slots_that_are_not_as_many_as_it_asks_for_do_not_count(wire, pod, text, why):
+    """The pod is itself all the same; nobody knows which slots it has."""
+    read = wire.read("pods", bound(pod, slots=text, fence="7"))
+    assert (read.slots, read.pod_class.gpus, read.fence) == (0, 4, "7")
+    assert read.slots_doubt == f"its annotation gpusched.io/slots {why}"
 
 
 def test_times_of_scheduling(wire, pod):

@@ -213,8 +213,14 @@ def test_a_gang_that_was_moved_is_left_alone_for_an_hour():
 def test_a_record_is_read_as_it_was_written():
     """And what we never wrote is none."""
     move = Move(1_700_000_000.0, (MovedTo("n1", 2, Resources.of({"cpu": 1000})),))
-    assert parse_move(format_move(move)) == move
-    for text in ("", None, "{", "[]", '{"at": "x", "pods": []}', '{"at": 1}'):
+    read = parse_move(format_move(move, seal="s"))
+    assert (read, read.seal) == (move, "s")
+    early = '{"at": "0001-01-01T00:00:00Z", "pods": []}'
+    part = (
+        '{"at": "2026-01-01T00:00:00Z", "pods": [{"requests": {"nvidia.com/gpu": 8}, "nodes": {}}]}'
+    )
+    long = format_move(move, seal="s" * 2**18)
+    for text in ("", None, "{", "[]", '{"at": "x", "pods": []}', '{"at": 1}', early, part, long):
         assert parse_move(text) is None
 
 

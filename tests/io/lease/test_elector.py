@@ -157,3 +157,59 @@ def test_bad_durations_are_refused_at_construction(elect):
         return json.dumps(lease.writes)
 
     assert elect(scenario) == "[]"
+
+
+KEY = "gpusched.io/seal-key"
+
+
+def test_the_key_of_the_seal_is_made_once_and_kept(elect):
+    """The first leader makes it, renewals and the next leader keep it; others' notes stay."""
+
+    async def scenario(lease, make, clock, server):
+        lease.lease["metadata"]["annotations"] = {"own": "kept"}
+        first, run = await make("a", new_key=lambda: "a" * 64)
+        assert first.seal_key == ""
+        await first.acquired()
+        assert first.seal_key == "a" * 64
+        await clock.sleep(10)
+        assert lease.lease["metadata"]["annotations"] == {"own": "kept", KEY: "a" * 64}
+        second, _ = await make("b", new_key=lambda: "b" * 64)
+        await clock.sleep(3)
+        assert second.seal_key == "", "who stands by needs none"
+        first.stop()
+        await run
+        assert first.seal_key == ""
+        await second.acquired()
+        assert second.seal_key == "a" * 64
+        return lease.lease["metadata"]["annotations"]
+
+    assert elect(scenario) == {"own": "kept", KEY: "a" * 64}
+
+
+@pytest.mark.parametrize("left", [{}, {KEY: "none"}, {KEY: "c" * 64}])
+def test_a_key_taken_away_during_a_term_comes_back(elect, left):
+    """Somebody edits the Lease: bindings of one term are sealed alike, and the next term knows them."""
+
+    async def scenario(lease, make, clock, server):
+        elector, _ = await make("a", new_key=lambda: "a" * 64)
+        await elector.acquired()
+        await clock.sleep(5)
+        lease.set(metadata={**lease.lease["metadata"], "annotations": left})
+        await clock.sleep(5)
+        assert elector.leading
+        assert elector.seal_key == "a" * 64
+        return lease.lease["metadata"]["annotations"][KEY]
+
+    assert elect(scenario) == "a" * 64
+
+
+def test_what_is_no_key_is_replaced(elect):
+    """By a new one, at the next acquisition."""
+
+    async def scenario(lease, make, clock, server):
+        lease.lease["metadata"]["annotations"] = {KEY: "short"}
+        elector, _ = await make("a", new_key=lambda: "a" * 64)
+        await elector.acquired()
+        return elector.seal_key, lease.lease["metadata"]["annotations"][KEY]
+
+    assert elect(scenario) == ("a" * 64, "a" * 64)

@@ -1,0 +1,124 @@
+"""The ledger of one node where pods claim slots by their own word: what counts, and what is free."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpusched.cache.ledger import Hold, Holding, Ledger
+from gpusched.objects.meta import UID
+from gpusched.objects.resources import Resources
+from gpusched.objects.share import SHARED, Share
+from gpusched.objects.slot import mask_of, numbers_of
+from gpusched.objects.units import DEVICE
+
+EIGHT = Resources.of({SHARED: 8 * DEVICE, "pods": 110})
+
+
+def holding(name, *slots, gpus=None, sealed=False, share=0, node="n"):
+    """A pod with whole GPUs, or with a share in thousandths."""
+    count = 0 if share else len(slots) if gpus is None else gpus
+    amount = share or count * DEVICE
+    return Holding(
+        uid=UID(name),
+        node=node,
+        requests=Resources.of({SHARED: amount, "pods": 1} if amount else {"pods": 1}),
+        gpu=SHARED if amount else "",
+        gpus=count,
+        slots=mask_of(slots),
+        hold=Hold.CONFIRMED,
+        sealed=sealed,
+        share=Share(thousandths=share) if share else None,
+    )
+
+
+def ledger(*holdings):
+    """With these, in this order."""
+    made = Ledger()
+    for each in holdings:
+        made.put(each)
+    return made
+
+
+def slots(made, name):
+    """The slots that count."""
+    return numbers_of(made.slots_of(made.get(UID(name))))
+
+
+def free(made):
+    """Slots and whole GPUs that are free."""
+    use = made.use("n", EIGHT)
+    return numbers_of(use.free_slots), 8 - use.amounts.get(SHARED, 0) // DEVICE
+
+
+def test_what_we_gave_counts_before_what_others_say():
+    """The liar is charged by count, from the top; whose seal fits keeps what it has."""
+    made = ledger(holding("a-liar", 0, 1), holding("ours", 0, 1, sealed=True))
+    assert (slots(made, "ours"), slots(made, "a-liar")) == ((0, 1), ())
+    assert free(made) == ((2, 3, 4, 5), 4)
+
+
+def test_a_claim_that_meets_nobody_counts():
+    """A pod of another scheduler that says where it sits is left alone there."""
+    made = ledger(holding("theirs", 2, 3), holding("ours", 0, 1, sealed=True))
+    assert slots(made, "theirs") == (2, 3)
+    assert free(made) == ((4, 5, 6, 7), 4)
+
+
+def test_two_that_both_only_say_so():
+    """The first by UID has them, the other is charged all the same: nothing is given twice."""
+    made = ledger(holding("b", 0, 1), holding("a", 1, 2))
+    assert (slots(made, "a"), slots(made, "b")) == ((1, 2), ())
+    assert free(made) == ((0, 3, 4, 5), 4)
+
+
+def test_a_claim_counts_again_when_the_better_one_is_gone():
+    """It is no verdict for ever."""
+    made = ledger(holding("liar", 0, 1), holding("ours", 1, 2, sealed=True))
+    made.drop(UID("ours"))
+    assert slots(made, "liar") == (0, 1)
+    made.drop(UID("liar"))
+    assert free(made) == (tuple(range(8)), 8)
+    assert list(made.doubted_on("n")) == []
+
+
+def test_a_share_of_ours_is_not_opened_by_a_whole_claim():
+    """Nor is a GPU that is ours as a whole opened by somebody's share."""
+    made = ledger(
+        holding("whole", 0), holding("ours", 0, share=500, sealed=True),
+        holding("part", 3, share=10), holding("also-ours", 3, sealed=True),
+    )  # fmt: skip
+    assert slots(made, "ours") == (0,)
+    assert (slots(made, "whole"), slots(made, "part")) == ((), ())
+    assert free(made)[1] == 4
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_tiny_shares_open_no_more_than_they_ask_for(placed):
+    """Each on a GPU of its own, or nobody knows where: together they are one or two."""
+    shares = [holding(f"s{n}", *((n,) if placed else ()), share=10) for n in range(8)]
+    made = ledger(*shares)
+    assert free(made)[1] >= 6
+
+
+def test_any_order_gives_the_same():
+    """Thirty drawn nodes, each entered in several orders and by way of others (I16)."""
+    rng = random.Random(7)
+    for _ in range(30):
+        found = []
+        drawn = []
+        for number in range(rng.randint(2, 7)):
+            picked = rng.sample(range(8), rng.randint(0, 3))
+            share = 0 if picked and rng.random() < 0.6 else rng.choice([10, 300, 700])
+            drawn.append(
+                holding(f"p{number}", *(picked[:1] if share else picked), share=share,
+                        sealed=rng.random() < 0.4)
+            )  # fmt: skip
+        for _ in range(4):
+            rng.shuffle(drawn)
+            made = ledger(*drawn, holding("passing", 0, 1, 2, 3))
+            made.drop(UID("passing"))
+            names = sorted(each.uid for each in drawn)
+            found.append((made.use("n", EIGHT), [slots(made, name) for name in names]))
+        assert found.count(found[0]) == len(found)
