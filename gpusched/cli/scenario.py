@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -133,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False, soft_wrap=True, stderr=arguments.output == "json")
     teller = Teller(console, quiet=arguments.output == "json", count=len(scenarios))
     runs: list[Run] = []
-    with teller:
+    with teller, _sigterm_as_ctrl_c():
         for each in play_all(scenarios, order, jobs=jobs, tell=teller.progress, note=teller.note):
             runs.append(each)
             teller.done(each)
@@ -144,6 +147,26 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(total(runs, of=len(scenarios)))
     sys.stdout.flush()
     return status_of(runs)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: a real cluster is tidied up, what happened is kept.
+
+    CI systems cancel by SIGTERM, and shells start what goes on in the background with SIGINT
+    ignored, which would then be lost.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _jobs(arguments: argparse.Namespace) -> int:

@@ -35,6 +35,7 @@ from gpusched.scenario.expect_subjects import Answer, Sight, answer
 from gpusched.scenario.ground import Change
 from gpusched.scenario.model import Count, EventSeen, Expectation, JobIs, ObjectIs, Statistic
 from gpusched.scenario.sentences import duration
+from gpusched.scenario.slack import NOTED, late_s, relaxed
 
 GRAIN_S: Final = 0.1
 """A state that lasted less is not judged: objects of one workload change one after another."""
@@ -82,16 +83,22 @@ class _Open:
 
 
 class Judge:
-    """Judges the expectations of one run. All times are seconds since it began."""
+    """Judges the expectations of one run. All times are seconds since it began.
 
-    def __init__(self, expectations: Sequence[Expectation]) -> None:
-        """Judge these, in their order."""
+    Args:
+        expectations: in their order.
+        slack_s: by how much later things may happen, see ``gpusched.scenario.slack``.
+    """
+
+    def __init__(self, expectations: Sequence[Expectation], *, slack_s: float = 0.0) -> None:
         self._all = tuple(expectations)
+        self._slack_s = slack_s
         self._kinds = frozenset(self.kinds)
         self._index = Index()
         self._verdicts: dict[int, Verdict] = {}
         self._open = [
-            _Open(place, each, _many(each), _recorded(each)) for place, each in enumerate(self._all)
+            _Open(place, relaxed(each, slack_s), _many(each), _recorded(each))
+            for place, each in enumerate(self._all)
         ]
 
     @property
@@ -122,7 +129,7 @@ class Judge:
             since = each.changed
             due = not each.many or change.at - each.looked >= MANY_EVERY_S
             if due and since is not None and change.at - since >= GRAIN_S:
-                self._judge(each, since, change.at, Sight(self._index, _no_record))
+                self._judge(each, since, change.at, self._sight(_no_record))
             each.changed, each.first = change.at, min(each.first, change.at)
         self._index.heed(change)
 
@@ -141,7 +148,7 @@ class Judge:
             What was decided since the last look.
         """
         before = set(self._verdicts)
-        sight = Sight(self._index, record)
+        sight = self._sight(record)
         for each in tuple(self._open):
             if self._next(each) <= now:
                 self._judge(each, now if each.changed is None else each.changed, now, sight)
@@ -151,12 +158,13 @@ class Judge:
 
     def finish(self, now: float, record: Supply) -> None:
         """The run is over: judge what is expected at the end, and what it did not live to see."""
-        sight = Sight(self._index, record)
+        sight = self._sight(record)
         self.look(now, lambda: sight.record)
         for each in tuple(self._open):
             span = each.expectation.span
             found = answer(each.expectation.subject, sight)
-            if span.kind == "end" or (span.kind == "by" and found.ok):
+            lived = span.kind == "by" and now >= span.since_s
+            if span.kind == "end" or (lived and found.ok):
                 self._decide(each, now, found)
             else:
                 ended = f"the run ended at {duration(now)}, before {duration(span.until_s)}"
@@ -174,7 +182,9 @@ class Judge:
         if span.kind == "at":
             return span.until_s
         # What happens at the very moment has happened when it is looked at.
-        start = min(span.since_s + GRAIN_S, span.until_s) if span.kind == "during" else 0.0
+        start = span.since_s
+        if span.kind == "during":
+            start = min(start + GRAIN_S, span.until_s)
         if each.looked < start:
             return start
         if each.recorded:
@@ -190,7 +200,7 @@ class Judge:
     def _judge(self, each: _Open, at: float, now: float, sight: Sight) -> None:
         """Judge the state of ``at`` that lasted to ``now``."""
         span = each.expectation.span
-        if span.kind == "during" and now < span.since_s:
+        if now < span.since_s:
             return
         found = answer(each.expectation.subject, sight)
         each.looked, each.changed, each.first = now, None, math.inf
@@ -198,7 +208,7 @@ class Judge:
             self._decide(each, now, found)
         elif span.kind == "by":
             if found.ok and at <= span.until_s:
-                self._decide(each, at, found)
+                self._decide(each, max(at, span.since_s), found)
             elif now >= span.until_s:
                 self._decide(each, now, Answer(False, found.seen))
         elif not found.ok and at <= span.until_s:
@@ -206,11 +216,17 @@ class Judge:
         elif now >= span.until_s:
             self._decide(each, now, found)
 
+    def _sight(self, record: Supply) -> Sight:
+        return Sight(self._index, record, slack_s=self._slack_s)
+
     def _decide(self, each: _Open, at: float, found: Answer) -> None:
         self._open.remove(each)
-        self._verdicts[each.place] = Verdict(
-            expectation=each.expectation, ok=found.ok, at=at, seen=found.seen
-        )
+        asked = self._all[each.place]
+        seen = found.seen
+        late = late_s(asked, at) if found.ok else 0.0
+        if late > GRAIN_S:
+            seen = f"{seen}; {late:.1f} s late, {NOTED}"
+        self._verdicts[each.place] = Verdict(expectation=asked, ok=found.ok, at=at, seen=seen)
 
 
 def _no_record() -> Record:

@@ -17,7 +17,6 @@ from gpusched.scenario.expect_index import Index, Workload, fits, is_pattern, re
 from gpusched.scenario.expect_levels import domains, no_domain
 from gpusched.scenario.json_paths import find, parse_path
 from gpusched.scenario.model import (
-    Comparison,
     Count,
     EventSeen,
     JobIs,
@@ -26,6 +25,7 @@ from gpusched.scenario.model import (
     Subject,
 )
 from gpusched.scenario.sentences import target
+from gpusched.scenario.slack import NOTED, nearest, tolerance
 
 Obj = Mapping[str, Any]
 _NAMED: Final = 3
@@ -40,11 +40,17 @@ class Answer:
 
 
 class Sight:
-    """What one look sees: the objects now, and the record so far, made when it is asked for."""
+    """What one look sees: the objects now, and the record so far, made when it is asked for.
 
-    def __init__(self, index: Index, record: Callable[[], Record]) -> None:
-        """See through these."""
+    Args:
+        index: the objects.
+        record: makes the record.
+        slack_s: what statistics are allowed, see ``gpusched.scenario.slack``.
+    """
+
+    def __init__(self, index: Index, record: Callable[[], Record], *, slack_s: float = 0.0) -> None:
         self.index = index
+        self.slack_s = slack_s
         self._make = record
 
     @cached_property
@@ -62,7 +68,7 @@ def answer(subject: Subject, sight: Sight) -> Answer:
     if isinstance(subject, Count):
         return _count(subject, sight.index)
     if isinstance(subject, Statistic):
-        return _statistic(subject, sight.record)
+        return _statistic(subject, sight.record, sight.slack_s)
     return _events(subject, sight.index)
 
 
@@ -214,13 +220,16 @@ def _count(subject: Count, index: Index) -> Answer:
 
 
 # -- the rest ----------------------------------------------------------------------------------
-def _statistic(subject: Statistic, record: Record) -> Answer:
+def _statistic(subject: Statistic, record: Record, slack_s: float) -> Answer:
     figure = statistic(record, subject.name, of=subject.of)
-    return Answer(_compare_figure(subject.comparison, figure.value), f"it is {figure}")
-
-
-def _compare_figure(comparison: Comparison, value: float | None) -> bool:
-    return value is not None and holds(comparison, [value])
+    seen = f"it is {figure}"
+    if figure.value is None:
+        return Answer(False, seen)
+    if holds(subject.comparison, [figure.value]):
+        return Answer(True, seen)
+    off = tolerance(record, subject.name, subject.of, slack_s)
+    near = holds(subject.comparison, [nearest(subject.comparison, figure.value, off)])
+    return Answer(near, f"{seen}, {NOTED}" if near else seen)
 
 
 def _events(subject: EventSeen, index: Index) -> Answer:

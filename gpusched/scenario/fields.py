@@ -202,6 +202,7 @@ SPEC: Final = Table(
         Field("limit", Duration(1), "Time after which it counts as endless; 1h when left out."),
         Field("ends", Duration(1), "It ends then, instead of when everything is over."),
         Field("settle", Duration(0, 3600), "Goes on so long after the end; 5s when left out."),
+        Field("slack", Duration(0, 3600), "May be so late where time is real; 2s when left out."),
         Field("daemons", Whole(1, DAEMONS_MAX), "Schedulers that elect a leader; 1."),
         Field(
             "config",

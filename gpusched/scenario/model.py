@@ -274,6 +274,7 @@ class Scenario:
         settle_s: the run ends when the timeline and every expectation with a time are over and
             every Job that is not held back has ended; then so many seconds more.
         ends_s: the run ends at this moment instead; None for the rule above.
+        slack_s: by how much later things may happen where time is real, see ``slack``.
         before: objects that are there before the daemons start.
         stages: files of Stages instead of the shipped ones; empty for those.
         embedded_only: why a real cluster cannot play it; empty when it can.
@@ -289,6 +290,7 @@ class Scenario:
     daemons: int = 1
     limit_s: float = LIMIT_S
     settle_s: float = 5.0
+    slack_s: float = 2.0
     ends_s: float | None = None
     before: tuple[Manifest, ...] = ()
     stages: tuple[Path, ...] = ()

@@ -151,7 +151,8 @@ class _Play:
         names = scenario.config.scheduler_names
         self._recorder = Recorder(names)
         self._watch = Watch(self._recorder, names)
-        self._judge = Judge(scenario.expect)
+        self._slack_s = 0.0 if site.ground.embedded else scenario.slack_s
+        self._judge = Judge(scenario.expect, slack_s=self._slack_s)
         self._daemons = Daemons(site.daemon)
         self._actor = Actor(site.ground, self._daemons, cluster=site.cluster, tell=self._troubled)
         self._moments = moments(scenario)
@@ -294,7 +295,7 @@ class _Play:
     def _is_over(self, now: float) -> bool:
         ends = self._scenario.ends_s
         if ends is not None:
-            return now >= ends
+            return now >= ends + self._slack_s
         acts = self._next < len(self._moments) or self._actor.busy
         if acts or self._judge.wants(now) < math.inf:
             self._busy_until, self._over_since = now, None

@@ -180,6 +180,7 @@ def _read(
         daemons=spec.get("daemons", default.daemons),
         limit_s=spec.get("limit", default.limit_s),
         settle_s=spec.get("settle", default.settle_s),
+        slack_s=spec.get("slack", default.slack_s),
         ends_s=spec.get("ends"),
         before=tuple(before),
         stages=tuple(path for path in stages if path is not None),

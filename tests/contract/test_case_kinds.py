@@ -145,7 +145,7 @@ async def test_tables_and_sealed_fields_of_jobs(api: Api):
     change = {"spec": {"template": {"spec": {"containers": containers}}}}
     sealed = await api.patch(path, change, STRATEGIC)
     assert sealed.code == 422
-    assert "spec.template: Invalid value" in sealed.message
+    assert "spec.template.spec: Invalid value" in sealed.message
     assert "field is immutable" in sealed.message
 
 

@@ -78,11 +78,12 @@ def done(name: str, pods: int = 2) -> Obj:
 class Play:
     """A judge of one expectation, told of changes as a player would."""
 
-    def __init__(self, subject: Subject, span: Span = END) -> None:
+    def __init__(self, subject: Subject, span: Span = END, *, slack_s: float = 0.0) -> None:
         place = Place("a.yaml", 1)
         sentence = sentence_of(subject, span)
         self.judge = Judge(
-            [Expectation(subject=subject, span=span, sentence=sentence, place=place)]
+            [Expectation(subject=subject, span=span, sentence=sentence, place=place)],
+            slack_s=slack_s,
         )
         self.now = 0.0
         self.evictions: tuple[Eviction, ...] = ()

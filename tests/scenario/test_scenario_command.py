@@ -113,8 +113,9 @@ def test_files_are_checked_and_listed(hopeless, tmp_path, capsys):
         assert "bad.yaml:8" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_happened_until_then(tmp_path):
-    """Results are judged and written as things are then; exit status 130."""
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_happened_until_then(signalled, tmp_path):
+    """Results are judged and written as things are then; exit status 130. CI sends SIGTERM."""
     endless = WRONG.replace("nodes:", "ends: 8000h\n      limit: 8001h\n      nodes:")
     (tmp_path / "endless.yaml").write_text(dedent(endless), encoding="utf-8")
     report = tmp_path / "report"
@@ -126,7 +127,7 @@ def test_ctrl_c_keeps_what_happened_until_then(tmp_path):
         while not (log.exists() and "leading" in log.read_text(encoding="utf-8")):
             assert process.poll() is None, "it ended by itself"
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signalled)
         said, _ = process.communicate()
 
     assert process.returncode == 130

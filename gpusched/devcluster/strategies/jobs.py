@@ -96,8 +96,11 @@ class JobStrategy(Strategy):
             errors.append(_immutable("spec.selector", now.get("selector")))
         template, before = now["template"], was["template"]
         if _may_redirect(old):
+            # The server compares less of it then, and names what it compared.
             template = _with_directives(template, before)
-        if template != before:
+            if template != before:
+                errors.append(_immutable("spec.template.spec", now["template"]["spec"]))
+        elif template != before:
             errors.append(_immutable("spec.template", now["template"]))
         for key in (*_SEALED, "successPolicy"):
             if now.get(key) != was.get(key):
