@@ -75,15 +75,54 @@ class Request:
 
 @attrs.frozen(slots=True)
 class Written:
-    """Our own last write, until the watch shows a newer version than ``seen``."""
+    """Our own last write, until the watch shows a newer version than ``seen``.
+
+    Attributes:
+        version: that it left.
+    """
 
     seen: ResourceVersion
     status: bytes = b"{}"
     told: tuple[str, str] = ("", "")
+    version: str = ""
+
+
+def _base(
+    written: Written | None, shown: ResourceVersion, status: bytes
+) -> tuple[bytes, ResourceVersion]:
+    """The status that a patch begins with, and its version: as shown, or as we left it."""
+    if written is not None and written.seen == shown:
+        return written.status, ResourceVersion(written.version or shown)
+    return status, shown
+
+
+class _Patch(msgspec.Struct):
+    metadata: dict[str, str]
+    status: msgspec.Raw
+
+
+_PATCH: Final = msgspec.json.Decoder(_Patch)
+
+
+def _on(body: bytes, version: ResourceVersion) -> bytes:
+    """The patch for this version alone.
+
+    What a leader sent that was paused in the middle must not write over what its successor says,
+    nor over a condition that somebody else wrote meanwhile.
+    """
+    patch = _PATCH.decode(body)
+    patch.metadata["resourceVersion"] = version
+    return msgspec.json.encode(patch)
 
 
 def _foreign_group(
-    cache: StatusCache, group: PodGroup, status: GangStatus, shown: bytes, now: float
+    cache: StatusCache,
+    group: PodGroup,
+    status: GangStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
+    now: float,
 ) -> Request | None:
     """In the words of the project whose kind it is, where we write to it at all."""
     served = cache.foreign.served.get(("PodGroup", group.source))
@@ -101,11 +140,16 @@ def _foreign_group(
     if body is None:
         return None
     path = served.status_path(quote(group.namespace), quote(group.name))
-    return Request(path, MERGE_PATCH, body, group.resource_version)
+    return Request(path, MERGE_PATCH, _on(body, version), group.resource_version)
 
 
 def _foreign_queue(
-    cache: StatusCache, queue: Queue, status: QueueStatus, shown: bytes
+    cache: StatusCache,
+    queue: Queue,
+    status: QueueStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
 ) -> Request | None:
     served = cache.foreign.served.get(("Queue", queue.source))
     if served is None or queue.source != VOLCANO:
@@ -119,7 +163,7 @@ def _foreign_queue(
     if body is None:
         return None
     path = served.status_path("", quote(queue.name))
-    return Request(path, MERGE_PATCH, body, queue.resource_version)
+    return Request(path, MERGE_PATCH, _on(body, version), queue.resource_version)
 
 
 @attrs.frozen(slots=True)
@@ -139,14 +183,13 @@ class GroupWrite:
         group = cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
         if group is None or group.uid != status.uid:
             return None
-        ours = written is not None and written.seen == group.resource_version
+        shown, version = _base(written, group.resource_version, group.status)
         if group.source:
-            shown = written.status if written is not None and ours else group.status
-            return _foreign_group(cache, group, status, shown, now)
+            return _foreign_group(cache, group, status, shown, version=version, now=now)
         scheduled, running, succeeded, failed = status.counts
         body = encode.status_patch(
             status.uid,
-            written.status if written is not None and ours else group.status,
+            shown,
             {
                 "phase": status.phase,
                 "scheduled": scheduled,
@@ -164,7 +207,7 @@ class GroupWrite:
             return None
         namespace, name = quote(status.gang.namespace), quote(status.gang.name)
         path = f"/apis/{API_VERSION}/namespaces/{namespace}/podgroups/{name}/status"
-        return Request(path, MERGE_PATCH, body, group.resource_version)
+        return Request(path, MERGE_PATCH, _on(body, version), group.resource_version)
 
 
 @attrs.frozen(slots=True)
@@ -184,13 +227,12 @@ class QueueWrite:
         queue = cache.queues.items.get(ObjectKey("", status.name))
         if queue is None or queue.uid != status.uid:
             return None
-        ours = written is not None and written.seen == queue.resource_version
+        shown, version = _base(written, queue.resource_version, queue.status)
         if queue.source:
-            shown = written.status if written is not None and ours else queue.status
-            return _foreign_queue(cache, queue, status, shown)
+            return _foreign_queue(cache, queue, status, shown, version=version)
         body = encode.status_patch(
             status.uid,
-            written.status if written is not None and ours else queue.status,
+            shown,
             {
                 "state": status.state,
                 "allocated": status.allocated.quantities(),
@@ -209,7 +251,7 @@ class QueueWrite:
         if body is None:
             return None
         path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
-        return Request(path, MERGE_PATCH, body, queue.resource_version)
+        return Request(path, MERGE_PATCH, _on(body, version), queue.resource_version)
 
 
 @attrs.frozen(slots=True)
@@ -280,8 +322,7 @@ class RejectedWrite:
     def request(self, _cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""
         rejected = self.rejected
-        ours = written is not None and written.seen == rejected.resource_version
-        shown = written.status if written is not None and ours else rejected.status
+        shown, version = _base(written, rejected.resource_version, rejected.status)
         ask = Ask(reason=Reason.INVALID_SPEC, sentence=f"{rejected.field}: {rejected.why}")
         queue = rejected.kind == "Queue"
         says = [
@@ -297,7 +338,7 @@ class RejectedWrite:
             return None
         path = "queues" if queue else f"namespaces/{quote(rejected.key.namespace)}/podgroups"
         path = f"/apis/{API_VERSION}/{path}/{quote(rejected.key.name)}/status"
-        return Request(path, MERGE_PATCH, body, rejected.resource_version)
+        return Request(path, MERGE_PATCH, _on(body, version), rejected.resource_version)
 
 
 @attrs.frozen(slots=True)
@@ -382,7 +423,12 @@ def _say(kind: str, ask: Ask, holds: bool, generation: int) -> Say:
     )
 
 
+class _Version(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - as the API spells it
+
+
 class _Answer(msgspec.Struct):
+    metadata: _Version = msgspec.field(default_factory=_Version)
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -394,7 +440,9 @@ def written_by(request: Request, want: Write, body: bytes) -> Written | None:
     if isinstance(want, PodWrite | RejectedPodWrite):
         return Written(request.seen, told=want.told)
     try:
-        return Written(request.seen, status=bytes(_ANSWER.decode(body).status))
+        answer = _ANSWER.decode(body)
+        version = answer.metadata.resourceVersion
+        return Written(request.seen, status=bytes(answer.status), version=version)
     except msgspec.MsgspecError as error:
         _log.warning("an answer is no object", path=request.path, why=error)
         return None

@@ -6,6 +6,8 @@ its id too: only the fence tells whose binding a pod has.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 STEPS = 40
@@ -36,5 +38,37 @@ def test_a_paused_leader_wakes_under_its_successor(play, after):
         w.gang("c", 1)
         await w.until(lambda: len(w.running("c")) == 1)
         assert standby.leading
+
+    play(scenario, freezing=True)
+
+
+def test_what_a_paused_leader_was_about_to_say_does_not_replace_what_is_true(play):
+    """It is stopped with the status of a waiting gang in its hands, which then starts."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        w.check_journal = False
+        loop = asyncio.get_running_loop()
+        first = w.daemon()
+        await w.until(lambda: first.leading)
+        second = w.daemon()
+        await w.clock.sleep(3)
+
+        def hold(method, path):
+            if method == "PATCH" and path.endswith("/podgroups/a/status"):
+                first.fault = lambda _method, _path: ""
+                loop.freeze(first)
+                return "slow"  # it waits for a moment, and is frozen in it
+            return ""
+
+        first.fault = hold
+        w.gang("a", 1)
+        await w.until(lambda: second.leading)
+        w.node("node-0")
+        await w.until(lambda: w.condition("a").get("status") == "True")
+        loop.thaw(first)
+        await w.clock.sleep(30)
+        assert w.condition("a")["status"] == "True"
+        assert not first.task.done()
 
     play(scenario, freezing=True)

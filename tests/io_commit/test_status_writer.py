@@ -81,7 +81,9 @@ def accept(request, body):
     """The object as it is after a write."""
     if request.method == "POST":
         return web.json_response(body, status=201)
-    return web.json_response({"metadata": {}, "status": body.get("status")})
+    version = f"{body['metadata'].get('resourceVersion', '')}+"
+    left = {"metadata": {"resourceVersion": version}, "status": body.get("status")}
+    return web.json_response(left)
 
 
 def events(given, method="POST"):
@@ -123,7 +125,7 @@ def test_what_was_written_need_not_be_seen_to_be_known(told):
         writer.submit([says_status(running=2)], [])
         await asyncio.sleep(2)
         assert patches(given, "/podgroups/g/status")[1] == {
-            "metadata": {"uid": "u-g"}, "status": {"running": 2},
+            "metadata": {"uid": "u-g", "resourceVersion": "1+"}, "status": {"running": 2},
         }  # fmt: skip
 
     told(scenario)
