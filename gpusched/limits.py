@@ -23,6 +23,8 @@ QUEUE_DEPTH_MAX: Final = 8
 QUEUES_MAX: Final = 10_000
 DOMAIN_DEPTH_MAX: Final = 8
 DOMAINS_PER_LEVEL_MAX: Final = 100_000
+"""Domains of one level, the first by name: as many as nodes that anybody has, so that who labels
+each node with values of its own does not fill tables."""
 SLOTS_PER_NODE_MAX: Final = 1024
 """GPU slots named on one node; beyond, only the count is kept (bitmasks stay small)."""
 REFUSED_S: Final = 300.0

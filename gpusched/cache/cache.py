@@ -371,8 +371,9 @@ class Cache:
 
     def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
         """A topology appeared or changed."""
+        echo = same_spec(self.topologies.items.get(key), item)
         self.topologies.put(key, item)
-        self._changed()
+        self._changed(echo=echo)
 
     def drop_topology(self, key: ObjectKey) -> None:
         """A topology is gone."""

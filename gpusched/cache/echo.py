@@ -5,13 +5,15 @@ from __future__ import annotations
 import attrs
 from msgspec import structs
 
-from gpusched.objects.group import PodGroup, Queue
+from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import Rejected
 from gpusched.objects.others import Job
 from gpusched.objects.pod import Pod
 
+Own = PodGroup | Queue | Topology
 
-def same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected) -> bool:
+
+def same_spec(known: Own | None, item: Own | Rejected) -> bool:
     """Whether only the status differs, which is ours."""
     return (
         known is not None
@@ -21,7 +23,7 @@ def same_spec(known: PodGroup | Queue | None, item: PodGroup | Queue | Rejected)
     )
 
 
-def _deleting(item: PodGroup | Queue) -> bool:
+def _deleting(item: Own) -> bool:
     return isinstance(item, PodGroup) and item.deleting
 
 

@@ -40,7 +40,7 @@ from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
 from gpusched.session.due import next_due
 from gpusched.session.masks import MaskCache
-from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
+from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
 from gpusched.session.protocols import Policy
 from gpusched.session.reservations_estimates import told_start
 from gpusched.session.searches import Record
@@ -55,7 +55,12 @@ _log = Log(__name__)
 class StatusSink(Protocol):
     """Where status goes; it is written later and never delays a decision."""
 
-    def submit(self, gangs: Sequence[GangStatus], queues: Sequence[QueueStatus]) -> None:
+    def submit(
+        self,
+        gangs: Sequence[GangStatus],
+        queues: Sequence[QueueStatus],
+        topologies: Sequence[TopologyStatus] = (),
+    ) -> None:
         """This is how things stand now."""
 
 
@@ -237,9 +242,15 @@ class SessionCycle:
                     )  # fmt: skip
             self._carrier.submit(decision.plan, snapshot.nodes)
             self._take_back(snapshot)
-            self._status.submit(decision.plan.gangs, decision.plan.queues)
+            plan = decision.plan
+            self._status.submit(plan.gangs, plan.queues, plan.topologies)
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues)
+        self._telemetry.set_topologies(
+            conflicts=sum(not each.is_ready for each in decision.plan.topologies),
+            crossed=sum(each.crossed for each in decision.plan.topologies),
+            outside=sum(each.outside for each in decision.plan.topologies),
+        )
         self._tell_faults(decision.faults)
         self._tell_wrong(decision.searches)
         for listener in self.decided:

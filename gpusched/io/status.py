@@ -33,6 +33,7 @@ from gpusched.io.status_writes import (
     RejectedWrite,
     Request,
     StatusCache,
+    TopologyWrite,
     Write,
     Written,
     told_on,
@@ -43,7 +44,7 @@ from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
 from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.pod import Pod
-from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.plan import Ask, GangStatus, QueueStatus, TopologyStatus
 from gpusched.session.reasons import Reason
 
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
@@ -109,7 +110,7 @@ class StatusWriter:
         )  # fmt: skip
         self.stops = StopNotes(self.events, cache)
         self._objects: OrderedDict[UID, _Object] = OrderedDict()
-        self._said: OrderedDict[UID, GangStatus | QueueStatus] = OrderedDict()
+        self._said: OrderedDict[UID, GangStatus | QueueStatus | TopologyStatus] = OrderedDict()
         self._bound: OrderedDict[UID, None] = OrderedDict()
         self._rejected: OrderedDict[UID, tuple[int, str]] = OrderedDict()
         self._mended: set[UID] = set()
@@ -135,7 +136,12 @@ class StatusWriter:
             await self._pool.close()
             await self.events.close()
 
-    def submit(self, gangs: Sequence[GangStatus], queues: Sequence[QueueStatus]) -> None:
+    def submit(
+        self,
+        gangs: Sequence[GangStatus],
+        queues: Sequence[QueueStatus],
+        topologies: Sequence[TopologyStatus] = (),
+    ) -> None:
         """This is how things stand now; returns at once."""
         for gang in gangs:
             if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
@@ -151,6 +157,10 @@ class StatusWriter:
             if self._said.get(queue.uid) != queue:
                 _remember(self._said, queue.uid, queue)
                 self._want(queue.uid, QueueWrite(queue))
+        for topology in topologies:
+            if self._said.get(topology.uid) != topology:
+                _remember(self._said, topology.uid, topology)
+                self._submit_topology(topology)
 
     def bound(self, gang: UID) -> None:
         """This process has brought a gang to its nodes: worth an event, once it is scheduled."""
@@ -197,6 +207,21 @@ class StatusWriter:
             _log.warning("some status was not written", objects=self._waiting)
             return False
         return not self._waiting
+
+    def _submit_topology(self, status: TopologyStatus) -> None:
+        self._want(status.uid, TopologyWrite(status))
+        if status.is_ready and not status.outside:
+            return
+        sentence, name = status.ready.sentence, ObjectKey("", status.name)
+        _log.warning("not all of a topology counts", topology=status.name, why=sentence)
+        note = EventNote(
+            regarding=ObjectRef("Topology", name, status.uid),
+            type="Warning",
+            reason=Reason.TOPOLOGY_CONFLICT,
+            action="Reading",
+            note=sentence,
+        )
+        self.events.tell(note)
 
     # -- gangs ------------------------------------------------------------------------------
 
@@ -411,7 +436,10 @@ class StatusWriter:
         error = api_error(answer, doing=f"write {request.path}", write=True)
         # Not there, made again (422: a UID never changes), or changed meanwhile: what was
         # to be said was about something else. A later session says what is true then.
-        if isinstance(error, errors.NotFound | errors.Conflict) or error.status == 422:
+        if isinstance(want, TopologyWrite) and isinstance(error, errors.NotFound | errors.Denied):
+            # The CRD or the role of an earlier version: the event alone tells it then.
+            _log.warning("the status of a topology cannot be written", why=error)
+        elif isinstance(error, errors.NotFound | errors.Conflict) or error.status == 422:
             if error.status == 422:
                 _log.warning("a status was refused", why=error)
             self._said.pop(want.gang, None)

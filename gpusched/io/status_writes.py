@@ -17,10 +17,10 @@ from gpusched.io.logs import Log
 from gpusched.objects import encode, encode_foreign, wire
 from gpusched.objects.adapters.kinds import VOLCANO
 from gpusched.objects.encode import Say, clip
-from gpusched.objects.group import PodGroup, Queue, Usage
+from gpusched.objects.group import PodGroup, Queue, Topology, Usage
 from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.objects.pod import Pod
-from gpusched.session.plan import Ask, GangStatus, PoolStatus, QueueStatus
+from gpusched.session.plan import Ask, GangStatus, PoolStatus, QueueStatus, TopologyStatus
 from gpusched.session.reasons import Reason
 
 E_co = TypeVar("E_co", covariant=True)
@@ -30,6 +30,10 @@ NODES_LACK: Final = frozenset(
     {Reason.INSUFFICIENT_RESOURCES, Reason.TOPOLOGY_UNSATISFIABLE, Reason.NO_FEASIBLE_NODE}
 )
 """Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
+
+
+_PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
+"""Kinds of ours that have conditions."""
 
 
 class Shelf(Protocol[E_co]):
@@ -50,6 +54,10 @@ class StatusCache(Protocol):
     @property
     def queues(self) -> Shelf[Queue]:
         """All Queues."""
+
+    @property
+    def topologies(self) -> Shelf[Topology]:
+        """All Topologies."""
 
     @property
     def foreign(self) -> ServedKinds:
@@ -255,6 +263,37 @@ class QueueWrite:
 
 
 @attrs.frozen(slots=True)
+class TopologyWrite:
+    """The status of a Topology."""
+
+    status: TopologyStatus
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.status.uid
+
+    def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
+        """See the module."""
+        status = self.status
+        topology = cache.topologies.items.get(ObjectKey("", status.name))
+        if topology is None or topology.uid != status.uid:
+            return None
+        ours = written is not None and written.seen == topology.resource_version
+        body = encode.status_patch(
+            status.uid,
+            written.status if written is not None and ours else topology.status,
+            {},
+            says=(_say("Ready", status.ready, status.is_ready, status.generation),),
+            now=now,
+        )
+        if body is None:
+            return None
+        path = f"/apis/{API_VERSION}/topologies/{quote(status.name)}/status"
+        return Request(path, MERGE_PATCH, body, topology.resource_version)
+
+
+@attrs.frozen(slots=True)
 class PodWrite:
     """Why a pod waits, on the pod itself, for kubectl and for autoscalers."""
 
@@ -310,7 +349,7 @@ class PodWrite:
 
 @attrs.frozen(slots=True)
 class RejectedWrite:
-    """That a PodGroup or Queue of ours cannot be believed, on the object itself."""
+    """That a PodGroup, Queue or Topology of ours cannot be believed, on the object itself."""
 
     rejected: Rejected
 
@@ -324,10 +363,10 @@ class RejectedWrite:
         rejected = self.rejected
         shown, version = _base(written, rejected.resource_version, rejected.status)
         ask = Ask(reason=Reason.INVALID_SPEC, sentence=f"{rejected.field}: {rejected.why}")
-        queue = rejected.kind == "Queue"
+        group = rejected.kind == "PodGroup"
         says = [
             _say(kind, ask, holds=False, generation=rejected.generation)
-            for kind in (("Ready",) if queue else ("Admitted", "Scheduled"))
+            for kind in (("Admitted", "Scheduled") if group else ("Ready",))
         ]
         try:
             body = encode.status_patch(rejected.uid, shown, {}, says=says, now=now)
@@ -336,7 +375,9 @@ class RejectedWrite:
             body = encode.status_patch(rejected.uid, b"{}", {}, says=says, now=now)
         if body is None:
             return None
-        path = "queues" if queue else f"namespaces/{quote(rejected.key.namespace)}/podgroups"
+        path = _PLURALS[rejected.kind]
+        if group:
+            path = f"namespaces/{quote(rejected.key.namespace)}/{path}"
         path = f"/apis/{API_VERSION}/{path}/{quote(rejected.key.name)}/status"
         return Request(path, MERGE_PATCH, _on(body, version), rejected.resource_version)
 
@@ -398,10 +439,10 @@ def _told_before(status: bytes) -> tuple[str, str]:
 
 def told_on(rejected: Rejected) -> bool:
     """Whether it is said on the object: it is of a kind of ours that has conditions."""
-    return rejected.kind in {"PodGroup", "Queue"} and not rejected.api_version
+    return rejected.kind in _PLURALS and not rejected.api_version
 
 
-Write = GroupWrite | QueueWrite | PodWrite | RejectedWrite | RejectedPodWrite
+Write = GroupWrite | QueueWrite | TopologyWrite | PodWrite | RejectedWrite | RejectedPodWrite
 
 
 def _says(status: GangStatus) -> tuple[Say, ...]:

@@ -203,6 +203,12 @@ class Telemetry:
         self._aside.clear()
         self._aside.update(rows)
 
+    def set_topologies(self, *, conflicts: int, crossed: int, outside: int) -> None:
+        """Topologies that do not count, nodes that these put elsewhere, nodes without a domain."""
+        self._topologies[()] = float(conflicts)
+        self._off_topology[("crossed",)] = float(crossed)
+        self._off_topology[("outside",)] = float(outside)
+
     def set_leader(self, *, leading: bool) -> None:
         """Whether this process may write."""
         self._leader[()] = float(leading)
@@ -299,6 +305,16 @@ class Telemetry:
         self._gauge(
             "fragmentation_ratio", "Share of free GPUs that typical requests cannot use", ("level",),
             lambda: self._fragmentation,
+        )  # fmt: skip
+        self._topologies: dict[Row, float] = {}
+        self._off_topology: dict[Row, float] = {}
+        self._gauge(
+            "topology_conflicts", "Topologies that do not count, as another one does", (),
+            lambda: self._topologies,
+        )  # fmt: skip
+        self._gauge(
+            "topology_nodes", "Nodes that topologies disagree on, or that no domain has room for",
+            ("state",), lambda: self._off_topology,
         )  # fmt: skip
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}

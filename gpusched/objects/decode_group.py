@@ -283,7 +283,17 @@ def topology_of(parsed: wire_groups.Topology) -> Topology:
         uid=uid_of(metadata),
         resource_version=version_of(metadata),
         levels=levels,
+        generation=metadata.generation,
+        status=_shown(parsed.status),
     )
+
+
+def _shown(raw: msgspec.Raw) -> bytes:
+    """A status that is only written: one that cannot be read is written anew."""
+    try:
+        return read_status(raw)[1]
+    except Disbelief:
+        return b"{}"
 
 
 QUEUES: Final = KindCodec("Queue", wire_type=wire_groups.Queue, entity=queue_of, ours=True)

@@ -186,9 +186,11 @@ class PodGroup:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Topology:
-    """Levels, widest first: pairs of level name and node label."""
+    """Levels, widest first: pairs of level name and node label; and its status as last seen."""
 
     name: str
     uid: UID
     resource_version: ResourceVersion
     levels: tuple[tuple[str, str], ...]
+    generation: int = 0
+    status: bytes = b"{}"

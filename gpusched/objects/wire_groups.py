@@ -136,6 +136,7 @@ class Topology(Struct, gc=False):
 
     metadata: Metadata
     spec: TopologySpec
+    status: Raw = ABSENT
 
 
 class Namespace(Struct, gc=False):

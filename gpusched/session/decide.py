@@ -22,6 +22,7 @@ from gpusched.session.searches import Record
 from gpusched.session.session import Session
 from gpusched.session.status import gang_statuses, unplaced
 from gpusched.session.stops import stop_gangs
+from gpusched.session.topology_status import topology_statuses
 
 DEFAULT_PLACEMENT = Placement()
 ActionTimer = Callable[[str], None]
@@ -86,6 +87,7 @@ def decide(
         switches=switches(session),
         gangs=gang_statuses(session),
         queues=queue_statuses(session),
+        topologies=topology_statuses(session),
     )
     masks.only(snapshot.gangs, snapshot.active)
     return Decision(

@@ -22,6 +22,7 @@ from gpusched.session.plan import Ask, GangStatus
 from gpusched.session.residents import ColumnCache
 from gpusched.session.rooms import Rooms
 from gpusched.topology.domain import Level, levels_of
+from gpusched.topology.verdicts import Verdict, verdicts
 
 Told = tuple[Ask | None, Ask | None, int, float]
 """Admission, reason why it waits, place in its queue and expected start."""
@@ -57,6 +58,7 @@ class MaskCache:
         self.told: ByGang[tuple[Told, GangStatus]] = ByGang()
         """What gangs that wait were told last, and why."""
         self._levels: tuple[object, Ints, tuple[Level, ...]] | None = None
+        self._verdicts: tuple[tuple[Level, ...], tuple[Verdict, ...]] | None = None
 
     def refusals(
         self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
@@ -86,12 +88,19 @@ class MaskCache:
         seen = (
             nodes.epoch,
             id(nodes.generation),
-            tuple(each.resource_version for each in topologies),
+            tuple((each.uid, each.generation, each.levels) for each in topologies),
         )
         if self._levels is None or self._levels[0] != seen:
             # The array is kept, so that its identity is not given to another.
             self._levels = (seen, nodes.generation, levels_of(nodes.nodes, topologies))
         return self._levels[2]
+
+    def verdicts(self, nodes: NodeColumns, topologies: Sequence[Topology]) -> tuple[Verdict, ...]:
+        """What the topologies are to be told, worked out again only when something changed."""
+        levels = self.levels(nodes, topologies)
+        if self._verdicts is None or self._verdicts[0] is not levels:
+            self._verdicts = (levels, verdicts(nodes.nodes, topologies, levels))
+        return self._verdicts[1]
 
     def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
         """Of gangs that are neither among those that wait nor active nothing need be kept."""

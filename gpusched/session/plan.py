@@ -261,6 +261,24 @@ class QueueStatus:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class TopologyStatus:
+    """Whether the levels of a Topology count.
+
+    Attributes:
+        crossed: nodes that it would put into another domain than the one that counts does.
+        outside: nodes in no domain, because a level has more domains than count.
+    """
+
+    name: str
+    uid: UID
+    generation: int
+    is_ready: bool
+    ready: Ask
+    crossed: int = 0
+    outside: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class Plan:
     """All that a session wants done. Empty parts cost nothing."""
 
@@ -274,6 +292,7 @@ class Plan:
     """Jobs that are started."""
     gangs: tuple[GangStatus, ...] = ()
     queues: tuple[QueueStatus, ...] = ()
+    topologies: tuple[TopologyStatus, ...] = ()
 
     @property
     def plan_id(self) -> str:

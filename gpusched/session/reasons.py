@@ -30,6 +30,7 @@ class Reason(StrEnum):
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"
     WAITING_FOR_TOPOLOGY = "WaitingForTopology"
+    TOPOLOGY_CONFLICT = "TopologyConflict"
     NO_FEASIBLE_NODE = "NoFeasibleNode"
     BACK_OFF = "BackOff"
     GATED = "Gated"

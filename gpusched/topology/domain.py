@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.limits import DOMAINS_PER_LEVEL_MAX
 from gpusched.objects.group import Topology
 from gpusched.objects.node import Node
 
@@ -63,12 +64,24 @@ class Level:
     Attributes:
         domain: int64, shape (nodes,): number of the domain of each row, -1 for none.
         names: path of each domain, such as ``zone-a/rack-3``; sorted, so numbers are canonical.
+        beyond: nodes whose domain is not among the ``DOMAINS_PER_LEVEL_MAX`` first ones of the
+            level: they are in none of it, nor of narrower levels.
     """
 
     name: str
     label: str
     domain: Ints
     names: tuple[str, ...]
+    beyond: int = 0
+
+
+def chosen(topologies: Sequence[Topology]) -> Topology:
+    """The one that counts: that of the name ``default``, else the first by name.
+
+    Args:
+        topologies: sorted by name, at least one.
+    """
+    return next((each for each in topologies if each.name == DEFAULT_NAME), topologies[0])
 
 
 def levels_of(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Level, ...]:
@@ -80,8 +93,7 @@ def levels_of(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Le
             the well-known labels.
     """
     if topologies:
-        chosen = next((each for each in topologies if each.name == DEFAULT_NAME), topologies[0])
-        wanted: Sequence[tuple[str, str]] = chosen.levels
+        wanted: Sequence[tuple[str, str]] = chosen(topologies).levels
     else:
         there = {key for node in nodes for key in node.labels} | {HOST}
         wanted = [
@@ -102,7 +114,16 @@ def levels_of(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Le
             else:
                 paths[row] = f"{above}/{value}" if above else value
         names = sorted({path for path in paths if path is not None})
+        beyond = 0
+        if len(names) > DOMAINS_PER_LEVEL_MAX:
+            names = names[:DOMAINS_PER_LEVEL_MAX]
+            kept = set(names)
+            inside = [path if path in kept else None for path in paths]
+            beyond = sum(path is not None for path in paths) - sum(
+                path is not None for path in inside
+            )
+            paths = inside
         number = {path: index for index, path in enumerate(names)}
         domain = np.array([-1 if path is None else number[path] for path in paths], dtype=np.int64)
-        levels.append(Level(name, label, domain, tuple(names)))
+        levels.append(Level(name, label, domain, tuple(names), beyond))
     return tuple(levels)

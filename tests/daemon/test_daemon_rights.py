@@ -121,6 +121,15 @@ def test_rights_used_and_granted_are_the_same(play, monkeypatch):
                 "spec": {},
             },
         )
+        w.client.create(
+            "topologies.scheduling.gpusched.io",
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": "default"},
+                "spec": {"levels": [{"name": "rack", "nodeLabel": "gpusched.io/rack"}]},
+            },
+        )
         first = w.daemon(kill_at=5, kill_on="/binding")
         w.gang("a", 2)  # three bindings, as one failed
         await w.until(lambda: len(w.running("a")) == 2)

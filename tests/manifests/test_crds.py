@@ -104,12 +104,12 @@ CONDITIONS = {
 FIELDS = {
     "queues": QUEUE | CONDITIONS,
     "podgroups": PODGROUP | CONDITIONS,
-    "topologies": TOPOLOGY,
+    "topologies": TOPOLOGY | CONDITIONS,
 }
 NAMES = {
     "queues": ("Queue", "queue", "gq", "Cluster", True),
     "podgroups": ("PodGroup", "podgroup", "gpg", "Namespaced", True),
-    "topologies": ("Topology", "topology", "gtopo", "Cluster", False),
+    "topologies": ("Topology", "topology", "gtopo", "Cluster", True),
 }
 PLURALS = pytest.mark.parametrize("plural", sorted(FIELDS))
 

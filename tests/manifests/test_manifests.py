@@ -103,6 +103,7 @@ DAEMON_RIGHTS = {
     ("scheduling.gpusched.io", "topologies"): {"list", "watch"},
     ("scheduling.gpusched.io", "podgroups/status"): {"patch"},
     ("scheduling.gpusched.io", "queues/status"): {"patch"},
+    ("scheduling.gpusched.io", "topologies/status"): {"patch"},
     ("events.k8s.io", "events"): {"create", "patch"},
 }
 

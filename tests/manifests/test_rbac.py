@@ -25,6 +25,7 @@ WRITTEN = {
     ("batch", "jobs", "patch"): "io/claim_calls.py: Jobs started and paused",
     ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/status_writes.py",
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/status_writes.py",
+    ("scheduling.gpusched.io", "topologies/status", "patch"): "io/status_writes.py",
     ("events.k8s.io", "events", "create"): "io/events.py",
     ("events.k8s.io", "events", "patch"): "io/events.py",
     ("coordination.k8s.io", "leases", "get"): "io/elector.py",
