@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+LONGEST ?= 10m
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit bench experiments check format lock clean
+.PHONY: help setup demo test lint types imports unit bench experiments real check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -47,6 +48,9 @@ bench: setup ## speed and memory, as ratios to this machine's raw limits
 
 experiments: setup ## M1 to M6, with their tables and plots, into docs/experiments.md
 	$(BIN)/python -m benchmarks.experiments
+
+real: setup ## the scenario library and the contract suite on the cluster KUBECONFIG names
+	@$(BIN)/python -m benchmarks.real --longest $(LONGEST) $(if $(OTHERS),--others) $(if $(REPORT),--report $(REPORT)) $(foreach name,$(ONLY),--only $(name)) $(PATHS)
 
 format: setup ## let ruff format and fix
 	$(BIN)/ruff check --fix-only .

@@ -130,11 +130,15 @@ class KindWatch:
 
     # -- sink --------------------------------------------------------------------------------
     def replace(self, items: Sequence[Obj]) -> None:
-        """See ``Sink``: tells what differs from what was known."""
+        """See ``Sink``: tells what differs from what was known.
+
+        After an outage much is told as of one moment. What ended is told first: who came after
+        it may have its place by now.
+        """
         there = {_key(obj): obj for obj in items}
         for key in sorted(self._objects.keys() - there.keys()):
             self._heed(self.served.kind, self._objects.pop(key), True)
-        for key, obj in sorted(there.items()):
+        for key, obj in sorted(there.items(), key=lambda each: (not _is_over(each[1]), each[0])):
             known = self._objects.get(key)
             self._objects[key] = obj
             if known is None or _version(known) != _version(obj):
@@ -154,6 +158,10 @@ class KindWatch:
 def _key(obj: Obj) -> Key:
     metadata = obj["metadata"]
     return (metadata.get("namespace", ""), metadata["name"])
+
+
+def _is_over(obj: Obj) -> bool:
+    return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _version(obj: Obj) -> Any:
