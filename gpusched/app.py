@@ -287,6 +287,7 @@ class App:
             telemetry=self.telemetry,
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
             restored=self._restored_store,
+            leading=lambda: self.leadership.leading and self._caught_up,
         )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(

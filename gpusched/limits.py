@@ -54,6 +54,13 @@ WATCH_GRACE_S: Final = 15.0
 """How much longer than its window a silent stream is believed."""
 WATCH_SHORT_S: Final = 5.0
 """A stream shorter than this counts as a failure for the back-off."""
+AUDIT_PERIOD_S: Final = 600.0
+"""Between two comparisons of the cache with a list of all pods and nodes: a lost event is
+rare, and a list of 100,000 pods costs the API server seconds of work."""
+AUDIT_PAUSE_S: Final = 0.2
+"""Between two pages of such a list, so that 100,000 pods are read within 40 s and not at once."""
+AUDIT_GRACE_S: Final = 10.0
+"""An event that has not come so long after the list was made is lost."""
 RESTORE_LOOK_S: Final = 0.5
 """Between two looks at a version that is lower than one seen before: a replica that lags by as
 much as that is not taken for a restored etcd, and a repair may take a minute in all."""

@@ -37,6 +37,8 @@ KINDS: Final = {
 }
 """Collection paths by plural name."""
 
+AUDITED: Final = ("pods", "nodes")
+"""Kinds whose loss of one event could give a GPU twice or not at all."""
 GROUP: Final = API_VERSION.partition("/")[0]
 Put = Callable[[ObjectKey, Any], None]
 Drop = Callable[[ObjectKey], None]
@@ -48,6 +50,7 @@ class KindSink:
     Args:
         keys: of everything of this kind that the cache holds now.
         reject: told of each object that was rejected.
+        find: what the cache has under a key, believed or not; for kinds that are audited.
     """
 
     def __init__(
@@ -57,11 +60,14 @@ class KindSink:
         *,
         keys: Callable[[], Collection[ObjectKey]],
         reject: Callable[[Rejected], None],
+        find: Callable[[ObjectKey], Any] = lambda _key: None,
     ) -> None:
         self._put = put
         self._drop = drop
         self._keys = keys
         self._reject = reject
+        self._find = find
+        self.touched: set[ObjectKey] | None = None
 
     def replace(self, items: Sequence[Any]) -> None:
         """This is all there is: what is missing no longer exists."""
@@ -73,12 +79,35 @@ class KindSink:
 
     def apply(self, event_type: str, item: Any) -> None:
         """ADDED, MODIFIED or DELETED."""
+        if self.touched is not None:
+            self.touched.add(_key(item))
         if event_type == "DELETED":
             self._drop(_key(item))
             return
         self._put(_key(item), item)
         if isinstance(item, Rejected):
             self._reject(item)
+
+    # -- for audits --------------------------------------------------------------------------
+    def key_of(self, item: Any) -> ObjectKey:
+        """The item's key."""
+        return _key(item)
+
+    def knows(self, item: Any) -> bool:
+        """Whether the cache has the object in just this version."""
+        known = self._find(_key(item))
+        return known is not None and (known.uid, known.resource_version) == (
+            item.uid,
+            item.resource_version,
+        )
+
+    def keys(self) -> list[ObjectKey]:
+        """Of everything of this kind that the cache holds."""
+        return list(self._keys())
+
+    def drop(self, key: ObjectKey) -> None:
+        """It no longer exists."""
+        self._drop(key)
 
 
 def _key(item: Any) -> ObjectKey:
@@ -146,12 +175,14 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
         cache.drop_pod,
         keys=cache.pod_keys,
         reject=told("pods"),
+        find=lambda key: cache.pods.get(key) or cache.charged.get(key),
     )
     found["nodes"] = KindSink(
         lambda _key, item: cache.put_node(item),
         lambda key: cache.drop_node(key.name),
         keys=cache.node_keys,
         reject=told("nodes"),
+        find=lambda key: cache.rows.get(key.name) or cache.rejected_nodes.get(key.name),
     )
     return found
 
@@ -164,11 +195,11 @@ def reflectors(
     rng: random.Random,
     telemetry: Telemetry,
     reject: Callable[[str, Rejected], None],
-) -> list[Reflector[Any]]:
-    """One reflector a kind, not yet running."""
+) -> tuple[list[Reflector[Any]], list[tuple[str, Reflector[Any], KindSink]]]:
+    """One reflector a kind, not yet running; and those that are audited, with their sinks."""
     into = sinks(cache, reject)
-    return [
-        Reflector(
+    made = {
+        kind: Reflector(
             api,
             KindSpec(f"{kind}.{GROUP}" if API_VERSION in path else kind, path),
             codec=CODECS[kind],
@@ -178,4 +209,5 @@ def reflectors(
             telemetry=telemetry,
         )
         for kind, path in KINDS.items()
-    ]
+    }
+    return list(made.values()), [(kind, made[kind], into[kind]) for kind in AUDITED]

@@ -10,6 +10,7 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
+from gpusched.io.audit import Auditor
 from gpusched.io.feeds import reflectors
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import Rejected
@@ -26,6 +27,7 @@ class Readers:
         telemetry: counts.
         reject: told the name of a kind and an object of it that cannot be believed.
         restored: told in a sentence that the server's etcd was restored from a backup.
+        leading: whether this process leads: then lost events are looked for.
     """
 
     def __init__(
@@ -38,13 +40,15 @@ class Readers:
         telemetry: Telemetry,
         reject: Callable[[str, Rejected], None],
         restored: Callable[[str], None],
+        leading: Callable[[], bool],
     ) -> None:
         self._clock = clock
-        self._usual = reflectors(
+        self._usual, audited = reflectors(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )
         for each in self._usual:
             each.on_restored = restored
+        self._auditor = Auditor(audited, wanted=leading, clock=clock, telemetry=telemetry)
         self._adapters = Adapters(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )
@@ -67,4 +71,8 @@ class Readers:
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Read until the tasks are cancelled."""
         tasks = [group.create_task(each.run(), name=each.kind.name) for each in self._usual]
-        return [*tasks, group.create_task(self._adapters.run(), name="adapters")]
+        return [
+            *tasks,
+            group.create_task(self._adapters.run(), name="adapters"),
+            group.create_task(self._auditor.run(), name="audit"),
+        ]

@@ -122,6 +122,11 @@ class Reflector(Generic[Item]):
         return self._version
 
     @property
+    def lists(self) -> int:
+        """Number of the last full list that reached the sink."""
+        return self._lists_done
+
+    @property
     def trouble(self) -> str:
         """Why there is no stream now, in one sentence; empty when all is well."""
         return self._cause
@@ -170,7 +175,7 @@ class Reflector(Generic[Item]):
         token = ""
         while True:
             try:
-                page = await self._page(limits.LIST_PAGE, token)
+                page = await self.page(limits.LIST_PAGE, token)
             except errors.GpuschedError as error:
                 # What broke off is not a list: the sink keeps what it has.
                 if self.kind.optional:
@@ -219,7 +224,12 @@ class Reflector(Generic[Item]):
         async with self._list_done:
             self._list_done.notify_all()
 
-    async def _page(self, limit: int, token: str) -> Page[Item]:
+    async def page(self, limit: int, token: str) -> Page[Item]:
+        """One page of a consistent list.
+
+        Raises:
+            GpuschedError: there is none.
+        """
         query = {**self.kind.query, "limit": str(limit)}
         if token:
             query["continue"] = token
@@ -354,7 +364,7 @@ class Reflector(Generic[Item]):
             for tries in range(2):
                 if tries:
                     await self._clock.sleep(limits.RESTORE_LOOK_S)
-                page = await self._page(1, "")
+                page = await self.page(1, "")
                 if not older(page.resource_version, self._version):
                     return None
         except errors.GpuschedError as error:

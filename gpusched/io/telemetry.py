@@ -137,6 +137,10 @@ class Telemetry:
         """All that was known of the cluster was dropped: leadership lost, or etcd restored."""
         self._started_over[(reason,)] += 1
 
+    def events_lost(self, resource: str, change: str) -> None:
+        """A watch event was lost, and made up for by an audit."""
+        self._events_lost[resource, change] += 1
+
     def throttled(self) -> None:
         """The API server answered 429 because it was busy."""
         self._throttled[()] += 1
@@ -266,6 +270,10 @@ class Telemetry:
         self._started_over = self._counter(
             "started_over", "Times that all was dropped and read again", ("reason",)
         )
+        self._events_lost = self._counter(
+            "watch_events_lost", "Events that never came, put right by audits",
+            ("resource", "change"),
+        )  # fmt: skip
         self._rejected = self._counter(
             "rejected_objects", "Objects refused because of a field", ("resource", "field")
         )

@@ -1,0 +1,114 @@
+"""Events that the API server's watch cache never told: found by an audit, and made up for."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched import limits
+from gpusched.io.feeds import KindSink
+
+AUDITED_S = limits.AUDIT_PERIOD_S + limits.AUDIT_GRACE_S + 10
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """Names of objects of which events are lost on their way; versions go on."""
+    names: set[str] = set()
+    apply = KindSink.apply
+
+    def lossy(self, event_type, item):
+        if getattr(item, "name", None) not in names:
+            apply(self, event_type, item)
+
+    monkeypatch.setattr(KindSink, "apply", lossy)
+    return names
+
+
+def lost(daemon):
+    """Counts of the metric, by kind and change."""
+    return dict(daemon.app.telemetry._events_lost)
+
+
+def test_a_pod_whose_creation_was_lost_is_placed(play, losing):
+    """Nobody told of it: within one audit it is found."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        losing.add("p")
+        w.pod("p")
+        await w.clock.sleep(60)
+        assert w.bound() == []
+        losing.clear()
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S)
+        assert lost(daemon) == {("pods", "ADDED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_pod_whose_end_was_lost_gives_its_gpus_back(play, losing):
+    """Deleted while nobody was told: its node is free again after one audit."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        w.pod("p")
+        await w.until(lambda: len(w.running()) == 1)
+        losing.add("p")
+        w.client.delete("pods", "default", "p")
+        await w.until(lambda: w.pods() == [])
+        losing.clear()
+        w.pod("q")
+        await w.clock.sleep(60)
+        assert w.bound() == []
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S)
+        assert lost(daemon) == {("pods", "DELETED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_node_whose_change_was_lost_is_seen(play, losing):
+    """It was cordoned unseen, and uncordoned unseen."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        w.node("n")
+        w.client.update(
+            "nodes", {**w.client.get("nodes", None, "n"), "spec": {"unschedulable": True}}
+        )
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        losing.add("n")
+        w.client.update(
+            "nodes", {**w.client.get("nodes", None, "n"), "spec": {"unschedulable": False}}
+        )
+        await w.clock.sleep(5)
+        losing.clear()
+        w.pod("p")
+        await w.clock.sleep(5)
+        assert w.bound() == []
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S)
+        assert lost(daemon) == {("nodes", "MODIFIED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_an_audit_of_a_busy_cluster_finds_nothing(play):
+    """Pods come and go while lists are read: what is on its way is not lost."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        end = w.clock.monotonic() + AUDITED_S
+        number = 0
+        while w.clock.monotonic() < end:
+            w.pod(f"p-{number}", gpus=1)
+            await w.clock.sleep(2.7)
+            if number >= 8:
+                w.client.delete("pods", "default", f"p-{number - 8}")
+            number += 1
+        assert lost(daemon) == {}
+
+    play(scenario, limit_s=3000)
