@@ -55,7 +55,8 @@ API_SERVICE: Final[Obj] = {
 }
 """The service under which pods know the API server."""
 _FIRST: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2}
-_SCENARIOS: Final = "scenario.gpusched.io/"
+_NO_OBJECTS: Final = ("scenario.gpusched.io/", "kustomize.config.k8s.io/")
+"""Groups of files that lie beside objects and are none: scenarios, lists for ``kubectl -k``."""
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -116,8 +117,8 @@ def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[
     """Apply every object of files and folders, as ``kubectl apply --server-side`` would.
 
     What others stand on comes first, whatever the files are called. ``settle`` is called after
-    each object, so that a definition serves the objects that follow it. A scenario among them is
-    no object of a cluster: it is passed over.
+    each object, so that a definition serves the objects that follow it. A scenario or a
+    kustomization among them is no object of a cluster: it is passed over.
 
     Raises:
         ConfigError: a file cannot be read, or an object is refused.
@@ -125,7 +126,7 @@ def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[
     found = [
         (path, obj)
         for path, doc in _documents(paths)
-        if not str(doc.get("apiVersion")).startswith(_SCENARIOS)
+        if not str(doc.get("apiVersion")).startswith(_NO_OBJECTS)
         for obj in (doc.get("items", []) if doc.get("kind") == "List" else [doc])
     ]
     found.sort(key=lambda item: _FIRST.get(item[1].get("kind", ""), len(_FIRST)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
@@ -11,11 +12,12 @@ from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import attrs
 import pytest
 import yaml
 
-from gpusched import errors
+from gpusched import assets, errors
 from gpusched.app import App, AppOptions
 from gpusched.clock import LoopClock
 from gpusched.config.load import load_file
@@ -30,6 +32,12 @@ from gpusched.testing.invariants import Write
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
 Obj = dict[str, Any]
+POLICIES = bool(os.environ.get("GPUSCHED_TEST_POLICIES"))
+"""Whether every test has the shipped policies, by hand; some forge what those refuse."""
+_SHIPPED = [
+    assets.path("manifests") / name
+    for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "rbac-adapters.yaml", "policies")
+]
 _running: ContextVar[Daemon | None] = ContextVar("daemon", default=None)
 
 
@@ -149,18 +157,38 @@ class World:
         self.check_journal = True
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """Clients of tenants, closed in the end."""
+        self.token = "t"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
 
     # -- cluster -----------------------------------------------------------------------------
-    async def start(self, *, nodes: int = 2, **options: Any) -> None:
-        """An embedded cluster with fake nodes of eight GPUs in rack r0."""
+    async def start(self, *, nodes: int = 2, policies: bool = POLICIES, **options: Any) -> None:
+        """An embedded cluster with fake nodes of eight GPUs in rack r0.
+
+        With ``policies`` it has those that are shipped, and daemons have the rights of their
+        service account.
+        """
+        if policies:
+            options["apply"] = [*options.get("apply", ()), *_SHIPPED]
         self.cluster = await devcluster.start(
             devcluster.ClusterOptions(clock=self.clock, port=self.port, token="t", **options)
         )
+        if policies:
+            self.token = await self._account_token()
         for number in range(nodes):
             self.node(f"node-{number}")
+
+    async def _account_token(self) -> str:
+        """A token of the daemons' service account, for longer than any test."""
+        path = "/api/v1/namespaces/gpusched-system/serviceaccounts/gpusched/token"
+        body = {"spec": {"expirationSeconds": 10**7}}
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session,
+            session.post(f"{self.cluster.url}{path}", json=body) as answer,
+        ):
+            made = await answer.json()
+            return made["status"]["token"]
 
     def write_kubeconfig(self) -> None:
         """Point to the cluster, be it there or not."""
@@ -172,7 +200,7 @@ class World:
                     "clusters": [
                         {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
                     ],
-                    "users": [{"name": "u", "user": {"token": "t"}}],
+                    "users": [{"name": "u", "user": {"token": self.token}}],
                     "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
                     "current-context": "x",
                 }

@@ -1,0 +1,61 @@
+"""The policies in manifests/policies: what they let through, what they refuse, and how fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from gpusched import assets
+from gpusched.devcluster.app import ClusterOptions, start
+
+from .exchanges import Conversation
+from .playing import play
+from .shipped import shipped_conversations
+
+MANIFESTS = assets.path("manifests")
+RECORDED = json.loads((Path(__file__).parent / "recorded_shipped.json").read_text())
+APPLIED = [MANIFESTS / name for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "policies")]
+
+
+UNSERVED = ("/statefulsets", "/cronjobs")
+"""Kinds of which the embedded server makes none."""
+
+
+async def _at_once() -> None:
+    """Here policies take effect with the write."""
+
+
+@pytest.mark.parametrize("one", shipped_conversations(), ids=lambda one: one.name)
+async def test_the_shipped_policies_decide_as_on_a_real_server(one: Conversation):
+    """A cluster that applied the folder answers each request as Kubernetes 1.36.2 did."""
+    cluster = await start(ClusterOptions(stages=False, controllers=False, apply=APPLIED))
+    try:
+        headers = {"Authorization": f"Bearer {cluster.token}"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            said = await play(session, cluster.url, one, settle=_at_once)
+    finally:
+        await cluster.close()
+    expected = list(RECORDED[one.name])
+    for i, ask in enumerate(one.asks):
+        if ask.path.endswith(UNSERVED):
+            assert said[i]["code"] == 501
+            expected[i] = said[i]
+    assert said == expected
+
+
+def test_every_policy_is_in_the_kustomization_and_bound():
+    """No file is forgotten, and none shares a name with another."""
+    folder = MANIFESTS / "policies"
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    files = sorted(p.name for p in folder.glob("*.yaml") if p.name != "kustomization.yaml")
+    assert sorted(listed) == files
+    for name in files:
+        policy, binding = yaml.safe_load_all((folder / name).read_text())
+        assert policy["metadata"]["name"] == f"gpusched-{name.removesuffix('.yaml')}"
+        assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+        assert binding["spec"]["validationActions"] == ["Deny"]
+        assert policy["spec"]["failurePolicy"] == "Fail"
