@@ -391,3 +391,35 @@ SCENARIO_LOST_S: Final = 60.0
 """A real cluster that does not answer for so long is lost: a restart of its server takes less."""
 SCENARIO_SEED_MAX: Final = 2**31 - 1
 """Seeds of scenarios and of their entries."""
+
+# -- containment of faults in sessions ---------------------------------------------------------
+CONTAIN_TRIES_MAX: Final = 64
+"""Attempts at one session in which the objects that make it raise are looked for."""
+CONTAIN_WORK_MAX: Final = 100_000
+"""The same as gangs and nodes gone through: sessions of large clusters are tried less often."""
+CONTAIN_TRIES_MIN: Final = 16
+"""A search by halves among 10,000 gangs takes fourteen attempts."""
+SET_ASIDE_RETRY_S: Final = 600.0
+"""After it, an object that was set aside is tried again although it did not change."""
+SET_ASIDE_RETRY_MAX_S: Final = 4 * 3600.0
+"""The same at most: it doubles with each time that it failed again."""
+SET_ASIDE_MAX: Final = 1_000
+"""Objects that are remembered as set aside; one more makes sessions plainer instead."""
+DEGRADED_RETRY_S: Final = 60.0
+"""After it, a session that was made plainer is tried in full again."""
+DEGRADED_RETRY_MAX_S: Final = 900.0
+"""The same at most: it doubles with each time that it failed again."""
+HOOK_FAULTS_HEARD_MAX: Final = 64
+"""Faults of hooks in one session of which is remembered what they were asked about."""
+HOOK_SUSPECTS_MAX: Final = 8
+"""Objects of one session that are set aside for one hook: beyond, it is the hook."""
+ONE_BY_ONE_MAX: Final = 64
+"""Gangs that are tried in one session where each is decided alone."""
+ONE_BY_ONE_FAULTS_MAX: Final = 3
+"""Gangs in a row that fail alone, after which it is not the gangs."""
+FAULT_STORY_MAX: Final = 16 * 1024
+"""Characters of a stack that is kept of a contained fault."""
+FAULT_DUMPS_MAX: Final = 32
+"""Dumps of contained faults that one daemon writes."""
+FAULT_DUMP_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of one such dump; of a larger object only the stack is kept."""

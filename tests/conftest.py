@@ -11,6 +11,9 @@ from textwrap import dedent
 
 import pytest
 
+from gpusched.session import attempt
+from gpusched.session.attempt import fault_of
+
 
 def pytest_configure() -> None:
     """Let the suite find the plugins and actions of this tree, whatever was installed before.
@@ -93,6 +96,24 @@ class Packages:
         """What was imported from them."""
         for name in [each for each in sys.modules if each.split(".")[0] in self.modules]:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_contained(request, monkeypatch):
+    """What a session contains is a defect: it fails every test but those of containment."""
+    if request.node.get_closest_marker("contains"):
+        yield
+        return
+    faults = []
+
+    def seen(error, snapshot, stage):
+        fault = fault_of(error, snapshot, stage)
+        faults.append(fault)
+        return fault
+
+    monkeypatch.setattr(attempt, "fault_of", seen)
+    yield
+    assert not faults, f"contained in {faults[0].stage}: {faults[0].story}"
 
 
 @pytest.fixture

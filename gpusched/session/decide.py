@@ -1,32 +1,29 @@
-"""The pure function that carries the product: a snapshot and a policy in, a plan out."""
+"""The pure function that carries the product: a snapshot and a policy in, a plan out.
+
+It contains itself: an object for which a session raises is set aside, and all others are decided
+as if it were not there; see ``session.containment`` and docs/containment.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 
 import attrs
 
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
-from gpusched.errors import InvariantBroken, PluginFault
 from gpusched.placement.problem import Search, search_here
-from gpusched.session.binds import gang_binds
-from gpusched.session.claims import claims, stops
-from gpusched.session.jobs import switches
+from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside
+from gpusched.session.attempt import ActionTimer, Decided, Setting
+from gpusched.session.contained import hold
+from gpusched.session.containment import Containment, Degraded, SetAside
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import Plan
-from gpusched.session.protocols import Action, Guard, Policy
-from gpusched.session.queue_status import queue_statuses
+from gpusched.session.protocols import Guard, Policy
+from gpusched.session.reasons import Reason
 from gpusched.session.searches import Record
-from gpusched.session.session import Session
-from gpusched.session.status import gang_statuses, unplaced
-from gpusched.session.stops import stop_gangs
-from gpusched.session.topology_status import topology_statuses
 
 DEFAULT_PLACEMENT = Placement()
-ActionTimer = Callable[[str], None]
-"""Told the name of each action when it ends; the outer layer reads its own clock then."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,12 +34,24 @@ class Decision:
         waiting: numbers of waiting gangs by queue and reason.
         faults: sentences about plugins that failed.
         searches: what was searched for and how it ended.
+        snapshot: what it was decided on: without what was set aside.
+        own: the plan without what is told of objects that were set aside.
+        set_aside: objects that are left out, sorted.
+        contained: those of them that were not left out before.
+        degraded: how much plainer than configured the session was; None for not at all.
+        again: whether the next session should follow at once.
     """
 
     plan: Plan
     waiting: Mapping[tuple[str, str], int]
     faults: tuple[str, ...]
     searches: tuple[Record, ...] = ()
+    snapshot: Snapshot
+    own: Plan
+    set_aside: tuple[SetAside, ...] = ()
+    contained: tuple[SetAside, ...] = ()
+    degraded: Degraded | None = None
+    again: bool = False
 
 
 def decide(
@@ -54,6 +63,7 @@ def decide(
     placement: Placement = DEFAULT_PLACEMENT,
     search: Search = search_here,
     ended: ActionTimer = lambda _name: None,
+    containment: Containment | None = None,
 ) -> Decision:
     """Run one session.
 
@@ -65,76 +75,53 @@ def decide(
         placement: how to search.
         search: runs what may take long or crash, in this process or in another.
         ended: told after each action.
+        containment: remembers from session to session what was set aside under this policy; None
+            where this session is the only one.
     """
-    skipped: set[str] = set()
-    faults: list[str] = []
-    while True:
-        session = Session(
-            snapshot, policy, guard=guard, masks=masks, placement=placement, search=search
-        )
-        stop_gangs(session)
-        failed = _act(session, policy.actions, skipped=skipped, ended=ended)
-        if not failed:
-            break
-        # Half of what it did may stand on the workbench: decide again as if it were not there.
-        skipped.add(failed)
-        faults += session.hooks.faults
-    plan = Plan(
-        revision=snapshot.revision,
-        binds=gang_binds(session),
-        claims=claims(session),
-        stops=stops(session),
-        switches=switches(session),
-        gangs=gang_statuses(session),
-        queues=queue_statuses(session),
-        topologies=topology_statuses(session),
+    memory = Containment() if containment is None else containment
+    setting = Setting(
+        policy=policy, guard=guard, masks=masks, placement=placement, search=search, ended=ended
     )
-    masks.only(snapshot.gangs, snapshot.active)
+    held = hold(snapshot, setting, memory)
+    return _told(snapshot, held.decided, memory, contained=held.contained, again=held.again)
+
+
+def _told(
+    snapshot: Snapshot,
+    decided: Decided,
+    memory: Containment,
+    *,
+    contained: tuple[SetAside, ...],
+    again: bool,
+) -> Decision:
+    """The decision, with what is told of those who are set aside."""
+    plan, waiting = decided.plan, decided.waiting
+    idle = memory.degraded is not None and not memory.degraded.mode.decides
+    if memory.aside or idle:
+        gangs = gangs_aside(snapshot, memory.aside)
+        if idle and memory.degraded is not None:
+            known = {status.gang for status in (*plan.gangs, *gangs)}
+            gangs = (*gangs, *gangs_idle(snapshot, memory.degraded, known))
+        queues = queues_aside(snapshot, memory.aside)
+        plan = attrs.evolve(
+            plan,
+            gangs=tuple(sorted((*plan.gangs, *gangs), key=lambda status: status.gang)),
+            queues=tuple(sorted((*plan.queues, *queues), key=lambda status: status.name)),
+        )
+        waiting = dict(waiting)
+        for status in gangs:
+            if not status.is_scheduled:
+                row = (status.queue, str(Reason.SCHEDULER_ERROR))
+                waiting[row] = waiting.get(row, 0) + 1
     return Decision(
         plan=plan,
-        waiting=unplaced(session),
-        faults=(*faults, *session.hooks.faults),
-        searches=tuple(session.searches),
+        waiting=waiting,
+        faults=decided.faults,
+        searches=decided.searches,
+        snapshot=decided.snapshot,
+        own=decided.plan,
+        set_aside=memory.aside,
+        contained=contained,
+        degraded=memory.degraded,
+        again=again,
     )
-
-
-def _act(
-    session: Session, actions: Sequence[Action], *, skipped: AbstractSet[str], ended: ActionTimer
-) -> str:
-    """Run the actions; the name of the one that failed when it had begun, else empty."""
-    for action in actions:
-        if action.name in skipped:
-            continue
-        if _failed(session, action):
-            return action.name
-        ended(action.name)
-    return ""
-
-
-def _failed(session: Session, action: Action) -> bool:
-    """Run one action; whether it began and failed.
-
-    Our own actions are not contained: what they raise is a bug, told with a dump. Those of
-    others are, like plugins; one that was set aside is not even begun.
-    """
-    if type(action).__module__.startswith("gpusched."):
-        action.run(session)
-        return False
-    begun = failed = False
-
-    def run() -> None:
-        nonlocal begun
-        begun = True
-        try:
-            action.run(session)
-        except InvariantBroken as error:
-            # It misused a statement, say; no doubt stays, as the session is dropped.
-            raise PluginFault(action.name, "run", str(error)) from error
-
-    def blame(fault: PluginFault) -> None:
-        nonlocal failed
-        failed = begun
-        session.hooks.faults.append(str(fault))
-
-    session.hooks.guard.wrap(action.name, "run", run, blame)()
-    return failed

@@ -44,6 +44,10 @@ class MaskCache:
     """
 
     def __init__(self) -> None:
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Begin anew: a session that broke off may have left half of something here."""
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self.columns = ColumnCache()
         """Counts of pods by node, and domains."""

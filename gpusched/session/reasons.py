@@ -41,6 +41,8 @@ class Reason(StrEnum):
     PREEMPTION_IN_PROGRESS = "PreemptionInProgress"
     PREEMPTED = "Preempted"
     RECLAIMED = "Reclaimed"
+    SCHEDULER_ERROR = "SchedulerError"
+    """Ours to mend; kube-scheduler uses the same word on pods."""
 
 
 def short(text: str) -> str:

@@ -199,8 +199,11 @@ class Engine:
             search=search_here,
         )
         self.sessions += 1
-        if decision.faults and len(self._faults) < 1:
-            self._faults.extend(decision.faults[:1])
+        faults = (*decision.faults, *(each.sentence for each in decision.set_aside))
+        if decision.degraded is not None:
+            faults = (*faults, decision.degraded.sentence)
+        if faults and len(self._faults) < 1:
+            self._faults.extend(faults[:1])
         self._carry.plan(decision.plan)
         plan = decision.plan
         self._nobody = not (

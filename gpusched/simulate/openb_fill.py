@@ -116,6 +116,8 @@ def _decided(hosts: Sequence[Host], coming: Sequence[Request], config: Config) -
         decision = decide(snapshot, policy, guard=guard, masks=masks, placement=config.placement)
         if decision.faults:
             raise InvariantBroken(decision.faults[0])
+        if decision.set_aside:
+            raise InvariantBroken(decision.set_aside[0].sentence)
         binds = [bind for gang in decision.plan.binds for bind in gang.binds]
         if not binds:
             return placed

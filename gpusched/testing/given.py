@@ -33,6 +33,7 @@ from gpusched.objects.units import of_pieces
 from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
+from gpusched.session.containment import Containment
 from gpusched.session.decide import Decision, decide
 from gpusched.session.masks import MaskCache
 from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
@@ -67,6 +68,7 @@ class Given:
         self.now = now
         self.guard = Guard(SystemClock())
         self.masks = MaskCache()
+        self.containment = Containment()
         self.decision: Decision | None = None
         self.snapshot: Snapshot | None = None
         self._version = 1
@@ -301,6 +303,7 @@ class When:
             masks=c.masks,
             placement=c.placement,
             search=c.search,
+            containment=c.containment,
         )
         return c.decision.plan
 

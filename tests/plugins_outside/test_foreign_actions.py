@@ -89,13 +89,17 @@ def test_an_action_that_keeps_failing_is_set_aside_and_tried_once_a_session():
     assert c.then.started() == ["g", "h"]
 
 
-def test_a_bug_of_our_own_actions_is_not_contained(monkeypatch):
-    """Hiding it would let the daemon go on with half a policy."""
+@pytest.mark.contains
+def test_a_bug_of_our_own_actions_is_told_as_ours(monkeypatch):
+    """It is no fault of any policy, and the daemon does not go on as if nothing were."""
     from gpusched.actions.allocate import Allocate  # noqa: PLC0415
 
     def bug(self, session):
         raise LookupError("ours")
 
     monkeypatch.setattr(Allocate, "run", bug)
-    with pytest.raises(LookupError):
-        under(lambda _session: None).when.one_session()
+    c = under(lambda _session: None)
+    c.when.one_session()
+    assert c.then.started() == []
+    assert c.then.faults() == ()
+    assert "LookupError: ours" in c.decision.degraded.sentence

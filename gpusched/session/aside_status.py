@@ -1,0 +1,111 @@
+"""What is told of objects that are set aside: made of plain fields, as little may raise here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+
+from gpusched.cache.gangs import Gang
+from gpusched.cache.queues import QueueNode
+from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.unborn import is_unborn
+from gpusched.objects.meta import GangKey
+from gpusched.objects.resources import NOTHING
+from gpusched.session.containment import Degraded, SetAside
+from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.reasons import Reason, cut, members
+from gpusched.session.suspects import What
+
+
+def gangs_aside(snapshot: Snapshot, aside: Sequence[SetAside]) -> tuple[GangStatus, ...]:
+    """The status of each gang that is left out itself, or with its queue."""
+    gangs = {each.suspect.key: each for each in aside if each.suspect.what is What.GANG}
+    queues = {each.suspect.key.name: each for each in aside if each.suspect.what is What.QUEUE}
+    if not gangs and not queues:
+        return ()
+    return tuple(_statuses(snapshot, gangs, queues))
+
+
+def gangs_idle(
+    snapshot: Snapshot, degraded: Degraded, known: AbstractSet[GangKey]
+) -> tuple[GangStatus, ...]:
+    """The status of gangs that wait where nothing can be decided, but for those known."""
+    found = []
+    sentence = f"nothing can be decided: {degraded.sentence}"
+    for gang in snapshot.gangs:
+        if gang.tasks and gang.key not in known:
+            with suppress(Exception):
+                found.append(_status(gang, sentence))
+    return tuple(found)
+
+
+def _statuses(
+    snapshot: Snapshot, gangs: dict[GangKey, SetAside], queues: dict[str, SetAside]
+) -> Iterator[GangStatus]:
+    for gang in snapshot.gangs:
+        entry = gangs.get(gang.key)
+        if entry is None and queues:
+            node = snapshot.queues.get(gang.queue)
+            path = node.path if node is not None else (gang.queue,)
+            entry = next((queues[name] for name in path if name in queues), None)
+        if entry is not None and (gang.placed or gang.tasks or gang.gated or gang.leaving):
+            # It is told by its event at least.
+            with suppress(Exception):
+                yield _status(gang, entry.sentence)
+
+
+def _status(gang: Gang, sentence: str) -> GangStatus:
+    missing = gang.min_member - len(gang.placed) - gang.credit
+    whole = bool(gang.placed) and missing <= 0 and all(each.confirmed for each in gang.placed)
+    told = Ask(reason=Reason.SCHEDULER_ERROR, sentence=cut(sentence))
+    scheduled = told
+    if whole:
+        text = f"{members(len(gang.placed))} placed, {gang.min_member} needed; {sentence}"
+        scheduled = Ask(reason=Reason.SCHEDULED, sentence=cut(text))
+    group = gang.pod_group
+    phase = group.phase if group is not None and group.phase else "Pending"
+    return GangStatus(
+        gang=gang.key,
+        uid=gang.uid,
+        generation=gang.generation,
+        queue=gang.queue,
+        phase="Running" if whole else phase,
+        admitted=told,
+        is_admitted=False,
+        scheduled=scheduled,
+        is_scheduled=whole,
+        waiting=tuple(
+            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_unborn(pod)
+        ),
+        waiting_ask=told if whole else None,
+        counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+    )
+
+
+def queues_aside(snapshot: Snapshot, aside: Sequence[SetAside]) -> tuple[QueueStatus, ...]:
+    """The status of each queue that is left out itself."""
+    found = []
+    for each in aside:
+        node = snapshot.queues.get(each.suspect.key.name)
+        if each.suspect.what is What.QUEUE and node is not None and node.queue.uid:
+            with suppress(Exception):
+                found.append(_queue_status(node, each.sentence))
+    return tuple(found)
+
+
+def _queue_status(node: QueueNode, sentence: str) -> QueueStatus:
+    return QueueStatus(
+        name=node.queue.name,
+        uid=node.queue.uid,
+        generation=node.queue.generation,
+        state="Open" if node.queue.stop_policy == "None" else "Closed",
+        allocated=node.allocated,
+        requested=node.allocated,
+        borrowed=NOTHING,
+        pending=0,
+        inqueue=0,
+        running=0,
+        is_ready=False,
+        ready=Ask(reason=Reason.SCHEDULER_ERROR, sentence=cut(sentence)),
+    )

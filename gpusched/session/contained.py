@@ -1,0 +1,229 @@
+"""Holds one session whatever it takes: in full, without some objects, plainer, or gang by gang."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from gpusched import limits
+from gpusched.cache.gangs import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.attempt import Decided, Setting, attempt
+from gpusched.session.containment import Containment, Mode, SetAside
+from gpusched.session.culprits import Search, opened_without
+from gpusched.session.plan import Plan
+from gpusched.session.suspects import Fault, Suspect, What, of_gang
+
+_HOOK_ROUNDS: Final = 4
+"""Attempts without those for whom a hook failed, each of which may show others."""
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """A session that was held.
+
+    Attributes:
+        contained: objects that were set aside in it.
+        again: whether the next one should follow at once.
+    """
+
+    decided: Decided
+    contained: tuple[SetAside, ...] = ()
+    again: bool = False
+
+
+def hold(snapshot: Snapshot, setting: Setting, memory: Containment) -> Held:
+    """Decide; what raises is contained and remembered."""
+    known, mode = memory.begin(snapshot)
+    if not mode.together:
+        return _one_by_one(snapshot, setting, memory, known=known, mode=mode, fault=None)
+    aside = frozenset(known)
+    masks = memory.masks(setting.masks, aside)
+    outcome = attempt(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+    if isinstance(outcome, Decided):
+        memory.settle(snapshot, mode, None)
+        if outcome.hooks:
+            return _unhooked(snapshot, setting, memory, known=known, mode=mode, decided=outcome)
+        return _opened(snapshot, setting, memory, known=known, mode=mode, decided=outcome)
+    search = Search(snapshot, known, setting, containment=memory, mode=mode)
+    found = search.run(outcome)
+    if found.decided is None:
+        plain = attrs.evolve(found.mode, together=False)
+        return _one_by_one(snapshot, setting, memory, known=known, mode=plain, fault=found.last)
+    memory.pardon(found.pardoned)
+    new = memory.set_aside(snapshot, found.guilty)
+    memory.settle(snapshot, found.mode, found.last)
+    return Held(decided=found.decided, contained=new)
+
+
+def _unhooked(
+    snapshot: Snapshot,
+    setting: Setting,
+    memory: Containment,
+    *,
+    known: dict[Suspect, Fault],
+    mode: Mode,
+    decided: Decided,
+) -> Held:
+    """Without the objects for which hooks fail that answer others.
+
+    A hook that fails for many is to blame itself: what its guard says counts then.
+    """
+    guilty: dict[Suspect, Fault] = {}
+    first, outcome = decided, decided
+    for _ in range(_HOOK_ROUNDS):
+        more = _asked_about(outcome.hooks, memory, snapshot.now)
+        if not more:
+            break
+        guilty.update(more)
+        counts = Counter(fault.place for fault in guilty.values())
+        if any(count > limits.HOOK_SUSPECTS_MAX for count in counts.values()):
+            break
+        aside = frozenset({*known, *guilty})
+        found = _alone(snapshot, setting, memory, aside=aside, mode=mode)
+        if isinstance(found, Fault):
+            return Held(decided=first)
+        outcome = found
+    if not _asked_about(outcome.hooks, memory, snapshot.now):
+        outcome = attrs.evolve(outcome, faults=(*first.faults, *outcome.faults))
+        return Held(decided=outcome, contained=memory.set_aside(snapshot, guilty))
+    for fault in outcome.hooks:
+        memory.resigned[fault.place] = snapshot.now + limits.SET_ASIDE_RETRY_S
+    return Held(decided=first)
+
+
+def _asked_about(faults: Sequence[Fault], memory: Containment, now: float) -> dict[Suspect, Fault]:
+    """For each hook, who was asked about each time that it failed; else who was each time first."""
+    by_hook: dict[str, list[Fault]] = {}
+    for fault in faults:
+        if memory.resigned.get(fault.place, now) <= now:
+            by_hook.setdefault(fault.place, []).append(fault)
+    found: dict[Suspect, Fault] = {}
+    for those in by_hook.values():
+        always = [
+            each for each in those[0].suspects if all(each in fault.suspects for fault in those)
+        ]
+        narrow = [each for each in always if each.what is What.GANG]
+        if len({fault.suspects for fault in those}) > 1 and narrow:
+            found[narrow[0]] = those[0]
+        else:
+            found.update({fault.suspects[0]: fault for fault in those})
+    return found
+
+
+def _opened(
+    snapshot: Snapshot,
+    setting: Setting,
+    memory: Containment,
+    *,
+    known: dict[Suspect, Fault],
+    mode: Mode,
+    decided: Decided,
+) -> Held:
+    """A policy that cannot open stops everybody: if one object is to blame, it is set aside."""
+    if not decided.closed or decided.closed == memory.closed:
+        memory.closed = decided.closed
+        return Held(decided=decided)
+    idle = attrs.evolve(setting, policy=attrs.evolve(setting.policy, actions=()))
+
+    def fails(more: frozenset[Suspect]) -> bool:
+        aside = frozenset(known) | more
+        masks = memory.masks(setting.masks, aside)
+        outcome = attempt(snapshot, aside, attrs.evolve(idle, masks=masks), mode=mode)
+        return not isinstance(outcome, Decided) or bool(outcome.closed)
+
+    guilty = opened_without(snapshot, fails)
+    if guilty is None:
+        memory.closed = decided.closed
+        return Held(decided=decided)
+    aside = frozenset({*known, guilty})
+    masks = memory.masks(setting.masks, aside)
+    outcome = attempt(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+    if not isinstance(outcome, Decided):
+        return Held(decided=decided)
+    why = decided.closed.partition("; nothing is placed")[0]
+    fault = Fault(
+        kind="PluginFault", says=why, stage="open", place="open", suspects=(guilty,), story=why
+    )
+    return Held(decided=outcome, contained=memory.set_aside(snapshot, {guilty: fault}))
+
+
+# -- gang by gang ------------------------------------------------------------------------------
+def _one_by_one(
+    snapshot: Snapshot,
+    setting: Setting,
+    memory: Containment,
+    *,
+    known: dict[Suspect, Fault],
+    mode: Mode,
+    fault: Fault | None,
+) -> Held:
+    """Each gang alone, until one gets places: the next session goes on from there.
+
+    A gang that fails alone is set aside, unless it happens to the first few alike: then nothing
+    is decided, and nothing is anybody's fault.
+    """
+    mode = attrs.evolve(mode, decides=True)
+    guilty: dict[Suspect, Fault] = {}
+    base = Decided(
+        snapshot=snapshot, plan=Plan(revision=snapshot.revision), waiting={}, faults=(), searches=()
+    )
+    waiting = [gang for gang in snapshot.gangs if gang.need and of_gang(gang.key) not in known]
+    every = frozenset(of_gang(gang.key) for gang in snapshot.gangs if gang.need)
+    outcome = _alone(snapshot, setting, memory, aside=every | frozenset(known), mode=mode)
+    if isinstance(outcome, Decided):
+        base = outcome
+    plan, again = base.plan, False
+    tried, good = 0, False
+    for gang in _turns(waiting, memory):
+        tried += 1
+        memory.turn = gang.key
+        others = every - {of_gang(gang.key)}
+        outcome = _alone(snapshot, setting, memory, aside=others | frozenset(known), mode=mode)
+        if isinstance(outcome, Fault):
+            fault = fault or outcome
+            guilty[of_gang(gang.key)] = outcome
+            if not good and len(guilty) >= limits.ONE_BY_ONE_FAULTS_MAX:
+                break
+            continue
+        good = True
+        if _acts(outcome.plan):
+            plan, again = outcome.plan, True
+            break
+        told = [status for status in outcome.plan.gangs if status.gang == gang.key]
+        plan = attrs.evolve(plan, gangs=(*plan.gangs, *told))
+        again = again or tried < len(waiting) <= limits.ONE_BY_ONE_MAX
+    plan = attrs.evolve(plan, gangs=tuple(sorted(plan.gangs, key=lambda status: status.gang)))
+    if guilty and not good:
+        mode = attrs.evolve(mode, decides=False)
+        guilty = {}
+    new = memory.set_aside(snapshot, guilty)
+    memory.settle(snapshot, mode, fault)
+    return Held(decided=attrs.evolve(base, plan=plan), contained=new, again=again and _acts(plan))
+
+
+def _alone(
+    snapshot: Snapshot,
+    setting: Setting,
+    memory: Containment,
+    *,
+    aside: frozenset[Suspect],
+    mode: Mode,
+) -> Decided | Fault:
+    masks = memory.masks(setting.masks, aside)
+    return attempt(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+
+
+def _turns(waiting: list[Gang], memory: Containment) -> list[Gang]:
+    """By priority and age; after a session that ended early, from where it ended."""
+    order = sorted(waiting, key=lambda gang: (-gang.priority, gang.created, gang.key))
+    keys = [gang.key for gang in order]
+    begin = keys.index(memory.turn) + 1 if memory.turn in keys else 0
+    return [*order[begin:], *order[:begin]][: limits.ONE_BY_ONE_MAX]
+
+
+def _acts(plan: Plan) -> bool:
+    return bool(plan.binds or plan.claims or plan.stops or plan.switches)

@@ -1,0 +1,108 @@
+"""Hears for which objects hooks of policies fail, so that these can be set aside.
+
+What a hook that fails answers instead is its guard's to say; but the answer may reach further
+than the object: a queue whose turn cannot be computed sits out with all its gangs, and gangs that
+are alike are told the same. A hook that answers for others fails for what it was asked about.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+import attrs
+
+from gpusched import limits
+from gpusched.cache.snapshot import Snapshot
+from gpusched.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.session.protocols import Guard
+from gpusched.session.reasons import short
+from gpusched.session.suspects import Fault, Index
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@attrs.define
+class Stage:
+    """Where an attempt is."""
+
+    name: str = "open"
+
+
+class Listening:
+    """A guard for one attempt, around that of the configuration.
+
+    Args:
+        guard: contains the hooks.
+        stage: where the attempt is.
+        snapshot: that is decided on.
+    """
+
+    def __init__(self, guard: Guard, stage: Stage, snapshot: Snapshot) -> None:
+        self._guard = guard
+        self._stage = stage
+        self._snapshot = snapshot
+        self._index: Index | None = None
+        self._faults: list[tuple[str, str, Fault]] = []
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Of hooks that have answered for others."""
+        return tuple(
+            fault for plugin, hook, fault in self._faults if self._guard.works(plugin, hook)
+        )
+
+    def begin_session(self) -> None:
+        """See ``Guard``."""
+        self._guard.begin_session()
+
+    def quarantined(self, plugin: str, hook: str) -> bool:
+        """See ``Guard``."""
+        return self._guard.quarantined(plugin, hook)
+
+    def works(self, plugin: str, hook: str) -> bool:
+        """See ``Guard``."""
+        return self._guard.works(plugin, hook)
+
+    def wrap(
+        self,
+        plugin: str,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+    ) -> Callable[P, R]:
+        """See ``Guard``."""
+
+        # Their stack tells more than what they were asked about: it is gone when a guard answers.
+        def heard(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return fn(*args, **kwargs)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:
+                self._hear(plugin, hook, error)
+                raise
+
+        return self._guard.wrap(plugin, hook, heard, fallback)
+
+    def _hear(self, plugin: str, hook: str, error: Exception) -> None:
+        if len(self._faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
+            return
+        if self._guard.quarantined(plugin, hook):
+            return
+        if self._index is None:
+            self._index = Index(self._snapshot)
+        suspects = self._index.suspects(error)
+        if suspects:
+            story = "".join(traceback.format_exception(error))
+            fault = Fault(
+                kind=type(error).__name__,
+                says=short(f"{error} (plugin {plugin}, hook {hook})"),
+                stage=self._stage.name,
+                place=f"{plugin}.{hook}",
+                suspects=suspects,
+                story=story[-limits.FAULT_STORY_MAX :],
+            )
+            self._faults.append((plugin, hook, fault))
