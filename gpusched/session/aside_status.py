@@ -13,7 +13,7 @@ from gpusched.cache.unborn import is_unborn
 from gpusched.objects.meta import GangKey
 from gpusched.objects.resources import NOTHING
 from gpusched.session.containment import Degraded, SetAside
-from gpusched.session.plan import Ask, GangStatus, QueueStatus
+from gpusched.session.plan import Ask, GangStatus, QueueStatus, TopologyStatus
 from gpusched.session.reasons import Reason, cut, members
 from gpusched.session.suspects import What
 
@@ -92,6 +92,22 @@ def queues_aside(snapshot: Snapshot, aside: Sequence[SetAside]) -> tuple[QueueSt
             with suppress(Exception):
                 found.append(_queue_status(node, each.sentence))
     return tuple(found)
+
+
+def topologies_aside(snapshot: Snapshot, aside: Sequence[SetAside]) -> tuple[TopologyStatus, ...]:
+    """The status of each Topology that is left out."""
+    those = {each.suspect.key.name: each for each in aside if each.suspect.what is What.TOPOLOGY}
+    return tuple(
+        TopologyStatus(
+            name=each.name,
+            uid=each.uid,
+            generation=each.generation,
+            is_ready=False,
+            ready=Ask(reason=Reason.SCHEDULER_ERROR, sentence=cut(those[each.name].sentence)),
+        )
+        for each in snapshot.topologies
+        if each.name in those
+    )
 
 
 def _queue_status(node: QueueNode, sentence: str) -> QueueStatus:

@@ -13,7 +13,7 @@ import attrs
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Placement
 from gpusched.placement.problem import Search, search_here
-from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside
+from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside, topologies_aside
 from gpusched.session.attempt import ActionTimer, Decided, Setting
 from gpusched.session.contained import hold
 from gpusched.session.containment import Containment, Degraded, SetAside
@@ -107,6 +107,7 @@ def _told(
             plan,
             gangs=tuple(sorted((*plan.gangs, *gangs), key=lambda status: status.gang)),
             queues=tuple(sorted((*plan.queues, *queues), key=lambda status: status.name)),
+            topologies=(*plan.topologies, *topologies_aside(snapshot, memory.aside)),
         )
         waiting = dict(waiting)
         for status in gangs:

@@ -79,9 +79,11 @@ def test_wherever_it_raises_for_a_gang_the_others_go_on(monkeypatch, pods):
             c.when.one_session()
         assert fired, label
         assert c.decision.degraded is None, label
-        assert outcome(c) == expected, label
         if c.then.faults() and not set_aside(c):
-            continue  # of a hook that was asked about nobody else: its guard's answer counts
+            # Of a hook that was asked about nobody else: its guard's answer counts.
+            assert set(c.then.started()) == expected[0].keys(), label
+            continue
+        assert outcome(c) == expected, label
         assert set_aside(c) == ["bad"], label
         if label.endswith("GangStatus.__init__"):
             continue  # what it is told cannot be made either: an event remains
