@@ -79,6 +79,14 @@ def register(subparsers: Subparsers) -> None:
         metavar="PATH",
         help="files or folders of KWOK Stages that replace the default ones",
     )
+    parser.add_argument(
+        "--host-names",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="names besides localhost under which clients reach it, as through a tunnel",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of uids, names and delays")
     parser.set_defaults(run=run)
 
@@ -93,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--stages and --no-stages exclude each other")
     options = ClusterOptions(
         port=args.port,
+        host_names=args.host_names,
         apply=args.apply,
         stages=not args.no_stages,
         stage_files=args.stages,

@@ -34,6 +34,7 @@ from gpusched.devcluster.custom.install import Installer
 from gpusched.devcluster.draws import KeyedRandom
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.endpoints import Endpoints
+from gpusched.devcluster.http.host_names import HostNames
 from gpusched.devcluster.http.inside import Inside
 from gpusched.devcluster.http.server import Server
 from gpusched.devcluster.kinds import Registry, load_builtins
@@ -56,6 +57,7 @@ class ClusterOptions:
     Attributes:
         port: TCP port on ``host``; 0 takes a free one.
         host: numeric address; on a loopback one requests need no token.
+        host_names: names in Host headers that are taken beside loopback ones.
         token: bearer token that may do everything; random when empty.
         apply: files and folders of YAML applied before the cluster is ready.
         stages, controllers: whether fake nodes live and whether controllers act.
@@ -69,6 +71,7 @@ class ClusterOptions:
 
     port: int = 0
     host: str = "127.0.0.1"
+    host_names: Sequence[str] = ()
     token: str = ""
     apply: Sequence[Path] = ()
     stages: bool = True
@@ -263,7 +266,8 @@ async def start(options: ClusterOptions) -> DevCluster:
     front = Front(core, endpoints, Faults(options.seed, options.faults))
     local = ipaddress.ip_address(options.host).is_loopback
     access = Access(core, token, local=local)
-    server = Server(front, access=access, clock=options.clock)
+    names = HostNames.of(options.host, options.host_names)
+    server = Server(front, access=access, clock=options.clock, names=names)
     host = Host(server.handle, host=options.host, port=options.port)
     inside = Inside(front, access=access, clock=options.clock)
     restarts = Restarts(core, life.machinery(host, front, inside))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
+from yarl import URL
 
 from gpusched.errors import ConfigError
 from gpusched.io.logs import Log
@@ -24,7 +27,9 @@ class Endpoints:
     """A small HTTP server; ``start`` listens, ``stop`` ends.
 
     ``/livez`` answers 200 while the event loop turns. ``/readyz`` answers 200 or 503 with one
-    sentence. Both are open and say nothing about the cluster's content.
+    sentence. Both are open and say nothing about the cluster's content. On a loopback address it
+    answers to loopback names only: a page in a browser can let its own name point there and would
+    read the metrics, which name queues.
 
     Args:
         ready: whether the daemon can do its work, and why not.
@@ -45,7 +50,7 @@ class Endpoints:
         Raises:
             ConfigError: it is not possible to listen there.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[_for_this_machine] if is_loopback(host) else ())
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._render)
@@ -96,6 +101,28 @@ class Endpoints:
 
     async def _render(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address means this machine and nobody else."""
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return name.lower().rstrip(".") == "localhost"
+
+
+@web.middleware
+async def _for_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a request by a name that is not this machine's."""
+    sent = request.headers.getall("Host", ())
+    try:
+        name = URL(f"http://{sent[0]}").host if len(sent) == 1 else None
+    except ValueError:
+        name = None
+    if name is None or not is_loopback(name):
+        why = "this address answers to localhost only: ask for it by that name\n"
+        return web.Response(text=why, status=421)
+    return await handler(request)
 
 
 def _told(host: str, port: int) -> int:

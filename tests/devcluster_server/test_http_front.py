@@ -27,7 +27,7 @@ async def exchange(cluster, *parts, until=b"\r\n\r\n"):
 
 
 def head(line, *fields):
-    return "\r\n".join([line, "Host: x", *fields, "", ""]).encode()
+    return "\r\n".join([line, "Host: localhost", *fields, "", ""]).encode()
 
 
 async def test_http_1_0_gets_a_watch_that_ends_with_the_connection(cluster):
@@ -135,7 +135,7 @@ async def test_opened_and_closed_connections_leave_nothing(cluster, http):
         _, writer = await asyncio.open_connection(host, int(port))
         if number % 2:
             writer.write(
-                b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+                b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
             )
         writer.close()
         await writer.wait_closed()

@@ -17,7 +17,9 @@ async def test_a_reader_that_fell_behind_is_told_to_list_again(cluster, http, mo
     monkeypatch.setattr(store, "HISTORY_PER_KIND_MAX", KEPT)
     host, port = cluster.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=2**16)
-    writer.write(f"GET {MAPS}?watch=1&resourceVersion=0 HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+    writer.write(
+        f"GET {MAPS}?watch=1&resourceVersion=0 HTTP/1.0\r\nHost: localhost\r\n\r\n".encode()
+    )
     await reader.readuntil(b"\r\n\r\n")
     body = {"metadata": {"name": "m"}, "data": {"a": "x" * 100_000}}
     made = (await http.post(MAPS, body)).body

@@ -13,7 +13,7 @@ ASKED = 12
 async def ask(host, port):
     """Read one list over a connection that stays open; return the connection and the length."""
     reader, writer = await asyncio.open_connection(host, port, limit=2**24)
-    writer.write(f"GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     length = int(head.partition("content-length: ")[2].partition("\r")[0])
     left = length

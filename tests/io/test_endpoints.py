@@ -70,3 +70,57 @@ def test_a_port_that_cannot_be_had_is_one_sentence(port):
         await first.stop()
 
     run_virtual(given)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("evil.example:8080", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("evil.example@localhost:99999", 421),
+        ("10.0.0.1", 421),
+        ("[fe80::1]", 421),
+        ("[", 421),
+        ("", 421),
+    ],
+)
+def test_on_loopback_only_loopback_names_are_answered(host, status):
+    """A page whose name points here reads nothing."""
+
+    async def given(_clock):
+        endpoints = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
+        port = await endpoints.start("127.0.0.1", 0)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": host}) as answer,
+        ):
+            got = answer.status, await answer.text()
+        await endpoints.stop()
+        return got
+
+    code, text = run_virtual(given)
+    assert code == status
+    assert ("queues" in text) == (status == 200)
+
+
+def test_elsewhere_every_name_is_answered():
+    """In a cluster probes and scrapers use whatever name they have."""
+
+    async def given(_clock):
+        endpoints = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
+        port = await endpoints.start("0.0.0.0", 0)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(
+                f"http://127.0.0.1:{port}/metrics", headers={"Host": "metrics.example"}
+            ) as answer,
+        ):
+            got = answer.status
+        await endpoints.stop()
+        return got
+
+    assert run_virtual(given) == 200

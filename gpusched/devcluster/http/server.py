@@ -20,6 +20,7 @@ from gpusched.devcluster.control.front import Front, LostConnection
 from gpusched.devcluster.control.host import asking
 from gpusched.devcluster.http.access import Access
 from gpusched.devcluster.http.health import health
+from gpusched.devcluster.http.host_names import HostNames
 from gpusched.devcluster.http.messages import Answer, Request
 from gpusched.devcluster.rbac.rules import User
 from gpusched.devcluster.status import StatusError
@@ -42,6 +43,7 @@ class Server:
         front: serves the requests, unless a fault rule strikes them.
         access: who may ask.
         clock: dates the answers, so that they agree with the times in objects.
+        names: under which it may be addressed.
 
     Attributes:
         desk: serves what controls this cluster, and restarts it; set once, before the first
@@ -50,9 +52,10 @@ class Server:
 
     desk: Desk
 
-    def __init__(self, front: Front, *, access: Access, clock: Clock) -> None:
+    def __init__(self, front: Front, *, access: Access, clock: Clock, names: HostNames) -> None:
         self._front = front
         self._access = access
+        self._names = names
         self._clock = clock
         self._dated = (0, "")
         self._audits = random.Random("audits")  # noqa: S311  # names of answers, no secrets
@@ -98,6 +101,7 @@ class Server:
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         if "%" in request.raw_path and _bad_escape(request.raw_path.partition("?")[0]):
             return web.Response(text="400 Bad Request", status=400)
+        self._names.check(request.headers.getall("Host", ()))
         first = request.path.strip("/").partition("/")[0]
         if first in _HEALTH:
             code, text = health(
@@ -108,7 +112,7 @@ class Server:
             headers = {"X-Content-Type-Options": "nosniff"}
             return web.Response(text=text, status=code, headers=headers)
         user = self._access.user(
-            request.headers.get("Authorization", ""), browser="Origin" in request.headers
+            request.headers.get("Authorization", ""), browser=_from_a_page(request)
         )
         groups = request.headers.getall("Impersonate-Group", ())
         user = self._access.acting_as(user, request.headers, groups)
@@ -154,6 +158,16 @@ class Server:
                 access=self._access,
             )
         )
+
+
+def _from_a_page(request: web.BaseRequest) -> bool:
+    """Whether a page sent a request, and not a program or a person by the address bar.
+
+    Browsers say where a page comes from in Origin, or in Sec-Fetch-Site where they send no Origin:
+    with images, scripts and forms that read.
+    """
+    headers = request.headers
+    return "Origin" in headers or headers.get("Sec-Fetch-Site", "none").lower() != "none"
 
 
 class _Reply(web.Response):
