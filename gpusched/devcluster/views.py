@@ -90,9 +90,15 @@ def _bare_items(resource: Resource, items: Sequence[Stored]) -> list[bytes]:
     change = viewed(resource)
     if change is not None:
         return [encode({k: v for k, v in change(s.obj).items() if k not in _TYPE}) for s in items]
-    skip = len(encode({"kind": resource.kind, "apiVersion": resource.api_version}))
-    # The cached bytes begin with exactly these two members, then a comma: cut them off.
-    return [b"{" + stored.raw[skip:] for stored in items]
+    start = encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1]
+    return [_bare(stored, start) for stored in items]
+
+
+def _bare(stored: Stored, start: bytes) -> bytes:
+    """An object without kind and apiVersion, with which nearly all begin in this order."""
+    if stored.raw.startswith(start):
+        return b"{" + stored.raw[len(start) + 1 :]
+    return encode({k: v for k, v in stored.obj.items() if k not in _TYPE})
 
 
 _TYPE: Final = frozenset({"kind", "apiVersion"})
