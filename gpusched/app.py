@@ -55,6 +55,7 @@ from gpusched.io.watchdog import Watchdog
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.seal import KEY_BYTES, UNKNOWN, seal_of
+from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard
 from gpusched.session.plan import Plan
 
@@ -79,6 +80,7 @@ class AppOptions:
         secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
             nobody forges anything.
         opened: makes what carries requests to the API server and answers back.
+        search: runs searches of inline sessions.
     """
 
     config: Config
@@ -93,6 +95,7 @@ class AppOptions:
     recording: Recording | None = None
     secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
+    search: Search = search_here
 
 
 class App:
@@ -302,6 +305,7 @@ class App:
             telemetry=self.telemetry,
             inline=options.inline,
             solver=solver,
+            here=options.search,
             recorder=DecisionRecorder.of(options.recording, inline=options.inline),
             only_look=bool(self._restored),
         )

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "nodes": "print the nodes of node pools as YAML, for KWOK on a real API server",
     "demo": "see gangs start and wait: an embedded cluster, the daemon and a sample workload",
     "scenario": "play scenarios: a cluster, a timeline and what is expected of it",
+    "chaos": "faults of every kind on clusters drawn from seeds, in virtual time",
     "simulate": "a recorded cluster or a trace under one or several configurations",
     "check-config": "check a configuration file without starting anything",
     "get": "list queues or pod groups",

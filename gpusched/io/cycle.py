@@ -35,7 +35,7 @@ from gpusched.objects.dimension import resource_of
 from gpusched.objects.meta import ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.units import unit_of
-from gpusched.placement.problem import search_here
+from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard, Running
 from gpusched.session.decide import Decision, decide
 from gpusched.session.due import next_due
@@ -89,6 +89,7 @@ class SessionCycle:
         telemetry: counts and spans.
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
+        here: runs searches where there is no solver.
         recorder: keeps decisions in files; None for none.
         only_look: what the first session decides is not carried out.
     """
@@ -107,6 +108,7 @@ class SessionCycle:
         telemetry: Telemetry,
         inline: bool = False,
         solver: SolverProcess | None = None,
+        here: Search = search_here,
         recorder: DecisionRecorder | None = None,
         only_look: bool = False,
     ) -> None:
@@ -125,6 +127,7 @@ class SessionCycle:
         self._due: float | None = None
         self._thread = None if inline else Aside("session")
         self._solver = solver
+        self._here = here
         self._recorder = recorder
         self._only_look = only_look
         self._dumps = Dumps()
@@ -259,7 +262,7 @@ class SessionCycle:
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
         solver, placement = self._solver, self.rules.config.placement
-        search = solver if solver is not None else search_here
+        search = solver if solver is not None else self._here
         tape = Tape(search, rules.guard.failing()) if self._recorder is not None else None
         took: list[tuple[str, float]] = []
         start, wall = clock.monotonic(), clock.now()

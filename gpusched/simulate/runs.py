@@ -141,12 +141,12 @@ def simulate(
         with tempfile.TemporaryDirectory(prefix="gpusched-simulate-") as folder:
             return await _run(scenario, clock, Path(folder), options=options)
 
-    with _collecting_rarely():
+    with collecting_rarely():
         return run_virtual(main, epoch=options.epoch, limit_s=options.limit_s, network=Network())
 
 
 @contextmanager
-def _collecting_rarely() -> Iterator[None]:
+def collecting_rarely() -> Iterator[None]:
     """Look for garbage seldom: a cluster is trees that die by themselves, and long histories.
 
     By default a fifth of a long run goes into walking what is still there.

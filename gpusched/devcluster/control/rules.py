@@ -17,6 +17,9 @@ FaultType = Literal["delay", "status", "lost", "drop", "stall", "lag", "expired"
 READS: Final = ("get", "list", "watch")
 VERBS: Final = (*READS, "create", "update", "patch", "delete", "deletecollection")
 CODES: Final = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
     409: "Conflict",
     429: "TooManyRequests",
     500: "InternalError",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpusched.testing.invariants.gangs import gangs, ours
+from gpusched.testing.invariants.gangs import of_gangs, ours
 from gpusched.testing.invariants.journal import Write, check_journal, fences
 from gpusched.testing.invariants.model import GROUP_LABEL, RECOVERY_S, Finding, Obj, requests
 from gpusched.testing.invariants.nodes import rooms
@@ -48,7 +48,7 @@ def findings(
     topologies = objects.get("topologies", ())
     return [
         *rooms(pods, nodes),
-        *gangs(pods, groups, nodes=nodes, topologies=topologies, now=now),
+        *of_gangs(pods, groups, nodes=nodes, topologies=topologies, now=now),
         *(found for pod in pods for found in ours(pod, schedulers)),
         *quotas(
             pods,

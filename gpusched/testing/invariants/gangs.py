@@ -135,7 +135,7 @@ def honest(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
         yield _of(group, "I15", f"{name} is said to run with {count} pods bound")
 
 
-def gangs(
+def of_gangs(
     pods: Sequence[Obj],
     groups: Sequence[Obj],
     *,

@@ -1,0 +1,1 @@
+"""Faults of every kind on whole clusters in virtual time: see docs/chaos.md."""

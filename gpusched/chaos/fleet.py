@@ -1,0 +1,297 @@
+"""The daemons of a run, one in each slot, and what can be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.app import App, AppOptions
+from gpusched.chaos.processes import Process
+from gpusched.chaos.wire import Death, Tampering, Wire
+from gpusched.clock import Clock, LoopClock
+from gpusched.config.model import Config
+from gpusched.devcluster.app import DevCluster
+from gpusched.errors import SolverFault
+from gpusched.io.credentials import Access, Given
+from gpusched.placement.problem import Job, Solution
+from gpusched.simulate.inside import sessions_to
+
+_CRASH_BACK_S: Final = 2.0
+_CONFIG: Final = "actions: [{actions}]\ncycle: {{maxPeriod: {period}s}}\n"
+_BAD: Final = "actions: [allocate\n"
+
+
+class SkewedClock(LoopClock):
+    """The loop's time as one machine tells it.
+
+    Attributes:
+        wall_s: by so much its wall clock is wrong.
+        asleep_s: so long it was suspended: its monotonic clock stood still.
+    """
+
+    def __init__(self, epoch: float) -> None:
+        super().__init__(epoch)
+        self.wall_s = 0.0
+        self.asleep_s = 0.0
+
+    def now(self) -> float:
+        """See ``Clock.now``."""
+        return super().now() + self.wall_s
+
+    def monotonic(self) -> float:
+        """See ``Clock.monotonic``."""
+        return super().monotonic() - self.asleep_s
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """A place for one daemon; ``back_s`` is when it returns from a death that is prepared."""
+
+    number: int
+    clock: SkewedClock
+    process: Process | None = None
+    wire: Wire | None = None
+    back_s: float = 60.0
+
+
+class Fleet:
+    """See the module.
+
+    Args:
+        cluster: whom they talk to.
+        clock: the run's.
+        token: that may do everything.
+        epoch: wall time at the run's beginning.
+        seed: of jitter and delays.
+        slots: how many daemons there are.
+        config: of all of them.
+        latency: seconds on the way to the server, at least and at most.
+        folder: for a configuration file that changes; None for none.
+        wrote: told each accepted write.
+
+    Attributes:
+        crashes: how daemons ended that nobody asked to end, with the time.
+        starts: how many processes there were.
+        tampering: what becomes of watch events now.
+    """
+
+    def __init__(
+        self,
+        cluster: DevCluster,
+        *,
+        clock: Clock,
+        epoch: float,
+        token: str,
+        seed: int,
+        slots: int,
+        config: Config,
+        latency: tuple[float, float],
+        folder: Path | None = None,
+        wrote: Callable[[Process, str, str, bytes], None],
+    ) -> None:
+        self.crashes: list[tuple[float, str]] = []
+        self.starts = 0
+        self.tampering: list[Tampering] = []
+        self._cluster = cluster
+        self._clock = clock
+        self._token = token
+        self._seed = seed
+        self._config = config
+        self._latency = latency
+        self._file = folder / "gpusched.yaml" if folder is not None else None
+        self._wrote = wrote
+        self._outside = contextvars.copy_context()
+        self._slots = [_Slot(number, SkewedClock(epoch)) for number in range(slots)]
+        self._all: list[Process] = []
+        self._later: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self._solver = ""
+        self.configure(good=True, period=10)
+
+    @property
+    def alive(self) -> list[Process]:
+        """Those that run or are paused."""
+        return [each for each in self._all if each.alive]
+
+    def configure(self, *, good: bool, period: int = 9) -> None:
+        """Write the configuration file, as it should be or not."""
+        if self._file is not None:
+            actions = ", ".join(self._config.actions)
+            text = _CONFIG.format(actions=actions, period=period) if good else _BAD
+            self._file.write_text(text)
+
+    def start(self, slot: int) -> None:
+        """Start a daemon in a slot that has none."""
+        place = self._slots[slot % len(self._slots)]
+        if self._ended or (place.process is not None and place.process.alive):
+            return
+        process = Process(self.starts)
+        rng = random.Random(f"{self._seed}/daemon/{self.starts}")  # noqa: S311  # repeatable
+        place.wire = Wire(
+            self._cluster.inside,
+            process,
+            clock=self._clock,
+            rng=random.Random(f"{self._seed}/wire/{self.starts}"),  # noqa: S311  # repeatable
+            outside=self._outside,
+            latency=self._latency,
+            tampering=self.tampering,
+            wrote=self._wrote,
+        )
+        access = Access(host=self._cluster.url, authorization=f"Bearer {self._token}")
+        options = AppOptions(
+            config=self._config,
+            clock=place.clock,
+            rng=rng,
+            kubeconfig=Given(access),
+            identity=f"daemon-{self.starts}",
+            inline=True,
+            config_file=str(self._file) if self._file is not None else "",
+            opened=sessions_to(place.wire),
+            search=self._search,
+        )
+        place.process = process
+        self.starts += 1
+        self._all.append(process)
+        process.start(App(options))
+        assert process.task is not None
+        process.task.add_done_callback(lambda task: self._over(place, process, task))
+
+    def _over(self, place: _Slot, process: Process, task: asyncio.Task[None]) -> None:
+        """It ended: by itself it should not."""
+        if process.dead or self._ended:
+            return
+        error = None if task.cancelled() else task.exception()
+        if error is not None or not process.stopped:
+            self.crashes.append((self._clock.monotonic(), sentence(error)))
+            self._again(place.number, _CRASH_BACK_S)
+
+    def _again(self, slot: int, seconds: float) -> None:
+        async def later() -> None:
+            await self._clock.sleep(seconds)
+            self.start(slot)
+
+        task = asyncio.get_running_loop().create_task(later(), context=self._outside)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def kill(self, slot: int) -> None:
+        """Like SIGKILL."""
+        place = self._slots[slot % len(self._slots)]
+        if place.process is not None and place.wire is not None:
+            place.process.kill()
+            place.wire.hang_up()
+
+    def doom(self, slot: int, death: Death, back_s: float) -> None:
+        """It will die at a later write, and another will be started after that."""
+        place = self._slots[slot % len(self._slots)]
+        if place.wire is None or place.process is None:
+            return
+        process = place.process
+        place.wire.death = death
+        process.on_death = lambda: self._again(place.number, back_s)
+
+    def stop(self, slot: int, *, back: float) -> None:
+        """Like SIGTERM; another is started after its end."""
+        place = self._slots[slot % len(self._slots)]
+        process = place.process
+        if process is None or process.app is None or process.task is None or not process.alive:
+            return
+        process.stopped = True
+        process.app.stop()
+        process.task.add_done_callback(lambda _task: self._again(place.number, back))
+
+    def freeze(self, slot: int, seconds: float, *, suspended: bool) -> Callable[[], None]:
+        """Pause a process, or suspend its machine; what is returned lets it go on."""
+        place = self._slots[slot % len(self._slots)]
+        process = place.process
+        if process is None or process.dead:
+            return lambda: None
+        process.freeze()
+
+        def thaw() -> None:
+            if process.dead or not process.frozen:
+                return
+            if suspended:
+                place.clock.asleep_s += seconds
+            process.thaw()
+
+        return thaw
+
+    def skew(self, slot: int, seconds: float) -> None:
+        """The wall clock of its machine jumps."""
+        self._slots[slot % len(self._slots)].clock.wall_s += seconds
+
+    def harm_solver(self, how: str) -> None:
+        """Searches fail, or answer what is wrong, until told otherwise."""
+        self._solver = how
+
+    def _search(self, job: Job) -> object:
+        if self._solver == "fails":
+            raise SolverFault("the solver is made to fail")
+        answer = job.run()
+        if self._solver == "lies" and isinstance(answer, Solution) and answer.counts.size:
+            return attrs.evolve(answer, counts=np.roll(answer.counts, 1))
+        return answer
+
+    def heal(self) -> None:
+        """Faults are over: everybody runs, and clocks are right again."""
+        self.tampering.clear()
+        self._solver = ""
+        self._latency = (0.0, 0.0)
+        for place in self._slots:
+            place.clock.wall_s = 0.0
+            if place.wire is not None:
+                place.wire.death = None
+                place.wire.latency = self._latency
+            if place.process is not None and place.process.frozen and not place.process.dead:
+                place.process.thaw()
+            self.start(place.number)
+
+    async def restart(self) -> None:
+        """End all in order, and start one anew."""
+        for place in self._slots:
+            process = place.process
+            if process is None or process.app is None or not process.alive:
+                continue
+            process.stopped = True
+            process.app.stop()
+            assert process.task is not None
+            await asyncio.wait([process.task])
+        self.start(0)
+
+    async def close(self) -> None:
+        """End all at once, and let what they began end."""
+        self._ended = True
+        for task in list(self._later):
+            task.cancel()
+        for place in self._slots:
+            if place.wire is not None:
+                place.wire.hang_up()
+        for process in self._all:
+            process.kill()
+        for process in self._all:
+            await process.bury()
+
+
+def sentence(error: BaseException | None) -> str:
+    """What went wrong; of a group that of its first member, and where."""
+    if error is None:
+        return "it ended by itself"
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = ""
+    if where is not None:
+        code = where.tb_frame.f_code
+        place = f" at {Path(code.co_filename).name}:{where.tb_lineno}"
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}{place}"

@@ -1,0 +1,301 @@
+"""One script played from an empty cluster to the moment when nothing moves any more.
+
+Safety is looked at after each write; when the last fault is over the cluster must come to rest,
+with everybody running who can, and a new daemon must find nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from gpusched.chaos.acting import Actor
+from gpusched.chaos.fleet import Fleet
+from gpusched.chaos.objects import GROUPS, JOBS, QUEUES, TOPOLOGIES
+from gpusched.chaos.processes import Process, owned
+from gpusched.chaos.script import Script, Step
+from gpusched.chaos.starving import starving
+from gpusched.chaos.witness import Seen, Witness
+from gpusched.clock import LoopClock
+from gpusched.config.model import DEFAULT, Config
+from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.store import Change
+from gpusched.simulate.freezing import FreezingLoop
+from gpusched.simulate.history import History
+from gpusched.simulate.loop import EPOCH, Deadlock, Endless, run_virtual
+from gpusched.simulate.runs import collecting_rarely
+from gpusched.testing import invariants
+from gpusched.testing.invariants import model
+from gpusched.testing.invariants.model import RECOVERY_S, Finding
+
+_TOKEN: Final = "chaos"  # noqa: S105 - opens nothing but this run
+LIMIT_S: Final = 6000.0
+"""Virtual seconds after which a run counts as one that never ends."""
+QUIET_S: Final = 320.0
+"""Without a write for so long everything that is held for somebody has been given up."""
+AUDITED_S: Final = 660.0
+"""The same where watch events were lost: an audit of what there is finds them in this time."""
+SETTLE_S: Final = 3000.0
+"""After the last fault it may take so long until nothing moves."""
+PERIOD_S: Final = 30.0
+"""Sessions that nothing asks for: a third of the shipped number, as each costs milliseconds."""
+_LOOK_S: Final = 5.0
+_CALM_S: Final = 45.0
+_MOVING: Final = frozenset({"pods", GROUPS, QUEUES, JOBS})
+_SLACK_S: Final = 15.0
+
+
+@attrs.frozen(kw_only=True)
+class Played:
+    """What came of a script.
+
+    Attributes:
+        seen: what did not hold.
+        digest: SHA-256 over every write of the cluster.
+        writes: how many there were.
+        virtual_s: how long it took.
+        counts: of what happened: starts, deaths, bindings, evictions, steps.
+    """
+
+    script: Script
+    seen: tuple[Seen, ...]
+    digest: str
+    writes: int
+    virtual_s: float
+    counts: dict[str, int]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything held."""
+        return not self.seen
+
+
+def play(
+    script: Script,
+    *,
+    config: Config = DEFAULT,
+    tell: Callable[[bytes], None] | None = None,
+    ready: Callable[[DevCluster, Witness], None] | None = None,
+) -> Played:
+    """Play a script; the same script gives the same run, byte for byte.
+
+    Args:
+        script: see there.
+        config: of the daemons; its actions are the script's, where it has some.
+        tell: given each write as one line.
+        ready: called when the cluster is there and nothing has happened.
+    """
+    config = attrs.evolve(config, cycle=attrs.evolve(config.cycle, max_period_s=PERIOD_S))
+    if script.actions:
+        config = attrs.evolve(config, actions=script.actions)
+    run = _Run(script, config, tell, ready)
+    try:
+        with collecting_rarely():
+            return run_virtual(
+                run.live,
+                epoch=EPOCH,
+                limit_s=LIMIT_S,
+                loop_factory=lambda: FreezingLoop(limit_s=LIMIT_S),
+            )
+    except (Deadlock, Endless) as stuck:
+        finding = Finding(invariant="I10", kind="Run", name="loop", sentence=str(stuck)[:600])
+        return run.result(Seen(at=run.now(), finding=finding))
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self, script: Script, config: Config, tell: Callable[[bytes], None] | None,
+        ready: Callable[[DevCluster, Witness], None] | None,
+    ) -> None:  # fmt: skip
+        self._script = script
+        self._config = config
+        self._tell = tell
+        self._ready = ready
+        self._counts: Counter[str] = Counter()
+        self._moved = 0.0
+        self._recent: list[str] = []
+        self._at = 0.0
+        self._extra: list[Seen] = []
+
+    def now(self) -> float:
+        """Virtual seconds so far, as far as it is known."""
+        return self._at
+
+    async def live(self, clock: LoopClock) -> Played:
+        """From the beginning to the end."""
+        self._clock = clock
+        asyncio.get_running_loop().set_task_factory(owned)
+        begin = clock.monotonic
+        self._cluster = await start(
+            ClusterOptions(clock=clock, seed=self._script.seed, token=_TOKEN, records=False)
+        )
+        store = self._cluster.core.store
+        self._history = History(store, tell=self._tell)
+        self._witness = Witness(store, begin, patience_of(self._script))
+        store.observers.append(self._see)
+        if self._ready is not None:
+            self._ready(self._cluster, self._witness)
+        reloads = any(step.do == "reload" for step in self._script.steps)
+        with tempfile.TemporaryDirectory(prefix="gpusched-chaos-") as folder:
+            self._fleet = Fleet(
+                self._cluster,
+                clock=clock,
+                epoch=EPOCH,
+                token=_TOKEN,
+                seed=self._script.seed,
+                slots=self._script.daemons,
+                config=self._config,
+                latency=self._script.latency,
+                folder=Path(folder) if reloads else None,
+                wrote=self._wrote,
+            )
+            actor = Actor(self._cluster, self._fleet, witness=self._witness, clock=clock)
+            try:
+                await self._busy(actor)
+                await self._settle()
+            finally:
+                self._at = clock.monotonic()
+                await self._fleet.close()
+                await self._cluster.close()
+        self._counts["skipped"] = actor.skipped
+        return self.result()
+
+    def result(self, *more: Seen) -> Played:
+        """What came of it, and what else was found."""
+        seen = sorted((*self._witness.seen, *self._extra, *more), key=lambda each: each.at)
+        self._counts["starts"] = self._fleet.starts
+        return Played(
+            script=self._script,
+            seen=tuple(seen),
+            digest=self._history.digest,
+            writes=self._history.writes,
+            virtual_s=round(self._at, 3),
+            counts=dict(self._counts),
+        )
+
+    # -- what happens ------------------------------------------------------------------------
+    async def _busy(self, actor: Actor) -> None:
+        for step in self._script.steps:
+            await self._until(step.at)
+            self._counts[step.do] += 1
+            await actor.do(step)
+        await self._until(self._script.busy_s)
+        await actor.finish()
+
+    async def _until(self, at: float) -> None:
+        """Sleep, and tell of daemons that broke."""
+        while (left := at - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(left, _LOOK_S))
+            self._at = self._clock.monotonic()
+            self._look()
+
+    def _look(self) -> None:
+        for at, why in self._fleet.crashes:
+            finding = Finding(invariant="I14", kind="Daemon", name="", sentence=f"ended: {why}")
+            self._extra.append(Seen(at=round(at, 6), finding=finding))
+        self._fleet.crashes.clear()
+
+    def _see(self, kind: str, change: Change) -> None:
+        if kind in _MOVING and not self._is_empty(kind):
+            self._moved = self._clock.monotonic()
+            self._recent = [*self._recent[-7:], f"{change.type} {kind} {change.key}"]
+
+    def _is_empty(self, kind: str) -> bool:
+        """Whether this may tell of PodGroups without pods, which are admitted ever again."""
+        if kind not in {GROUPS, QUEUES}:
+            return False
+        store = self._cluster.core.store
+        named = model.members(stored.obj for _, stored in store.collection("pods").scan())
+        return any(key not in named for key, _ in store.collection(GROUPS).scan())
+
+    def _wrote(self, _process: Process, method: str, path: str, _body: bytes) -> None:
+        self._counts["requests"] += 1
+        if method == "POST" and path.endswith(("/binding", "/eviction")):
+            self._counts[path.rpartition("/")[2]] += 1
+
+    # -- the end -----------------------------------------------------------------------------
+    async def _settle(self) -> None:
+        """Faults are over: it comes to rest, and everybody runs who can."""
+        self._cluster.faults.clear()
+        self._fleet.heal()
+        begun = self._moved = self._clock.monotonic()
+        blind = any(step.args.get("how") == "drop" for step in self._script.steps)
+        quiet_s = AUDITED_S if blind else QUIET_S
+        while self._clock.monotonic() - self._moved < quiet_s:
+            if self._clock.monotonic() - begun > SETTLE_S:
+                what = ", ".join(self._recent[-4:])
+                self._say(
+                    "I10", f"objects still change {SETTLE_S:g} s after the last fault: {what}"
+                )
+                break
+            await self._until(self._clock.monotonic() + _LOOK_S)
+            self._witness.partial(begun, RECOVERY_S + _SLACK_S)
+        self._judge()
+        await self._again()
+
+    def _judge(self) -> None:
+        """What must hold when nothing moves."""
+        lists = self._lists()
+        found = {
+            "pods": lists["pods"],
+            "nodes": lists["nodes"],
+            "podgroups": lists[GROUPS],
+            "topologies": lists[TOPOLOGIES],
+        }
+        for each in invariants.findings(found, now=self._clock.now()):
+            if each.invariant in {"I2", "I3", "I4", "I11", "I15"}:
+                self._witness.say(each)
+        if not any(process.leading for process in self._fleet.alive):
+            self._say("I10", "nobody leads though no fault is in force")
+        for sentence in starving(lists):
+            self._say("I7", sentence)
+
+    async def _again(self) -> None:
+        """I9: a new daemon that finds these objects writes nothing."""
+        await self._fleet.restart()
+        self._moved, self._recent = -1.0, []
+        await self._until(self._clock.monotonic() + _CALM_S)
+        if self._moved >= 0 and not self._extra:
+            what = ", ".join(sorted(set(self._recent))[:4])
+            self._say("I9", f"a new daemon found nothing new and wrote: {what}")
+
+    def _lists(self) -> dict[str, list[Any]]:
+        kinds = ("pods", "nodes", GROUPS, QUEUES, JOBS, TOPOLOGIES)
+        return {kind: self._cluster.client.list(kind) for kind in kinds}
+
+    def _say(self, invariant: str, sentence: str) -> None:
+        self._witness.say(Finding(invariant=invariant, kind="Cluster", name="", sentence=sentence))
+
+
+def patience_of(script: Script) -> float:
+    """How old what a daemon decides on may be, by the faults of the script."""
+    longest = 10.0
+    for step in script.steps:
+        longest = max(longest, 10.0 + _blind_s(step))
+    return longest
+
+
+def _blind_s(step: Step) -> float:
+    """For how long a daemon cannot see what changes, by one fault."""
+    lasts = float(step.args.get("for", 0.0))
+    if step.do == "events":
+        return lasts + 600.0 if step.args["how"] == "drop" else lasts + float(step.args["rate"])
+    if step.do == "fault":
+        fault = step.args["fault"]
+        if fault["type"] == "stall":
+            return lasts + 140.0
+        if fault["type"] in {"drop", "expired", "truncate", "lag", "status", "lost", "delay"}:
+            return lasts + 45.0
+    if step.do in {"server", "restore"}:
+        return float(step.args.get("down", 0.0)) + 45.0
+    if step.do == "pause":
+        return lasts + 20.0
+    return 0.0

@@ -1,0 +1,30 @@
+"""Two hundred seeds: nothing crashes and every invariant holds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gpusched.chaos.campaign import play_seed
+
+SEEDS = 200
+AT_ONCE = 10
+
+
+@pytest.fixture
+def silent():
+    """Daemons that are killed and starved log thousands of lines."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_ten_seeds(silent, first):
+    found = {
+        seed: [str(each) for each in run.seen]
+        for seed in range(first, first + AT_ONCE)
+        if not (run := play_seed(seed)).ok
+    }
+    assert not found, f"gpusched chaos --seeds {min(found)} --shrink shows why: {found}"
