@@ -277,6 +277,7 @@ class App:
             layouts = self.cache.rows.catalogue
             self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
             self.cache.rows.use(layouts)
+        self.cache.use_group_priority(rules.config.pod_group_priority)
         status, binder, carrier, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
@@ -291,6 +292,7 @@ class App:
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
             restored=self._restored_store,
             leading=lambda: self.leadership.leading and self._caught_up,
+            refused=self._unread,
         )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(
@@ -318,6 +320,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             layouts=self.cache.rows.use,
+            group_priority=self.cache.use_group_priority,
             inline=options.inline,
             solver=solver,
         )
@@ -450,6 +453,10 @@ class App:
         self.telemetry.started_over("restored")
         _log.warning("all that is known of the cluster is dropped and read again", why=why)
         self._over.set()
+
+    def _unread(self, kind: str, refused: bool) -> None:
+        if self.care is not None:
+            self.care.unread(kind, refused)
 
     def _broke(self, error: BaseException) -> None:
         """Something of ours is wrong: end in order, then say so."""

@@ -20,16 +20,24 @@ from gpusched.cache.insides import InsideRows
 from gpusched.cache.ledger import Hold, Holding, Ledger
 from gpusched.cache.moves import Moves
 from gpusched.cache.overlay import Nomination, Overlay
+from gpusched.cache.priorities import QuotaShelf, matters
 from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.runs import JobShelf
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.storage import StorageShelves
+from gpusched.config.model import GroupPriority
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.node import Node
-from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass
+from gpusched.objects.others import (
+    DisruptionBudget,
+    Job,
+    Namespace,
+    PriorityClass,
+    ResourceQuota,
+)
 from gpusched.objects.pod import Pod
 from gpusched.objects.resources import Resources
 from gpusched.objects.seal import OPEN, SEAL, Seal
@@ -67,6 +75,7 @@ class Cache:
         self.namespaces: Shelf[Namespace] = Shelf()
         self.priorities: Shelf[PriorityClass] = Shelf()
         self.budgets: Shelf[DisruptionBudget] = Shelf()
+        self.quotas = QuotaShelf()
         self.rejected_nodes: dict[str, Rejected] = {}
         self.families = Families(
             self.ledger,
@@ -74,6 +83,7 @@ class Cache:
             jobs=self.jobs,
             namespaces=self.namespaces,
             priorities=self.priorities,
+            quotas=self.quotas,
             schedulers=self.schedulers,
         )
         self.foreign = Foreign(
@@ -396,6 +406,27 @@ class Cache:
                 self.families.touch(GangKey("PodGroup", *name))
         self.families.touch_class(priority_class)
         self._changed()
+
+    def put_quota(self, key: ObjectKey, item: ResourceQuota | Rejected) -> None:
+        """A ResourceQuota appeared or changed; most changes are of what is used alone."""
+        matter = matters(self.quotas.items.get(key), item) or key in self.quotas.rejected
+        self.quotas.put(key, item)
+        if matter:
+            self.families.touch_namespace(key.namespace)
+            self._changed()
+
+    def drop_quota(self, key: ObjectKey) -> None:
+        """A ResourceQuota is gone."""
+        self.quotas.drop(key)
+        self.families.touch_namespace(key.namespace)
+        self._changed()
+
+    def use_group_priority(self, rule: GroupPriority) -> None:
+        """``podGroupPriority`` of the configuration, from now on."""
+        if rule != self.quotas.rule:
+            self.quotas.use_rule(rule)
+            self.families.touch_all()
+            self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:
         """Of all pods, believed or not."""

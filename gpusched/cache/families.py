@@ -5,10 +5,11 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import attrs
+import msgspec
 
 from gpusched.cache.counting import make_gang
 from gpusched.cache.gangs import (
@@ -21,6 +22,7 @@ from gpusched.cache.gangs import (
 from gpusched.cache.gpu_sizes import GpuSizes
 from gpusched.cache.ledger import Hold, Ledger
 from gpusched.cache.origins import FAMILIES, STAGE, Source, adopt, first_of, gangs_of_family
+from gpusched.cache.priorities import Counted, QuotaShelf
 from gpusched.cache.shelf import Shelf
 from gpusched.cache.tally import Tally
 from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
@@ -56,7 +58,7 @@ class Families:
 
     Args:
         ledger: who has which place.
-        groups, jobs, namespaces, priorities: where gangs get their numbers from.
+        groups, jobs, namespaces, priorities, quotas: where gangs get their numbers from.
         schedulers: names whose pods are ours.
     """
 
@@ -68,6 +70,7 @@ class Families:
         jobs: Shelf[Job],
         namespaces: Shelf[Namespace],
         priorities: Shelf[PriorityClass],
+        quotas: QuotaShelf,
         schedulers: Collection[str],
     ) -> None:
         self._ledger = ledger
@@ -75,6 +78,7 @@ class Families:
         self._jobs = jobs
         self._namespaces = namespaces
         self._priorities = priorities
+        self._quotas = quotas
         self._schedulers = schedulers
         self.workloads: dict[str, Shelf[Workload]] = {kind: Shelf() for kind in WORKLOADS}
         self.read: frozenset[str] = frozenset()
@@ -142,7 +146,8 @@ class Families:
         if key.kind == "PodGroup":
             if not self._exists(key):
                 return ()
-            return (make_gang(self._group_origin(key, pods, queue), pods, places),)
+            of_group = self._of_pods(self._group_origin(key, pods, queue), pods)
+            return (make_gang(of_group, pods, places),)
         started = self._started(key, pods, queue)
         if started is not None:
             return (make_gang(*started, places),)
@@ -152,14 +157,14 @@ class Families:
             return (make_gang(self._lone(pods[0], queue), pods, places),)
         if key.kind in FAMILIES:
             gangs = gangs_of_family(key, pods, self._source(key, pods, queue))
-            return tuple(make_gang(origin, members, places) for origin, members in gangs)
+            return tuple(make_gang(self._of_pods(of, own), own, places) for of, own in gangs)
         origin = self._controller_origin(key, pods, queue)
         if origin is None:
             return tuple(
                 make_gang(self._lone_of_job(pod, key, queue), [pod], places)
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
-        return (make_gang(origin, pods, places),)
+        return (make_gang(self._of_pods(origin, pods), pods, places),)
 
     def _started(
         self, key: GangKey, pods: list[Pod], queue: str
@@ -172,12 +177,20 @@ class Families:
             ObjectKey("", job.template.priority_class if job.template else "")
         )
         coming = unborn(job, [*pods, *self._pods_elsewhere(job)], named)
+        refused = ""
+        if named is not None and coming:
+            refused = self._quotas.limits(key.namespace).admits(named.name, coming)
+        if named is not None and refused:
+            coming = [msgspec.structs.replace(pod, priority=0) for pod in coming]
+            refused = f"priorityClassName {named.name} of its pods does not count, as {refused}"
         together = job.gang_size > 1 or wanted_pods(job) == 1
         if not coming or not (job.suspended or together):
             return None
         by_class = named.preemptible if named else None
         origin = origin_of_job(job, template=coming[0], queue=queue, by_class=by_class)
-        return attrs.evolve(as_started(origin, job), unborn=len(coming)), [*pods, *coming]
+        origin = attrs.evolve(as_started(origin, job), unborn=len(coming), remark=refused)
+        members = [*pods, *coming]
+        return self._of_pods(origin, members), members
 
     def _pods_elsewhere(self, job: Job) -> list[Pod]:
         """Pods of a Job that are members of another gang than the Job's, which they name."""
@@ -227,7 +240,8 @@ class Families:
         group = self._groups.items.get(name)
         if group is not None:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
-            origin = origin_of_group(group, named=named)
+            counted = self._counted(named, key, pods, field="priorityClassName")
+            origin = origin_of_group(group, counted=counted)
             origin = attrs.evolve(origin, job=self._only_job(key.namespace, pods))
             return adopt(origin, group, pods, queue=queue) if group.source else origin
         rejected = self._groups.rejected.get(name)
@@ -288,15 +302,32 @@ class Families:
         # One that says so by its owner reference alone has none of the controller's labels.
         name = ObjectKey(key.namespace, first.family.owner if first.family else key.name)
         workload = shelf.items.get(name)
-        named = ObjectKey("", workload.priority_class if workload else "")
+        named = self._priorities.items.get(
+            ObjectKey("", workload.priority_class if workload else "")
+        )
         return Source(
             workload=workload,
             rejected=shelf.rejected.get(name),
             read=key.kind in self.read,
-            named=self._priorities.items.get(named),
+            counted=self._counted(named, key, pods, field="priorityClass"),
             queue=queue,
             by_class=self._by_class(first),
         )
+
+    def _counted(
+        self, named: PriorityClass | None, key: GangKey, pods: list[Pod], *, field: str
+    ) -> Counted | None:
+        """How far the class counts that a gang's object names; None when there is no such class."""
+        if named is None:
+            return None
+        return self._quotas.limits(key.namespace).count(named, pods, field=field)
+
+    def _of_pods(self, origin: Origin, pods: Sequence[Pod]) -> Origin:
+        """The gang's priority by its members, where no object names a class for it."""
+        if origin.priority is not None or len({pod.priority for pod in pods}) < 2:
+            return origin
+        priority = self._quotas.limits(origin.key.namespace).of_pods(pods)
+        return attrs.evolve(origin, priority=priority)
 
     def touch_workload(self, kind: str, name: ObjectKey) -> None:
         """The gangs of one controller are counted again."""
@@ -319,6 +350,11 @@ class Families:
             for key, workload in shelf.items.items():
                 if workload.priority_class == name:
                     self.touch_workload(kind, key)
+
+    def touch_all(self) -> None:
+        """All gangs are counted again."""
+        self._dirty.update(self._members)
+        self._dirty.update(self._families)
 
     def touch_namespace(self, namespace: str) -> None:
         """All gangs of a namespace are counted again."""

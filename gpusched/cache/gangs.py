@@ -7,9 +7,10 @@ from functools import cached_property
 
 import attrs
 
+from gpusched.cache.priorities import Counted
 from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
 from gpusched.objects.meta import UID, GangKey
-from gpusched.objects.others import Job, PriorityClass
+from gpusched.objects.others import Job
 from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass
 from gpusched.objects.resources import Resources
 
@@ -248,10 +249,15 @@ class Origin:
     unborn: int = 0
 
 
-def origin_of_group(group: PodGroup, *, named: PriorityClass | None) -> Origin:
-    """A gang as its PodGroup describes it; ``named`` is the class it names, if that exists."""
-    priority = named.value if named else None
-    by_class = named.preemptible if named else None
+def origin_of_group(group: PodGroup, *, counted: Counted | None) -> Origin:
+    """A gang as its PodGroup describes it; ``counted`` is the class it names, if that exists."""
+    priority = counted.priority if counted else None
+    by_class = counted.named.preemptible if counted and counted.named else None
+    remark = counted.remark if counted else ""
+    if group.priority_class and counted is None:
+        remark = (
+            f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
+        )
     return Origin(
         key=GangKey("PodGroup", group.namespace, group.name),
         uid=group.uid,
@@ -265,9 +271,7 @@ def origin_of_group(group: PodGroup, *, named: PriorityClass | None) -> Origin:
         min_sub_groups=group.min_sub_groups,
         pod_group=group,
         priority=priority,
-        remark=f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
-        if group.priority_class and priority is None
-        else "",
+        remark=remark,
         counts_succeeded=True,
         trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from gpusched.cache.gangs import Origin, terms_of
+from gpusched.cache.priorities import Counted
 from gpusched.objects.adapters.kinds import WORKLOADS
 from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.group import NO_WISH, PodGroup, TopologyWish
 from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, GangKey, Rejected
-from gpusched.objects.others import PriorityClass
 from gpusched.objects.pod import NO_HINTS, Pod
 
 FAMILIES = frozenset(WORKLOADS) | WITHOUT_OBJECT
@@ -67,7 +67,7 @@ class Source:
         workload: its object; None when it has not been seen.
         rejected: its object, when that cannot be believed.
         read: whether objects of its kind are read at all.
-        named: the priority class that the object names.
+        counted: the priority class that the object names; None when there is none.
         queue: of the namespace, empty for none.
         by_class: whether the pods' priority class lets them be evicted; None for no word.
     """
@@ -75,7 +75,7 @@ class Source:
     workload: Workload | None
     rejected: Rejected | None
     read: bool
-    named: PriorityClass | None
+    counted: Counted | None
     queue: str
     by_class: bool | None
 
@@ -94,8 +94,9 @@ def gangs_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> tuple[
     hints = first.hints
     if workload is not None and workload.hints != NO_HINTS:
         hints = workload.hints
-    named = source.named
-    priority = named.value if named else first.priority
+    counted = source.counted
+    named = counted.named if counted else None
+    priority = counted.priority if counted else first.priority
     by_class = named.preemptible if named and named.preemptible is not None else source.by_class
     origin = Origin(
         key=key,
@@ -104,7 +105,8 @@ def gangs_of_family(key: GangKey, pods: Sequence[Pod], source: Source) -> tuple[
         queue=(workload.queue if workload else "") or first.queue or source.queue,
         hints=hints,
         topology=TopologyWish(hints.topology_required, hints.topology_preferred),
-        priority=named.value if named else None,
+        priority=counted.priority if counted else None,
+        remark=counted.remark if counted else "",
         counts_succeeded=True,
         terms=terms_of(hints, by_class=by_class, priority=priority),
     )
@@ -125,7 +127,7 @@ def _measured(
     origin: Origin, workload: Workload, pods: Sequence[Pod], *, own: int
 ) -> tuple[Members, ...]:
     """With the size that the controller's object tells; one gang for each stage of its start."""
-    remarks = [workload.remark]
+    remarks = [workload.remark, origin.remark]
     if workload.priority_class and origin.priority is None:
         remarks.append(
             f"priorityClass {workload.priority_class} does not exist, its pods' priority counts"

@@ -69,6 +69,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
     terms = f"of {_span(election.lease_duration_s)}, renewed every {_span(election.retry_period_s)}"
     return [
         ("schedulerNames", ", ".join(config.scheduler_names)),
+        ("podGroupPriority", config.pod_group_priority),
         ("actions", ", ".join(config.actions)),
         *(
             (f"tier {number}", ", ".join(_choice(choice) for choice in tier.plugins))
@@ -103,6 +104,7 @@ def _json(config: Config) -> dict[str, Any]:
     election = config.leader_election
     return {
         "schedulerNames": config.scheduler_names,
+        "podGroupPriority": config.pod_group_priority,
         "actions": config.actions,
         "tiers": [
             {

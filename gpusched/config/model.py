@@ -20,6 +20,8 @@ Argument: TypeAlias = (
 """A value as the file has it; the plugin's own argument class gives it a type."""
 
 Solver: TypeAlias = Literal["cpsat", "greedy"]
+GroupPriority: TypeAlias = Literal["trusted", "ofPods"]
+GROUP_PRIORITIES: Final[tuple[GroupPriority, ...]] = ("trusted", "ofPods")
 SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy")
 
 
@@ -88,6 +90,9 @@ class Config:
 
     Attributes:
         scheduler_names: pods with one of these ``schedulerName`` are ours.
+        pod_group_priority: whether the priority class of a PodGroup counts as it is where no
+            ResourceQuota limits it, or no further than the priority that its pods were admitted
+            with.
         actions: run in this order in each session.
         tiers: policies, the most important first.
         source: the file's name as the user gave it.
@@ -98,6 +103,7 @@ class Config:
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
+    pod_group_priority: GroupPriority = "trusted"
     actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
     tiers: tuple[Tier, ...] = (
         Tier(

@@ -11,9 +11,11 @@ import attrs
 from gpusched import limits
 from gpusched.config.model import (
     DEFAULT,
+    GROUP_PRIORITIES,
     SOLVERS,
     Config,
     Cycle,
+    GroupPriority,
     LeaderElection,
     Placement,
     PluginChoice,
@@ -33,6 +35,7 @@ from gpusched.config.values import (
 from gpusched.objects.duration import NANOSECONDS, format_duration
 
 T = TypeVar("T")
+W = TypeVar("W", bound=str)
 
 _MS: Final = NANOSECONDS // 1000
 _SEED_MAX: Final = 2**31 - 1
@@ -51,6 +54,9 @@ def read_config(root: Node, problems: Problems) -> Config | None:
     config = Config(
         source=problems.source,
         scheduler_names=top.read("schedulerNames", _names, default=DEFAULT.scheduler_names),
+        pod_group_priority=top.read(
+            "podGroupPriority", _group_priority, default=DEFAULT.pod_group_priority
+        ),
         actions=top.read("actions", _names, default=DEFAULT.actions),
         action_lines=top.lines("actions"),
         tiers=top.read("tiers", _tiers, default=DEFAULT.tiers),
@@ -283,12 +289,20 @@ def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
 
 
 def _solver(node: Node, name: str, _: Problems) -> Solver:
-    for solver in SOLVERS:
-        if node.value == solver:
-            return solver
-    close = nearest(node.value, SOLVERS) if isinstance(node.value, str) else ""
+    return _one_of(node, name, SOLVERS)
+
+
+def _group_priority(node: Node, name: str, _: Problems) -> GroupPriority:
+    return _one_of(node, name, GROUP_PRIORITIES)
+
+
+def _one_of(node: Node, name: str, words: tuple[W, ...]) -> W:
+    for word in words:
+        if node.value == word:
+            return word
+    close = nearest(node.value, words) if isinstance(node.value, str) else ""
     raise BadValueError(
-        node.line, f"{name} must be one of {listed(SOLVERS)}, not {shown(node)}{close}"
+        node.line, f"{name} must be one of {listed(words)}, not {shown(node)}{close}"
     )
 
 

@@ -19,6 +19,7 @@ from gpusched.errors import ConfigError
 
 _SECTIONS: Final = {
     "scheduler_names": "schedulerNames",
+    "pod_group_priority": "podGroupPriority",
     "actions": "actions",
     "tiers": "tiers",
     "placement": "placement",

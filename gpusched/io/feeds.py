@@ -28,6 +28,7 @@ KINDS: Final = {
     "jobs": "/apis/batch/v1/jobs",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "poddisruptionbudgets": "/apis/policy/v1/poddisruptionbudgets",
+    "resourcequotas": "/api/v1/resourcequotas",
     "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "persistentvolumes": "/api/v1/persistentvolumes",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
@@ -36,6 +37,8 @@ KINDS: Final = {
     "topologies": f"/apis/{API_VERSION}/topologies",
 }
 """Collection paths by plural name."""
+OPTIONAL: Final = frozenset({"resourcequotas"})
+"""Decisions go on without these where they may not be read, and it is told what is then not safe."""
 
 AUDITED: Final = ("pods", "nodes")
 """Kinds whose loss of one event could give a GPU twice or not at all."""
@@ -160,6 +163,7 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
         "persistentvolumeclaims": _layer(cache.storage.claims),
         "persistentvolumes": _layer(cache.storage.volumes),
         "storageclasses": _layer(cache.storage.classes),
+        "resourcequotas": (cache.quotas, cache.put_quota, cache.drop_quota),
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),
     }
 
@@ -201,7 +205,9 @@ def reflectors(
     made = {
         kind: Reflector(
             api,
-            KindSpec(f"{kind}.{GROUP}" if API_VERSION in path else kind, path),
+            KindSpec(
+                f"{kind}.{GROUP}" if API_VERSION in path else kind, path, optional=kind in OPTIONAL
+            ),
             codec=CODECS[kind],
             sink=into[kind],
             clock=clock,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
@@ -12,6 +14,7 @@ from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.audit import Auditor
 from gpusched.io.feeds import reflectors
+from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import Rejected
 
@@ -28,6 +31,7 @@ class Readers:
         reject: told the name of a kind and an object of it that cannot be believed.
         restored: told in a sentence that the server's etcd was restored from a backup.
         leading: whether this process leads: then lost events are looked for.
+        refused: told the name of a kind that may not be read, or (False) that it may again.
     """
 
     def __init__(
@@ -41,13 +45,16 @@ class Readers:
         reject: Callable[[str, Rejected], None],
         restored: Callable[[str], None],
         leading: Callable[[], bool],
+        refused: Callable[[str, bool], None],
     ) -> None:
         self._clock = clock
+        self._on_refused = refused
         self._usual, audited = reflectors(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )
         for each in self._usual:
             each.on_restored = restored
+            each.on_refused = partial(self._refused, each)
         self._auditor = Auditor(audited, wanted=leading, clock=clock, telemetry=telemetry)
         self._adapters = Adapters(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
@@ -55,11 +62,12 @@ class Readers:
 
     def unready(self) -> str:
         """Empty when decisions can be made on what the cache holds, else why not."""
-        for each in self._usual:
+        followed = [each for each in self._usual if not each.refused]
+        for each in followed:
             if not each.synced:
                 return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
         now = self._clock.monotonic()
-        for each in self._usual:
+        for each in followed:
             if not each.fresh(now):
                 return f"{each.kind.name} are out of date: {each.trouble}"
         return self._adapters.unready()
@@ -76,3 +84,6 @@ class Readers:
             group.create_task(self._adapters.run(), name="adapters"),
             group.create_task(self._auditor.run(), name="audit"),
         ]
+
+    def _refused(self, reader: Reflector[Any]) -> None:
+        self._on_refused(reader.kind.name, reader.refused)

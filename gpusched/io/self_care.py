@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gpusched.clock import Clock
-from gpusched.config.model import Config
+from gpusched.config.model import Config, GroupPriority
 from gpusched.io.config_watch import ConfigWatch
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.loading import Loaded
@@ -34,6 +34,7 @@ class SelfCare:
         clock: time.
         telemetry: counts.
         layouts: takes the GPU layouts that count from now on.
+        group_priority: takes how far priority classes of PodGroups count from now on.
         inline: nothing is done in threads (virtual time).
         solver: whose losses are reported; None when searches run in this process.
     """
@@ -48,12 +49,15 @@ class SelfCare:
         clock: Clock,
         telemetry: Telemetry,
         layouts: Callable[[Catalogue], None],
+        group_priority: Callable[[GroupPriority], None],
         inline: bool,
         solver: SolverProcess | None = None,
     ) -> None:
         self._cycle = cycle
         self._clock = clock
         self._layouts = layouts
+        self._group_priority = group_priority
+        self._unread = ""
         self._loop = asyncio.get_running_loop()
         self.news = OwnNews(events, regarding)
         self._report = PluginReport(telemetry, self.news)
@@ -74,7 +78,7 @@ class SelfCare:
     def degraded(self) -> str:
         """Empty when all is well, else which hooks are set aside, or that the solver is."""
         solver = self._solver_report.degraded if self._solver_report is not None else ""
-        return "; ".join((*self._report.degraded, *([solver] if solver else ())))
+        return "; ".join((*self._report.degraded, *filter(None, (solver, self._unread))))
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -100,7 +104,22 @@ class SelfCare:
             "and the daemon will be started again",
         )  # fmt: skip
 
+    def unread(self, kind: str, refused: bool) -> None:
+        """A kind that decisions can do without may not be read, or (False) may be again."""
+        self._unread = f"{kind} may not be read" if refused else ""
+        if not refused:
+            self.news.well(
+                kind, reason="Reading", action="Reading", sentence=f"{kind} can be read again"
+            )
+            return
+        self.news.warn(
+            kind, reason="NotAllowed", action="Reading",
+            sentence=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
+            "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",
+        )  # fmt: skip
+
     def _adopt(self, config: Config, loaded: Loaded) -> None:
         self._cycle.rules = Rules(config, loaded.policy, Guard(self._clock))
         self._layouts(loaded.layouts)
+        self._group_priority(config.pod_group_priority)
         self._cycle.wake()

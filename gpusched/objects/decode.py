@@ -29,6 +29,7 @@ CODECS: Final[dict[str, Codec]] = {
     "topologies": decode_group.TOPOLOGIES,
     "priorityclasses": decode_others.PRIORITY_CLASSES,
     "poddisruptionbudgets": decode_others.DISRUPTION_BUDGETS,
+    "resourcequotas": decode_others.RESOURCE_QUOTAS,
     "jobs": decode_others.JOBS,
     "persistentvolumeclaims": decode_volumes.CLAIMS,
     "persistentvolumes": decode_volumes.VOLUMES,

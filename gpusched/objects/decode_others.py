@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from gpusched.limits import GANG_PODS_MAX
+from gpusched.limits import FOREIGN_TEXT_MAX, GANG_PODS_MAX
 from gpusched.objects import hints, split, wire, wire_groups
 from gpusched.objects.codec import KindCodec
 from gpusched.objects.decode_pod import DEFAULT_SCHEDULER, class_of
@@ -22,13 +22,24 @@ from gpusched.objects.fields import (
     version_of,
 )
 from gpusched.objects.membership import family_of
-from gpusched.objects.meta import Owner, Rejected, parse_time
+from gpusched.objects.meta import Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.move import parse_move
-from gpusched.objects.others import DisruptionBudget, Job, JobTemplate, Namespace, PriorityClass
+from gpusched.objects.others import (
+    ClassTerm,
+    DisruptionBudget,
+    Job,
+    JobTemplate,
+    Namespace,
+    PriorityClass,
+    ResourceQuota,
+)
 from gpusched.objects.pod import NO_HINTS
+from gpusched.objects.quantity import QuantityError, parse_quantity
 from gpusched.objects.rules import parse_selector
 from gpusched.objects.share import share_of
+from gpusched.objects.units import power_of
 
+_CLASS_SCOPE: Final = "PriorityClass"
 _ENDS: Final = frozenset({"Complete", "Failed"})
 _POD_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
 
@@ -67,6 +78,47 @@ def priority_class_of(parsed: wire_groups.PriorityClass) -> PriorityClass:
         preemption_policy=parsed.preemption_policy or "PreemptLowerPriority",
         preemptible=hints.hints_of(metadata.annotations).preemptible,
     )
+
+
+def quota_of(parsed: wire_groups.ResourceQuota) -> ResourceQuota:
+    """A parsed ResourceQuota as an entity.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata = parsed.metadata
+    check_identity(metadata, namespaced=True)
+    spec = parsed.spec or wire_groups.ResourceQuotaSpec()
+    selector = spec.scope_selector or wire_groups.ScopeSelector()
+    terms = [ClassTerm("Exists") for scope in spec.scopes or () if scope == _CLASS_SCOPE]
+    terms += [
+        ClassTerm(term.operator, tuple(term.values or ()))
+        for term in selector.match_expressions or ()
+        if term.scope_name == _CLASS_SCOPE
+    ]
+    return ResourceQuota(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=uid_of(metadata),
+        resource_version=version_of(metadata),
+        classes=tuple(terms),
+        left=_left(parsed.status) if terms else (),
+    )
+
+
+def _left(status: wire_groups.ResourceQuotaStatus | None) -> tuple[tuple[str, int], ...]:
+    status = status or wire_groups.ResourceQuotaStatus()
+    used = status.used or {}
+    found = {}
+    for name, text in (status.hard or {}).items():
+        field = f"status.hard[{name[:FOREIGN_TEXT_MAX]}]"
+        power = power_of(name.removeprefix("requests.").removeprefix("limits."))
+        try:
+            hard = parse_quantity(str(text), power=power)
+            found[name] = max(0, hard - parse_quantity(str(used.get(name, "0")), power=power))
+        except QuantityError as why:
+            raise Disbelief(field, str(why)) from None
+    return tuple(sorted(found.items()))
 
 
 def budget_of(parsed: wire_groups.DisruptionBudget) -> DisruptionBudget:
@@ -222,5 +274,8 @@ PRIORITY_CLASSES: Final = KindCodec(
 )
 DISRUPTION_BUDGETS: Final = KindCodec(
     "PodDisruptionBudget", wire_type=wire_groups.DisruptionBudget, entity=budget_of
+)
+RESOURCE_QUOTAS: Final = KindCodec(
+    "ResourceQuota", wire_type=wire_groups.ResourceQuota, entity=quota_of
 )
 JOBS: Final = KindCodec("Job", wire_type=wire_groups.Job, entity=job_of, adorn=_adorned_job)

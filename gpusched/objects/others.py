@@ -39,6 +39,43 @@ class PriorityClass:
     preemptible: bool | None = None
 
 
+@attrs.frozen(slots=True)
+class ClassTerm:
+    """Which priority classes a quota counts: an operator of ``scopeSelector`` and its values."""
+
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def selects(self, name: str) -> bool:
+        """Whether a pod of that class meets it; for an operator of the future it does."""
+        if self.operator == "In":
+            return name in self.values
+        if self.operator == "NotIn":
+            return name not in self.values
+        return self.operator != "DoesNotExist"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ResourceQuota:
+    """A ResourceQuota, as far as it limits priority classes.
+
+    Attributes:
+        classes: terms of its scopes about priority classes, ANDed; none when it is about others.
+        left: what it still admits, by its own names (``pods``, ``requests.cpu``), in base units.
+    """
+
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    classes: tuple[ClassTerm, ...]
+    left: tuple[tuple[str, int], ...]
+
+    def selects(self, name: str) -> bool:
+        """Whether it counts pods because of this priority class."""
+        return bool(self.classes) and all(term.selects(name) for term in self.classes)
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class DisruptionBudget:
     """A PodDisruptionBudget: how many more evictions the API would allow now."""

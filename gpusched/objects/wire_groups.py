@@ -153,6 +153,42 @@ class PriorityClass(Struct, gc=False, rename="camel"):
     preemption_policy: str | None = None
 
 
+class ScopeTerm(Struct, gc=False, rename="camel"):
+    """One of ``spec.scopeSelector.matchExpressions`` of a ResourceQuota."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class ScopeSelector(Struct, gc=False, rename="camel"):
+    """``spec.scopeSelector`` of a ResourceQuota."""
+
+    match_expressions: list[ScopeTerm] | None = None
+
+
+class ResourceQuotaSpec(Struct, gc=False, rename="camel"):
+    """Spec of a ResourceQuota: what it limits."""
+
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Struct, gc=False):
+    """Status of a ResourceQuota: what it enforces, and how much of that is taken."""
+
+    hard: Quantities | None = None
+    used: Quantities | None = None
+
+
+class ResourceQuota(Struct, gc=False):
+    """A ResourceQuota."""
+
+    metadata: Metadata
+    spec: ResourceQuotaSpec | None = None
+    status: ResourceQuotaStatus | None = None
+
+
 class BudgetSpec(Struct, gc=False):
     """Spec of a PodDisruptionBudget."""
 

@@ -29,6 +29,7 @@ _PLURALS: Final = {
     ("", "Namespace"): "namespaces",
     ("", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("", "PersistentVolume"): "persistentvolumes",
+    ("", "ResourceQuota"): "resourcequotas",
     ("batch", "Job"): "jobs",
     ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
     ("policy", "PodDisruptionBudget"): "poddisruptionbudgets",

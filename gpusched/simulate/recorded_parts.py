@@ -204,7 +204,12 @@ _MORE: Final[Mapping[type[Any], Fields]] = {
 """What is kept although no struct names it, and what is kept otherwise than a struct says."""
 _SHAPES: Final = Shapes(_RAW, _MORE)
 _IDENTITY: Final = _scalars("apiVersion", "kind")
-_BUDGET: Final[Fields] = {"hard": _QUANTITIES, "used": _QUANTITIES, "scopes": listed(scalar)}
+_BUDGET: Final[Fields] = {
+    "hard": _QUANTITIES,
+    "used": _QUANTITIES,
+    "scopes": listed(scalar),
+    "scopeSelector": whole,
+}
 RESOURCE_QUOTA: Final = record(
     {
         **_IDENTITY,
@@ -213,7 +218,7 @@ RESOURCE_QUOTA: Final = record(
         "status": record(_BUDGET),
     }
 )
-"""Not read by the daemon; it decides which pods there may be."""
+"""Whole, as it decides which pods there may be; the daemon reads its scopes and status."""
 
 
 def recorded(struct: type[Any]) -> Shape:

@@ -32,17 +32,18 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"{file} is good; the daemon would run:",
-        "  schedulerNames   gpusched",
-        "  actions          enqueue, allocate, preempt, reclaim, backfill",
-        "  tier 1           sla, priority, gang, quota, conformance, minruntime",
+        "  schedulerNames     gpusched",
+        "  podGroupPriority   trusted",
+        "  actions            enqueue, allocate, preempt, reclaim, backfill",
+        "  tier 1             sla, priority, gang, quota, conformance, minruntime",
         (
-            "  tier 2           predicates, fairshare, lifetime (staleAfter: 60s), drain, "
+            "  tier 2             predicates, fairshare, lifetime (staleAfter: 60s), drain, "
             "walltime (reservations: 8), drf, topology (compact: gangs), nodeorder (strategy: binpack)"
         ),
-        "  placement        cpsat, budget 500ms, workers 1, seed 1",
-        "  cycle            5ms after a change, at least every 10s",
+        "  placement          cpsat, budget 500ms, workers 1, seed 1",
+        "  cycle              5ms after a change, at least every 10s",
         (
-            "  leaderElection   lease gpusched-system/gpusched of 15s, renewed every 2s, "
+            "  leaderElection     lease gpusched-system/gpusched of 15s, renewed every 2s, "
             "given up after 10s"
         ),
     ]

@@ -14,7 +14,7 @@ from gpusched.config.model import DEFAULT, PluginChoice
 from gpusched.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
-TOP = "schedulerNames, actions, tiers, placement, cycle, leaderElection"
+TOP = "schedulerNames, podGroupPriority, actions, tiers, placement, cycle, leaderElection"
 
 
 def problems(text: str) -> tuple[str, ...]:

@@ -94,6 +94,7 @@ DAEMON_RIGHTS = {
     ("", "namespaces"): {"list", "watch"},
     ("batch", "jobs"): {"list", "watch", "patch"},
     ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+    ("", "resourcequotas"): {"list", "watch"},
     ("policy", "poddisruptionbudgets"): {"list", "watch"},
     ("", "persistentvolumeclaims"): {"list", "watch", "patch"},
     ("", "persistentvolumes"): {"list", "watch", "patch"},

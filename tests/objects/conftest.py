@@ -183,6 +183,7 @@ _KINDS = {
     "topologies": "Topology",
     "priorityclasses": "PriorityClass",
     "poddisruptionbudgets": "PodDisruptionBudget",
+    "resourcequotas": "ResourceQuota",
     "jobs": "Job",
 }
 

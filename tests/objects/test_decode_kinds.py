@@ -10,6 +10,7 @@ import pytest
 from gpusched.objects.group import Condition, NodePool, SubGroup, TopologyWish
 from gpusched.objects.hints import MAX_EXEC_LABEL
 from gpusched.objects.meta import ObjectKey, Rejected
+from gpusched.objects.others import ClassTerm
 from gpusched.objects.pod import GangHints
 from gpusched.objects.resources import Resources
 from gpusched.objects.selector import EVERYTHING, Requirement, Selector, Taint
@@ -361,3 +362,36 @@ def test_how_long_a_job_took(wire, custom):
     assert wire.read("jobs", item).ran_s == 0
     item["status"]["completionTime"] = "2026-01-01T00:01:30Z"
     assert wire.read("jobs", item).ran_s == 90
+
+
+def test_a_quota_tells_which_classes_it_limits_and_what_is_left(wire):
+    """Scopes of both spellings; amounts in base units, by the quota's own names."""
+    quota = {
+        "metadata": {"name": "q", "namespace": "team", "uid": "u", "resourceVersion": "1"},
+        "spec": {
+            "hard": {"pods": "10"},
+            "scopes": ["PriorityClass", "NotBestEffort"],
+            "scopeSelector": {
+                "matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]},
+                    {"scopeName": "Terminating", "operator": "Exists"},
+                ]
+            },
+        },
+        "status": {
+            "hard": {"pods": "10", "requests.cpu": "4", "requests.nvidia.com/gpu": "8"},
+            "used": {"pods": "12", "requests.cpu": "500m", "requests.nvidia.com/gpu": "3"},
+        },
+    }
+    read = wire.read("resourcequotas", quota)
+    assert read.classes == (ClassTerm("Exists"), ClassTerm("In", ("high",)))
+    left = {"pods": 0, "requests.cpu": 3500, "requests.nvidia.com/gpu": 5000}
+    assert dict(read.left) == left
+    del quota["spec"]["scopes"], quota["spec"]["scopeSelector"]
+    assert (
+        wire.read("resourcequotas", quota).classes,
+        wire.read("resourcequotas", quota).left,
+    ) == (
+        (),
+        (),
+    )
