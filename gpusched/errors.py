@@ -90,7 +90,9 @@ class NotFound(ApiError):
 
 
 class Denied(ApiError):
-    """401 or 403."""
+    """401 or 403: the API server answers, and says no. The sentence says which right is missing."""
+
+    exit_status = 77
 
 
 class Throttled(ApiError):

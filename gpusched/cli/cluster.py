@@ -14,8 +14,9 @@ from kubernetes_asyncio.config import ConfigException, list_kube_config_contexts
 
 from gpusched import limits
 from gpusched.clock import SystemClock
-from gpusched.errors import ClusterUnreachable, UsageError
+from gpusched.errors import ClusterUnreachable, Denied, UsageError
 from gpusched.io.api import Api, Response, api_error
+from gpusched.io.rights import denied
 
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
@@ -30,7 +31,8 @@ def with_cluster(kubeconfig: str | None, read: Callable[[Api], Awaitable[T]]) ->
 
     Raises:
         ClusterUnreachable: there is no way to the API server, or it does not answer.
-        ApiError: it refused.
+        Denied: it does not know who we are, or does not allow it.
+        ApiError: it refused for another reason.
     """
 
     async def session() -> T:
@@ -74,7 +76,8 @@ async def list_objects(
 
 def _body(api: Api, answer: Response, *, what: str) -> Json:
     if not answer.ok:
-        raise api_error(answer, doing=f"read {what}")
+        error = api_error(answer, doing=f"read {what}")
+        raise denied(error, role_to_read(what)) if isinstance(error, Denied) else error
     try:
         body = json.loads(answer.body)
     except ValueError as error:
@@ -82,6 +85,16 @@ def _body(api: Api, answer: Response, *, what: str) -> Json:
     if not isinstance(body, dict):
         raise ClusterUnreachable(f"{api.host} does not answer as an API server")
     return body
+
+
+def role_to_read(what: str) -> str:
+    """Which role of our manifests, or of every cluster, lets people read something."""
+    kind = what.partition(" ")[0].lower()
+    if kind.startswith(("queue", "topolog")):
+        return "ClusterRole gpusched-queue-view (manifests/rbac-users.yaml)"
+    if kind.startswith("podgroup"):
+        return "ClusterRole gpusched-view (manifests/rbac-users.yaml)"
+    return "ClusterRole view"
 
 
 def default_namespace(kubeconfig: str | None) -> str:

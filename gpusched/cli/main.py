@@ -1,7 +1,8 @@
 """The command ``gpusched``, also installed as ``kubectl-gpusched``.
 
 Exit status: 0 done, 1 an expectation or check failed, 2 wrong usage, 69 the cluster cannot be
-reached, 70 a bug (its story is in a file that is named), 78 bad configuration.
+reached, 70 a bug (its story is in a file that is named), 77 the API server does not allow it,
+78 bad configuration.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_ACT_AS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 _log = Log(__name__)
@@ -153,6 +154,7 @@ class Kubeconfig:
                 )
             user = loader._user  # noqa: SLF001 - the library's own refresh_token reads it too
             token_file = user.safe_get("tokenFile") if user is not None else None
+            acts_as = [key for key in _ACT_AS if user is not None and user.safe_get(key)]
         except Exception as error:
             raise ConfigError(
                 f"the kubeconfig {self._path} cannot be used: {_why(error)}"
@@ -160,7 +162,14 @@ class Kubeconfig:
         if not configuration.verify_ssl:
             raise ConfigError(
                 f"the kubeconfig {self._path} sets insecure-skip-tls-verify, which gpusched"
-                " refuses: give certificate-authority instead"
+                " refuses: give certificate-authority instead, and tls-server-name where the"
+                " server's certificate has another name (docs/connecting.md)"
+            )
+        if acts_as:
+            # Left out, it would act with the rights of the user itself, which are mostly more.
+            raise ConfigError(
+                f"the kubeconfig {self._path} sets {acts_as[0]} (impersonation), which gpusched"
+                " does not know: name a user that has the rights itself"
             )
         return _access(
             configuration,
@@ -246,7 +255,7 @@ def _access(
         cert_file=files[1],
         key_file=files[2],
         server_name=configuration.tls_server_name,
-        proxy=configuration.proxy or _proxy_of(parts.scheme, parts.hostname, environ),
+        proxy=_usable(configuration.proxy or _proxy_of(parts.scheme, parts.hostname, environ)),
         reread_after_s=reread_after_s,
         tls_id=_digest(files) if parts.scheme == "https" else b"",
     )
@@ -262,6 +271,28 @@ def _proxy_of(scheme: str, host: str, environ: Mapping[str, str]) -> str | None:
     if proxy_bypass_environment(host, proxies):
         return None
     return proxies.get(scheme) or proxies.get("all")
+
+
+def _usable(proxy: object) -> str | None:
+    """A proxy that requests can go through; its sentence leaves out a password.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not proxy:
+        return None
+    try:
+        parts = urlsplit(proxy if isinstance(proxy, str) else "")
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = one_line(str(proxy).rpartition("@")[2])
+        raise ConfigError(
+            f'the proxy "{shown}" for the API server is not http://HOST:PORT: gpusched speaks to'
+            " HTTP proxies only; change proxy-url in the kubeconfig or HTTPS_PROXY"
+        )
+    return str(proxy)
 
 
 def _is_loopback(host: str) -> bool:

@@ -20,6 +20,7 @@ from gpusched.config.model import LeaderElection
 from gpusched.io.answers import Response, api_error
 from gpusched.io.api import Api
 from gpusched.io.logs import Log
+from gpusched.io.rights import denied
 from gpusched.leader.lease_logic import LeaseLogic
 from gpusched.leader.lease_state import (
     LEADER,
@@ -46,6 +47,7 @@ from gpusched.objects.meta import older
 from gpusched.objects.seal import KEY, is_key
 
 _API_VERSION: Final = "coordination.k8s.io/v1"
+_ROLE: Final = "Role gpusched-leader (manifests/rbac.yaml)"
 _RENEWALS_KEPT: Final = 15
 """More than can be unanswered: a lease lasts for fewer retry periods."""
 _log = Log(__name__)
@@ -280,7 +282,8 @@ class Elector:
         if answer.status == 409 and call.op is not Op.READ:
             return Refused(now)
         doing = f"{call.op.name.lower()} {self._lease}"
-        return Failed(now, str(api_error(answer, doing=doing)))
+        error = api_error(answer, doing=doing)
+        return Failed(now, str(denied(error, _ROLE) if isinstance(error, errors.Denied) else error))
 
     def _look_back(self, record: Record) -> None:
         """Whether the Lease is older than what we know: it is written every few seconds, so that

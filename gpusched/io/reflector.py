@@ -30,6 +30,7 @@ from gpusched.io.answers import Response, api_error
 from gpusched.io.api import Api, Lines, WatchLineTooLong
 from gpusched.io.backoff import Backoff
 from gpusched.io.logs import Log
+from gpusched.io.rights import DAEMON_ROLE, denied
 from gpusched.io.text import one_line
 from gpusched.io.watched import Codec, KindSpec, Page, Sink, WatchTelemetry
 from gpusched.objects.meta import older
@@ -252,6 +253,8 @@ class Reflector(Generic[Item]):
                 f"{self.kind.name} is not installed in this cluster:"
                 " run kubectl apply -k manifests/"
             )
+        if isinstance(error, errors.Denied) and not self.kind.optional:
+            says = str(denied(error, DAEMON_ROLE))
         reason = {
             errors.ClusterUnreachable: "unreachable",
             errors.Gone: "expired",
@@ -313,6 +316,8 @@ class Reflector(Generic[Item]):
             return _End("throttled", str(error), retry_after_s=error.retry_after_s)
         # 404: the kind was removed; 400: the version means nothing to this server.
         relist = status in {400, 404, 410}
+        if isinstance(error, errors.Denied) and not self.kind.optional:
+            return _End("denied", str(denied(error, DAEMON_ROLE)))
         return _End("expired" if status == 410 else "refused", str(error), relist=relist)
 
     async def _follow(self, lines: Lines) -> tuple[int, _End]:

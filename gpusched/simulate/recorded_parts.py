@@ -148,6 +148,7 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | Shape]] = {
     (wire_groups.PodTemplate, "spec"): wire.PodSpec,
     (wire_groups.PodGroup, "status"): GroupStatus,
     (wire_groups.Queue, "status"): GroupStatus,
+    (wire_groups.Topology, "status"): GroupStatus,
     (wire_foreign.NativeGroup, "status"): GroupStatus,
     (wire_foreign.CoschedulingGroup, "status"): GroupStatus,
     (wire_foreign.VolcanoGroup, "status"): GroupStatus,

@@ -12,6 +12,8 @@ import msgspec
 from gpusched import __version__, limits
 from gpusched.errors import ClusterUnreachable, ConfigError, Denied, Gone, NotFound
 from gpusched.io.api import Api, Response, api_error
+from gpusched.io.rights import DAEMON_ROLE
+from gpusched.io.rights import denied as with_remedy
 from gpusched.objects.wire import ListMeta
 from gpusched.simulate.pseudonyms import Pseudonyms
 from gpusched.simulate.recorded_kinds import RECORDED, RecordedKind
@@ -73,7 +75,8 @@ async def take_snapshot(
     missing = tuple(each for each in found if isinstance(each, Missing))
     denied = [each for each in missing if each.served]
     if denied and len(missing) == len(RECORDED):
-        raise Denied(f"nothing of this cluster may be read: {denied[0].why}", status=403)
+        why = Denied(f"nothing of this cluster may be read: {denied[0].why}", status=403)
+        raise with_remedy(why, DAEMON_ROLE)
     times = [reader.server_time for reader in readers if reader.server_time is not None]
     header = SnapshotFile(
         path="",
@@ -118,7 +121,7 @@ class _Reader:
                 continue
             except Denied as error:
                 if error.status == 401:
-                    raise
+                    raise with_remedy(error, DAEMON_ROLE) from error
                 return Missing(kind.resource, str(error))
             return [found[key] for key in sorted(found)]
         why = f"the API server does not serve {kind.resource}"

@@ -419,12 +419,37 @@ def test_what_can_be_no_name_never_reaches_the_server(cluster, capsys, name):
 
 
 def test_no_cluster_is_status_69(cluster, capsys, tmp_path):
-    """No kubeconfig, nobody listening, or a refusal: one sentence."""
+    """No kubeconfig, or nobody listening: one sentence."""
     assert main(["get", "gq", "--kubeconfig", str(tmp_path / "absent")]) == 69
     assert "there is no kubeconfig file" in capsys.readouterr().err
-    cluster.objects[f"{API}/queues"] = 403
-    assert main(["get", "gq"]) == 69
-    assert capsys.readouterr().err == "gpusched: could not read queues: you may not\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "role"),
+    [
+        (["get", "gq"], f"{API}/queues", "gpusched-queue-view (manifests/rbac-users.yaml)"),
+        (
+            ["get", "gpg", "-A"],
+            f"{API}/podgroups",
+            "gpusched-view (manifests/rbac-users.yaml)",
+        ),
+    ],
+)
+def test_what_may_not_be_read_is_status_77(cluster, capsys, command, path, role):
+    """The server answers: the sentence names the role that has the right."""
+    cluster.objects[path] = 403
+    assert main(command) == 77
+    assert capsys.readouterr().err == (
+        f"gpusched: could not read {path.rpartition('/')[2]}: you may not; ClusterRole {role} has "
+        "this right: bind it to this user, or ask an administrator to\n"
+    )
+
+
+def test_credentials_that_nobody_knows_are_status_77(cluster, capsys):
+    """Not an outage either."""
+    cluster.objects[f"{API}/queues"] = 401
+    assert main(["get", "gq"]) == 77
+    assert "does not accept these credentials" in capsys.readouterr().err
 
 
 def test_a_cluster_without_the_resources(cluster, capsys):

@@ -292,6 +292,33 @@ def test_insecure_tls_is_refused(write_kubeconfig):
 
 
 @pytest.mark.parametrize(
+    ("proxy", "shown"),
+    [
+        ("socks5://user:secret@10.0.0.9:1080", '"10.0.0.9:1080"'),
+        ("::nonsense::", '"::nonsense::"'),
+        ("http://", '"http://"'),
+        ("http://h:port", '"http://h:port"'),
+        (5, '"5"'),
+    ],
+)
+def test_a_proxy_that_is_none(write_kubeconfig, proxy, shown):
+    """One sentence, without the password."""
+    path = write_kubeconfig(cluster={"proxy-url": proxy})
+    with pytest.raises(errors.ConfigError, match="HTTP proxies only") as caught:
+        run_virtual(lambda clock: Api.connect(path, clock=clock))
+    assert shown in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["as", "as-groups"])
+def test_impersonation_is_refused(write_kubeconfig, key):
+    """Left out without a word, it would act with more rights than the user meant."""
+    path = write_kubeconfig(user={key: ["x"]})
+    with pytest.raises(errors.ConfigError, match=f"sets {key} .impersonation."):
+        run_virtual(lambda clock: Api.connect(path, clock=clock))
+
+
+@pytest.mark.parametrize(
     ("content", "kind", "says"),
     [
         (None, errors.ClusterUnreachable, "there is no kubeconfig file"),
