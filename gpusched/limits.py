@@ -19,6 +19,8 @@ GANG_PODS_MAX: Final = 10_000
 """Pods of one gang, the CRD's cap for minMember."""
 OBJECTS_PER_KIND_MAX: Final = 200_000
 """Objects of one kind that the cache holds."""
+AUDIT_SETTLE_MAX_S: Final = 3600.0
+"""Longest pause between the two looks of an audit."""
 QUEUE_DEPTH_MAX: Final = 8
 QUEUES_MAX: Final = 10_000
 DOMAIN_DEPTH_MAX: Final = 8

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "check-config": "check a configuration file without starting anything",
     "get": "list queues or pod groups",
     "explain": "say why a gang waits and what it needs",
+    "audit": "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
     "snapshot": "record a cluster into a file, without secrets and environment",
     "replay": "repeat one recorded decision and say what differs",
     "version": "print version, API version, solver version",
