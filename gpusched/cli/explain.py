@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+import msgspec
+
 from gpusched.cli import cluster, story
 from gpusched.cli.cluster import at, list_objects
 from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
@@ -12,6 +14,8 @@ from gpusched.cli.story import Evidence
 from gpusched.clock import SystemClock
 from gpusched.errors import UsageError
 from gpusched.io.api import Api
+from gpusched.objects import wire
+from gpusched.objects.hints import group_of
 
 _KINDS: Final = ("podgroup", "podgroups", "gpg")
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
@@ -84,6 +88,7 @@ async def gather(api: Api, *, namespace: str, name: str) -> Evidence | None:
     if found is None:
         return None
     kind, owner = found
+    asked = owner if kind == "Pod" else None
     group = _group_of(owner) if kind == "Pod" else ""
     if group:
         above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
@@ -91,6 +96,10 @@ async def gather(api: Api, *, namespace: str, name: str) -> Evidence | None:
             name = group
             kind, owner = above
     pods = await _members(api, owner, kind=kind, namespace=namespace)
+    if asked is not None and at(asked, "metadata", "uid") not in {
+        at(pod, "metadata", "uid") for pod in pods
+    }:
+        pods = [asked, *pods]  # it names its gang in another way than the others
     subjects = [(kind, name)]
     if kind != "Pod":
         names = [str(at(pod, "metadata", "name")) for pod in pods]
@@ -122,11 +131,14 @@ async def _find(
 
 def _group_of(pod: dict[str, Any]) -> str:
     """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
-    for label in (*_GROUP_LABELS, _JOB_LABEL):
-        name = at(pod, "metadata", "labels", label)
-        if name:
-            return str(name)
-    return str(at(pod, "metadata", "annotations", _GROUP_ANNOTATION) or "")
+    labels = at(pod, "metadata", "labels") or {}
+    try:
+        notes = msgspec.convert(at(pod, "metadata", "annotations") or {}, wire.PodAnnotations)
+    except msgspec.ValidationError:
+        notes = None
+    native = at(pod, "spec", "schedulingGroup", "podGroupName")
+    named = group_of(labels, notes, str(native or ""))
+    return named or str(labels.get(_JOB_LABEL, ""))
 
 
 async def _members(

@@ -33,9 +33,7 @@ LABELS = (
     "ray.io/replica-host-index", "spark-app-selector", "spark-role", "pod-template-hash",
     "applicationId", "batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index",
 )  # fmt: skip
-_OURS = frozenset(f"gpusched.io/{each}" for each in ("slots", "plan", "fence", "proof"))
-_READ = {each.encode_name for each in msgspec.structs.fields(wire.PodAnnotations)}
-NOTES = tuple(sorted(_READ - _OURS))
+NOTES = tuple(sorted({each.encode_name for each in msgspec.structs.fields(wire.PodAnnotations)}))
 GROUP_RESOURCE = "podgroups.scheduling.gpusched.io"
 GROUPS = ("g", "rejected", "deleting", "gone", "loose", "hidden")
 ODD_TEXTS = (
