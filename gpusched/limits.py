@@ -80,6 +80,29 @@ FRAGMENTATION_PERIOD_S: Final = 10.0
 ECHO_S: Final = 0.2
 """A session that only status needs is put off so long, for more of the same; while bindings wait
 to be sent again and again, as it takes the processor from them."""
+SESSION_WORK_MAX: Final = 200_000
+"""Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
+of one session; the others are looked at by the next."""
+WORK_GANG: Final = 30
+"""Units for a gang that asks for no place, or is told what was found for one of its kind."""
+WORK_CLASS: Final = 300
+"""Units for one class of pods held against the nodes, beside what each node costs."""
+WORK_NODES_A_UNIT: Final = 8
+WORK_PODS_A_UNIT: Final = 8
+WORK_RULES_TIMES: Final = 4
+"""So much more costs a class with rules about other pods."""
+WORK_STEP: Final = 150
+"""Units for one place tried for a member with rules about others."""
+WORK_MOMENT: Final = 50
+"""Units for one moment of a search for a start in the future."""
+WORK_VICTIM: Final = 4
+"""Units for one victim looked at."""
+WORK_SOLVER_S: Final = 1_000_000
+"""Units for a deterministic second of the solver."""
+PUT_OFF_TOLD_S: Final = 5.0
+"""Who waits so long and was never looked at is told that others are before it."""
+ROUND_PAUSE_S: Final = 1.0
+"""Between two sessions of a round during which nothing has changed."""
 PLAN_BINDS_MAX: Final = 5_000
 """Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
 PLAN_EVICTIONS_MAX: Final = 2_500

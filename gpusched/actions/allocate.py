@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from gpusched import limits
 from gpusched.actions.enqueue import admission
 from gpusched.cache.gangs import Gang
 from gpusched.objects.meta import GangKey
@@ -66,7 +67,9 @@ class Allocate:
             if session.full:
                 return
             waits = gang.need or not gang.placed
-            if waits and start(session, gang, refused, joint=joint):
+            if not waits or not session.may_look(gang):
+                continue
+            if start(session, gang, refused, joint=joint):
                 broken.append(gang)
         _grow(session, [gang for gang in ready if _may_grow(session, gang)])
 
@@ -103,8 +106,10 @@ def start(
     """
     known = refused.of(gang)
     if known is not None:
+        session.work.spend(limits.WORK_GANG)
         _refuse(session, gang, known)
         return False
+    session.work.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.tasks))
     promised = gang.key in session.promises
     refusal: Refusal | None = None
     ways = 0
@@ -139,7 +144,9 @@ def _refuse(session: Session, gang: Gang, refusal: Refusal) -> None:
     if reservations is None:
         session.refuse(gang, refusal.reason, sentence)
         return
+    before = reservations.looked_at
     holder = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
+    session.work.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
     if holder is not None:
         sentence = cut(f"{sentence}; {reserved_for_it(reservations, holder)}")
     session.refuse(gang, refusal.reason, sentence)
@@ -180,6 +187,10 @@ def _grow(session: Session, gangs: Sequence[Gang]) -> None:
     for gang in turns(session, gangs, again=lambda gang: gang.key not in finished):
         if session.full:
             return
+        if not session.may_look(gang):
+            finished.add(gang.key)
+            continue
+        session.work.spend(limits.WORK_CLASS)
         if gang.key not in growing:
             variant = session.variants.get(gang.key)
             growing[gang.key] = growth(session, variant.gang if variant else gang)

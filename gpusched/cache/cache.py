@@ -25,7 +25,7 @@ from gpusched.cache.queues import build_tree
 from gpusched.cache.residents import ResidentRows, public, social
 from gpusched.cache.runs import JobShelf
 from gpusched.cache.shelf import Shelf
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Round, Snapshot
 from gpusched.cache.storage import StorageShelves
 from gpusched.config.model import GroupPriority
 from gpusched.objects.group import PodGroup, Queue, Topology
@@ -96,6 +96,8 @@ class Cache:
         self.prices = GpuPrices()
         self.moves = Moves(self.groups.items, self.jobs.items, lambda: self.seal)
         self._contested: set[UID] = set()
+        self.rounds: tuple[Round, ...] = ()
+        """How far the last session came where it could not look at everybody; it says so itself."""
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -494,5 +496,6 @@ class Cache:
             storage=self.storage.view(),
             population=self.families.sizes.shares(),
             moves=self.moves.known(now),
+            rounds=self.rounds,
             now=now,
         )

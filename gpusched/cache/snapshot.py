@@ -19,6 +19,26 @@ from gpusched.objects.pod import Pod
 from gpusched.objects.volumes import Storage
 
 
+@attrs.frozen(slots=True)
+class Round:
+    """How far the sessions have come through the gangs of one tenant that are too many for one.
+
+    Attributes:
+        queue, namespace: of the tenant; the namespace is empty where the order of arrival in the
+            whole queue counts.
+        looked_at: gangs that this round has looked at, sorted.
+        known: gangs that an earlier round has looked at, sorted.
+        cut: whether the last session used up the tenant's share before it came to all it had
+            chosen.
+    """
+
+    queue: str
+    namespace: str
+    looked_at: tuple[GangKey, ...]
+    known: tuple[GangKey, ...] = ()
+    cut: bool = False
+
+
 @attrs.frozen(slots=True, kw_only=True, eq=False)
 class Snapshot:
     """Input of a session.
@@ -37,6 +57,7 @@ class Snapshot:
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
         moves: the last move of each gang that was moved of late, sorted.
+        rounds: of tenants whose gangs the last session could not all look at, sorted.
     """
 
     revision: int
@@ -55,3 +76,4 @@ class Snapshot:
     now: float
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
     moves: tuple[tuple[GangKey, Move], ...] = ()
+    rounds: tuple[Round, ...] = ()

@@ -141,11 +141,22 @@ class SessionCycle:
         """Told of every session's guard when the session has ended."""
         self._guard: Guard | None = None
         self._echo: asyncio.TimerHandle | None = None
+        self._more: asyncio.TimerHandle | None = None
+        self._changes = 0
+        """Changes that a decision may depend on."""
+        self._round_since: int | None = None
+        """Changes that were known when the round began which goes on; None for no round."""
+        self._settled = -1
+        """Changes that everybody was looked at with."""
         cache.on_change.append(self.wake)
         cache.on_echo.append(self._wake_later)
 
     def wake(self) -> None:
         """Something changed that a decision may depend on."""
+        self._changes += 1
+        self._wake()
+
+    def _wake(self) -> None:
         self._last_change = self._clock.monotonic()
         self._changed.set()
 
@@ -171,7 +182,7 @@ class SessionCycle:
         if self._binder.queued:
             self._wake_later()
         else:
-            self.wake()
+            self._wake()
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -182,8 +193,9 @@ class SessionCycle:
                     continue
                 await self._session()
         finally:
-            if self._echo is not None:
-                self._echo.cancel()
+            for timer in (self._echo, self._more):
+                if timer is not None:
+                    timer.cancel()
             if self._recorder is not None:
                 self._recorder.stop()
             if self._solver is not None:
@@ -223,6 +235,7 @@ class SessionCycle:
     # -- what ------------------------------------------------------------------------------
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
+        seen = self._changes
         snapshot, fence = self._cache.snapshot(self._clock.now()), self._lease.fence
         self._due = next_due(snapshot)
         with tracing.span("session", revision=snapshot.revision):
@@ -235,6 +248,8 @@ class SessionCycle:
                     self._only_look = False
                     self._wake_later()
                 return
+            self._cache.rounds = decision.rounds
+            self._go_on(seen, unfinished=decision.unfinished)
             for gang in decision.plan.binds:
                 began = self._clock.now()
                 committed = self._commit(gang, snapshot)
@@ -258,6 +273,30 @@ class SessionCycle:
         self._tell_wrong(decision.searches)
         for listener in self.decided:
             listener(decision.plan)
+
+    def _go_on(self, seen: int, *, unfinished: bool) -> None:
+        """Have the next session at once where gangs wait to be looked at.
+
+        What changed while a round went on may concern those who had their turn before: then
+        another round follows. A round that nothing but the time has begun goes more slowly.
+
+        Args:
+            seen: changes that the session knew of.
+            unfinished: whether a tenant has gangs that are still to be looked at.
+        """
+        if self._more is not None:
+            self._more.cancel()
+            self._more = None
+        if unfinished:
+            if self._round_since is None:
+                self._round_since = seen
+            pause_s = limits.ROUND_PAUSE_S if seen == self._settled else 0.0
+            self._more = asyncio.get_running_loop().call_later(pause_s, self._changed.set)
+            return
+        since, self._round_since = self._round_since, None
+        self._settled = seen if since is None else since
+        if self._settled != seen:
+            self._changed.set()
 
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry

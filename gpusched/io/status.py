@@ -148,6 +148,8 @@ class StatusWriter:
                 gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
             gang = self.stops.merged(gang)  # noqa: PLW2901
             before = self._said.get(gang.uid)
+            if gang.provisional and before is not None:
+                continue
             # A gang that was counted again is another object, even where it says the same.
             same = before is gang or (before == gang and not self._lost(gang))
             if not same or self._has_mended(gang):

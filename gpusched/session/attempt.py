@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched import limits
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Round, Snapshot
 from gpusched.config.model import Placement
 from gpusched.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.placement.problem import Search
@@ -82,6 +82,7 @@ class Decided:
 
     Attributes:
         snapshot: that it was decided on.
+        rounds: of tenants whose gangs it could not all look at.
         closed: why nothing may be placed, empty when it may.
         hooks: what hooks failed that answer others, by whom they were asked about.
     """
@@ -91,6 +92,7 @@ class Decided:
     waiting: Mapping[tuple[str, str], int]
     faults: tuple[str, ...]
     searches: tuple[Record, ...]
+    rounds: tuple[Round, ...] = ()
     closed: str = ""
     hooks: tuple[Fault, ...] = ()
 
@@ -176,6 +178,7 @@ def _session(snapshot: Snapshot, setting: Setting, mode: Mode, stage: Stage) -> 
         waiting=waiting,
         faults=(*faults, *session.hooks.faults),
         searches=tuple(session.searches),
+        rounds=session.portion.rounds(),
         closed=session.closed,
     )
 
@@ -200,6 +203,7 @@ def _act(
         if action.name in skipped:
             continue
         stage.name = action.name
+        session.work.begin()
         if _failed(session, action):
             return action.name
         ended(action.name)

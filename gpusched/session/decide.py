@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Round, Snapshot
 from gpusched.config.model import Placement
 from gpusched.placement.problem import Search, search_here
 from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside, topologies_aside
@@ -40,6 +40,7 @@ class Decision:
         contained: those of them that were not left out before.
         degraded: how much plainer than configured the session was; None for not at all.
         again: whether the next session should follow at once.
+        rounds: of tenants whose gangs this session could not all look at, for the next snapshot.
     """
 
     plan: Plan
@@ -52,6 +53,12 @@ class Decision:
     contained: tuple[SetAside, ...] = ()
     degraded: Degraded | None = None
     again: bool = False
+    rounds: tuple[Round, ...] = ()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are gangs that wait to be looked at."""
+        return any(each.left for each in self.rounds)
 
 
 def decide(
@@ -125,4 +132,5 @@ def _told(
         contained=contained,
         degraded=memory.degraded,
         again=again,
+        rounds=decided.rounds,
     )

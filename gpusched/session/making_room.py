@@ -103,6 +103,8 @@ class MakingRoom:
             if kind in barred:
                 continue
             left[kind] -= 1
+            if not self._session.may_look(gang):
+                continue
             if checks and first_refusal(checks, gang).refuses:
                 barred.add(kind)
                 del left[kind]
@@ -113,8 +115,12 @@ class MakingRoom:
         """Make room for a gang if there are victims for it; whether a promise was made."""
         need = claimant.at_once
         known = self._hopeless.get(kind)
+        self._session.work.spend(limits.WORK_GANG)
         if known is None or need < known[0]:
+            before = self._chooser.work
             reach = self._try(gang, claimant, kind, need)
+            looked_at = self._chooser.work - before
+            self._session.work.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
             if reach is None:
                 return True
             known = self._hopeless[kind] = (need, reach)

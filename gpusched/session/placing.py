@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.placement.pipeline import place
 from gpusched.placement.problem import Outcome, Problem, Solution
@@ -121,4 +122,7 @@ def solve(session: Session, problem: Problem) -> Solution:
     """The pipeline's answer, noted for metrics."""
     solution = place(problem, session.effort, search=session.search, memory=session.masks.memory)
     session.searches.append(Record.of(solution, problem))
+    size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
+    solver = int(solution.work * limits.WORK_SOLVER_S)
+    session.work.spend(limits.WORK_CLASS + size + solver)
     return solution

@@ -226,6 +226,8 @@ class GangStatus:
     is_preempted: bool = True
     """Whether that condition holds; False when the gang runs again."""
     placement: tuple[tuple[str, str], ...] = ()
+    provisional: bool = False
+    """Whether no session has looked at it yet: to be told only where nothing was told before."""
 
 
 @attrs.frozen(slots=True)

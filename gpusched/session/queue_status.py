@@ -21,14 +21,18 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     pending: dict[str, int] = {}
     inqueue: dict[str, int] = {}
     parts: dict[str, list[Resources]] = {}
-    for gang in session.gangs:
+    left_out = session.portion.left_out
+    for gang in session.every_gang:
         node = session.queue_of(gang)
         if node is None or not gang.tasks:
             continue
         for name in node.path:
             parts.setdefault(name, []).append(gang.asked)
         if gang.need and not session.kept(gang):
-            counts = inqueue if gang.key in session.admitted else pending
+            admitted = gang.key in session.admitted
+            if gang.key in left_out:  # as it was when it was looked at last
+                admitted = gang.pod_group is not None and gang.pod_group.phase == "Inqueue"
+            counts = inqueue if admitted else pending
             for name in node.path:
                 counts[name] = counts.get(name, 0) + 1
     running: dict[str, int] = {}

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     TOPOLOGY_CONFLICT = "TopologyConflict"
     NO_FEASIBLE_NODE = "NoFeasibleNode"
     BACK_OFF = "BackOff"
+    WAITING_FOR_TURN = "WaitingForTurn"
     GATED = "Gated"
     INVALID_SPEC = "InvalidSpec"
     SCHEDULED = "Scheduled"

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs import Task
-from gpusched.limits import RELATED_DOMAINS_MAX, RELATED_STEPS_MAX
+from gpusched.limits import RELATED_DOMAINS_MAX, RELATED_STEPS_MAX, WORK_STEP
 from gpusched.objects.pod import Pod
 from gpusched.placement.board import Board
 from gpusched.session.pod_order import in_pod_order
@@ -167,6 +167,7 @@ class RelatedSearch:
         return left
 
     def _seat(self, member: _Member, rows: Bools | None, *, emptiest: bool) -> bool:
+        self._session.work.spend(WORK_STEP)
         seat = self._session.seat_of(member.pod)
         row = _emptiest(seat.board, rows) if emptiest else seat.board.best(rows)
         if row < 0:
@@ -186,6 +187,7 @@ class RelatedSearch:
             if self._steps <= 0:
                 return False
             self._steps -= 1
+            self._session.work.spend(WORK_STEP)
             mark = self._statement.checkpoint()
             self._statement.place(member.pod, row, seat.ask)
             if self._deep(number + 1):

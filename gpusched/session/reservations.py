@@ -81,6 +81,11 @@ class Reservations:
         return self._profile
 
     @property
+    def looked_at(self) -> int:
+        """Moments so far."""
+        return RESERVATION_WORK_MAX - self._work.left
+
+    @property
     def holds(self) -> list[Hold]:
         """Of all holders, in turn."""
         return [holder.hold for holder in self.holders]

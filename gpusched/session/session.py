@@ -31,6 +31,7 @@ from gpusched.session.masks import MaskCache
 from gpusched.session.moved import held_places
 from gpusched.session.node_pools import pools_of
 from gpusched.session.plan import Ask
+from gpusched.session.portion import Portion
 from gpusched.session.promised_again import again
 from gpusched.session.promises import ClaimDraft, MoveDraft, standing
 from gpusched.session.protocols import Guard, Policy
@@ -45,6 +46,7 @@ from gpusched.session.turn_keys import TurnKeys
 from gpusched.session.variant import Variant
 from gpusched.session.verdict import ALLOW, Verdict, error
 from gpusched.session.view import View
+from gpusched.session.work import tenant_of
 from gpusched.topology.domain import Level
 
 if TYPE_CHECKING:  # it works with sessions
@@ -140,6 +142,9 @@ class Session:
         """When waiting gangs are expected to start, seconds since the epoch."""
         self._open(policy)
         self._hold_standing()
+        self.portion = Portion(self)
+        """Which gangs this session looks at, and what each tenant may use of it."""
+        self.work = self.portion.work
 
     def _hold_standing(self) -> None:
         self.moved: dict[GangKey, tuple[Place, ...]] = {}
@@ -174,13 +179,24 @@ class Session:
 
     # -- reading ---------------------------------------------------------------------------
     @cached_property
-    def _all(self) -> tuple[Gang, ...]:
+    def every_gang(self) -> tuple[Gang, ...]:
+        """Those that this session does not look at included; sorted by key."""
         return tuple(self._gangs.values())
 
-    @property
+    @cached_property
     def gangs(self) -> tuple[Gang, ...]:
-        """Sorted by key."""
-        return self._all
+        """Those that this session looks at, sorted by key."""
+        left_out = self.portion.left_out
+        if not left_out:
+            return self.every_gang
+        return tuple(gang for gang in self.every_gang if gang.key not in left_out)
+
+    def may_look(self, gang: Gang) -> bool:
+        """Whether the gang's tenant may use more of this session; else the next one goes on."""
+        if self.work.may(tenant_of(self, gang)):
+            return True
+        self.portion.put_off(gang)
+        return False
 
     @property
     def levels(self) -> tuple[Level, ...]:

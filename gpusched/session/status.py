@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
+from gpusched import limits
 from gpusched.cache.gangs import Gang
 from gpusched.cache.unborn import is_unborn
 from gpusched.objects.meta import UID, ObjectKey
@@ -34,6 +38,8 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
                 continue
         elif gang.done or session.kept(gang):
             continue
+        if session.portion.is_put_off(gang) and gang.key not in session.asks:
+            continue
         about = (
             session.admission.get(gang.key),
             session.asks.get(gang.key),
@@ -47,7 +53,39 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             if not known[1].is_scheduled and gang.key not in session.promises:
                 told.put(gang, known)
         found.append(known[1])
+    found += _left_out(session)
     return tuple(found)
+
+
+def _left_out(session: Session) -> Iterator[GangStatus]:
+    """Gangs that wait to be looked at and that nobody was told anything about for too long.
+
+    All others keep what they were told last.
+    """
+    now = session.snapshot.now
+    for gang in session.every_gang if session.portion.left_out else ():
+        before = session.portion.left_out.get(gang.key)
+        if before is None or now - gang.created < limits.PUT_OFF_TOLD_S or _was_told(gang):
+            continue
+        ask = Ask(reason=Reason.WAITING_FOR_TURN, sentence=_its_turn(gang, before))
+        status = _status(session, gang)
+        yield attrs.evolve(
+            status, scheduled=ask, admitted=ask, is_admitted=False, phase="Pending", provisional=True
+        )
+
+
+def _was_told(gang: Gang) -> bool:
+    if gang.pod_group is not None and gang.pod_group.condition("Scheduled") is not None:
+        return True
+    return any(pod.unschedulable_reason for task in gang.tasks for pod in task.pods)
+
+
+def _its_turn(gang: Gang, before: int) -> str:
+    who = f"namespace {gang.key.namespace} in queue {gang.queue}"
+    return cut(
+        f"waits to be looked at: {before} gangs of {who} are before it, which has more waiting than "
+        f"its share of a session"
+    )
 
 
 def _status(session: Session, gang: Gang) -> GangStatus:
@@ -174,9 +212,13 @@ def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
 def unplaced(session: Session) -> dict[tuple[str, str], int]:
     """Numbers of waiting gangs by queue and reason, for the metric."""
     counts: dict[tuple[str, str], int] = {}
-    for gang in session.gangs:
+    left_out = session.portion.left_out
+    for gang in session.every_gang:
         if gang.need and not gang.done and not session.kept(gang):
-            ask = session.asks.get(gang.key) or _not_tried(gang)
-            key = (gang.queue, ask.reason)
+            if gang.key in left_out:
+                reason: str = Reason.WAITING_FOR_TURN
+            else:
+                reason = (session.asks.get(gang.key) or _not_tried(gang)).reason
+            key = (gang.queue, reason)
             counts[key] = counts.get(key, 0) + 1
     return counts

@@ -199,6 +199,7 @@ class Engine:
             search=search_here,
         )
         self.sessions += 1
+        self.cache.rounds = decision.rounds
         faults = (*decision.faults, *(each.sentence for each in decision.set_aside))
         if decision.degraded is not None:
             faults = (*faults, decision.degraded.sentence)

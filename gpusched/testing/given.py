@@ -305,6 +305,7 @@ class When:
             search=c.search,
             containment=c.containment,
         )
+        c.cache.rounds = c.decision.rounds
         return c.decision.plan
 
     def bound(self) -> Plan:
