@@ -99,6 +99,10 @@ WORK_VICTIM: Final = 4
 """Units for one victim looked at."""
 WORK_SOLVER_S: Final = 1_000_000
 """Units for a deterministic second of the solver."""
+IDLE_SHOWN_MAX: Final = 256
+"""Gangs without pods that one session is shown, so that any number of them costs next to nothing."""
+PUT_OFF_TOLD_MAX: Final = 256
+"""Gangs that one session tells that others are before them."""
 PUT_OFF_TOLD_S: Final = 5.0
 """Who waits so long and was never looked at is told that others are before it."""
 ROUND_PAUSE_S: Final = 1.0

@@ -7,12 +7,14 @@ snapshot rebuilds the gangs and node rows that are dirty and shares the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
+from typing import Final
 
 import attrs
 
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache import holdings
-from gpusched.cache.echo import same_finished, same_job, same_spec
+from gpusched.cache.echo import same_finished, same_job, same_spec, same_waiting
 from gpusched.cache.families import Families, key_of
 from gpusched.cache.foreign import Foreign
 from gpusched.cache.gpu_prices import GpuPrices
@@ -47,6 +49,8 @@ from gpusched.objects.slot import SLOTS, format_slots
 def _says(pod: Pod) -> tuple[object, ...]:
     """What it says of its binding."""
     return pod.node, pod.slots, pod.slots_doubt, pod.plan, pod.fence, pod.seal
+
+_BY_KEY: Final = attrgetter("key")
 
 
 class Cache:
@@ -128,6 +132,12 @@ class Cache:
         if same and pod == known:
             return
         self._forget_rejected(key)
+        if item.scheduler in self.schedulers and same_waiting(known, pod):
+            # Counted again when a session runs anyway: what it was told may have been lost.
+            self._enter_pod(pod, known)
+            for listener in self.on_pod:
+                listener(item)
+            return
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
         if pod.holds:
@@ -374,11 +384,14 @@ class Cache:
         """A queue appeared or changed."""
         echo = same_spec(self.queues.items.get(key), item)
         self.queues.put(key, item)
+        if not echo:
+            self.families.show_idle()
         self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
         self.queues.drop(key)
+        self.families.show_idle()
         self._changed()
 
     def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
@@ -442,6 +455,7 @@ class Cache:
         """A namespace appeared or changed; its queue label holds for pods that name none."""
         known = self.namespaces.items.get(key)
         self.namespaces.put(key, item)
+        self.families.show_idle()
         queue = item.queue if isinstance(item, Namespace) else ""
         if queue != (known.queue if known else ""):
             self.families.touch_namespace(key.name)
@@ -474,10 +488,12 @@ class Cache:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.at(now).columns(self.ledger)
+        moves = self.moves.known(now)
+        gangs = tuple(sorted(self.families.shown([key for key, _ in moves]), key=_BY_KEY))
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
-            gangs=tuple(sorted(self.families.shown(), key=lambda gang: gang.key)),
+            gangs=gangs,
             queues=build_tree(
                 self.queues.items.values(),
                 self.families.held(),
@@ -495,7 +511,8 @@ class Cache:
             awaited=self.residents.awaited(),
             storage=self.storage.view(),
             population=self.families.sizes.shares(),
-            moves=self.moves.known(now),
+            moves=moves,
+            idle=self.families.idle_beside(gangs),
             rounds=self.rounds,
             now=now,
         )

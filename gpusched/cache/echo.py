@@ -8,7 +8,7 @@ from msgspec import structs
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import Rejected
 from gpusched.objects.others import Job
-from gpusched.objects.pod import Pod
+from gpusched.objects.pod import PROMISED, Pod
 
 Own = PodGroup | Queue | Topology
 
@@ -42,4 +42,22 @@ def same_finished(known: Pod | None, item: Pod) -> bool:
         known is not None
         and item.finished
         and structs.replace(item, resource_version=known.resource_version) == known
+    )
+
+
+def same_waiting(known: Pod | None, item: Pod) -> bool:
+    """Whether only what a pod is told about why it waits has changed: no decision reads that.
+
+    A promise of room stands in the same condition, and is read.
+    """
+    if known is None or item.node or known.node:
+        return False
+    if PROMISED in (known.unschedulable_reason, item.unschedulable_reason):
+        return False
+    return known == structs.replace(
+        item,
+        resource_version=known.resource_version,
+        unschedulable_reason=known.unschedulable_reason,
+        unschedulable=known.unschedulable,
+        unschedulable_since=known.unschedulable_since,
     )

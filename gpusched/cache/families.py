@@ -5,12 +5,15 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import attrs
 import msgspec
 
+from gpusched import limits
 from gpusched.cache.counting import make_gang
 from gpusched.cache.gangs import (
     Gang,
@@ -89,6 +92,10 @@ class Families:
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
+        self._idle: dict[GangKey, str] = {}
+        """Gangs for which nothing can be decided, with their queues; those shown last at the end."""
+        self._idle_counts: Counter[str] = Counter()
+        self._idle_unshown = 0
         self._held: dict[str, Tally] = {}
         self._leaving: dict[str, Tally] = {}
         self._active: dict[GangKey, Gang] = {}
@@ -379,10 +386,42 @@ class Families:
         """Numbers of gangs that have their minimum, by queue."""
         return {queue: len(gangs) for queue, gangs in self._running.items() if gangs}
 
-    def shown(self) -> Iterator[Gang]:
-        """Gangs that wait or were touched since the last call, counted anew; in any order."""
-        for key in self.rebuild() | self._waiting:
+    def shown(self, also: Iterable[GangKey] = ()) -> Iterator[Gang]:
+        """Gangs that wait or were touched since the last call, counted anew; in any order.
+
+        Of gangs without a pod that could get a place, which cost a session and come to nothing,
+        only some are shown each time, in turn.
+
+        Args:
+            also: gangs that are shown whatever becomes of them.
+        """
+        keys = self.rebuild() | self._waiting
+        keys.update(self._some_idle())
+        keys.update(key for key in also if key in self._idle)
+        for key in keys:
             yield from self._families.get(key, ())
+
+    def show_idle(self) -> None:
+        """What is said of gangs may have changed: those that nothing can be decided for, too."""
+        self._idle_unshown = len(self._idle)
+
+    def idle_beside(self, gangs: Iterable[Gang]) -> dict[str, int]:
+        """By queue, gangs for which nothing can be decided and that are not among these."""
+        if not self._idle:
+            return {}
+        counts = self._idle_counts.copy()
+        counts.subtract(gang.queue for gang in gangs if gang.key in self._idle)
+        return {queue: count for queue, count in sorted(counts.items()) if count > 0}
+
+    def _some_idle(self) -> list[GangKey]:
+        many = max(limits.IDLE_SHOWN_MAX, self._idle_unshown)
+        self._idle_unshown = 0
+        if len(self._idle) <= many:
+            return list(self._idle)
+        keys = list(islice(self._idle, many))
+        for key in keys:
+            self._idle[key] = self._idle.pop(key)
+        return keys
 
     def rebuild(self) -> set[GangKey]:
         """Count again what was touched; the keys that were."""
@@ -398,10 +437,15 @@ class Families:
                     self._active_shown = None
             family = self._family(key)
             self._waiting.discard(key)
+            if key in self._idle:
+                self._idle_counts[self._idle.pop(key)] -= 1
             if not family:
                 continue
             self._families[key] = family
-            if any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
+            if len(family) == 1 and _is_idle(family[0]):
+                self._idle[key] = family[0].queue
+                self._idle_counts[family[0].queue] += 1
+            elif any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
                 self._waiting.add(key)
             for gang in family:
                 if gang.held:
@@ -422,6 +466,13 @@ class Families:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
         self._active_shown = None
+
+
+def _is_idle(gang: Gang) -> bool:
+    """Whether it waits for pods, or for gates to go: nobody else's start depends on it."""
+    if gang.tasks or gang.placed or gang.leaving or gang.done:
+        return False
+    return not (gang.pod_group is not None and gang.pod_group.min_resources)
 
 
 def _is_single(job: Job) -> bool:

@@ -26,15 +26,19 @@ class Round:
     Attributes:
         queue, namespace: of the tenant; the namespace is empty where the order of arrival in the
             whole queue counts.
-        looked_at: gangs that this round has looked at, sorted.
-        known: gangs that an earlier round has looked at, sorted.
+        head: gangs that were first in line when the round began, in the order of their turns.
+        left: gangs that the round is still to look at, in the order of their turns.
+        looked_at: gangs that the round has looked at, sorted.
+        known: gangs that this round or an earlier one has looked at, sorted.
         cut: whether the last session used up the tenant's share before it came to all it had
             chosen.
     """
 
     queue: str
     namespace: str
-    looked_at: tuple[GangKey, ...]
+    head: tuple[GangKey, ...] = ()
+    left: tuple[GangKey, ...] = ()
+    looked_at: tuple[GangKey, ...] = ()
     known: tuple[GangKey, ...] = ()
     cut: bool = False
 
@@ -57,6 +61,7 @@ class Snapshot:
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
         moves: the last move of each gang that was moved of late, sorted.
+        idle: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         rounds: of tenants whose gangs the last session could not all look at, sorted.
     """
 
@@ -77,3 +82,4 @@ class Snapshot:
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
     moves: tuple[tuple[GangKey, Move], ...] = ()
     rounds: tuple[Round, ...] = ()
+    idle: Mapping[str, int] = attrs.field(factory=dict)

@@ -15,6 +15,9 @@ from gpusched.objects.selector import NodeTerm, Toleration
 from gpusched.objects.share import Share
 from gpusched.objects.units import DEVICE
 
+PROMISED = "PreemptionInProgress"
+"""The reason of a pod's condition PodScheduled while room is promised to it."""
+
 
 class PodPhase(StrEnum):
     """As the API names them."""

@@ -8,7 +8,7 @@ looked at while a gang that comes before it by the order of its queue has never 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -26,21 +26,24 @@ _HEAD = 4
 """A fourth of a tenant's share is for those who are first in line, in every session."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@attrs.define(slots=True, eq=False)
 class _Line:
-    """The gangs of a tenant that has more than its share, in the order of their turns.
+    """The gangs of a tenant that has more than its share.
 
     Attributes:
-        gangs: each with its key among those of its queue.
+        gangs: all of them, by key.
+        head: those that were first in line when the round began.
         chosen: those that this session looks at.
-        known: those that an earlier one has looked at.
+        left: those that this round is still to look at, in the order of their turns.
+        before: how far the rounds had come.
     """
 
     tenant: Tenant
-    gangs: Sequence[tuple[Any, Gang]]
+    gangs: Mapping[GangKey, Gang]
+    head: Sequence[GangKey]
     chosen: set[GangKey]
-    known: frozenset[GangKey]
-    looked_at: frozenset[GangKey]
+    left: list[Gang]
+    before: Round
 
 
 class Portion:
@@ -56,37 +59,21 @@ class Portion:
         self._put_off: set[GangKey] = set()
         self.left_out: dict[GangKey, int] = {}
         """Gangs that this session does not look at, and how many of their tenant come before."""
-        waiting: dict[Tenant, list[Gang]] = {}
+        self._waiting: dict[Tenant, list[Gang]] = {}
         for gang in session.every_gang:
             if not _always(session, gang):
-                waiting.setdefault(tenant_of(session, gang), []).append(gang)
-        asked = {tenant: self._asked(gangs) for tenant, gangs in waiting.items()}
-        total = limits.SESSION_WORK_MAX
-        queues: dict[str, dict[Tenant, int]] = {}
-        for tenant, units in asked.items():
-            queues.setdefault(tenant.queue, {})[tenant] = units
-        of_queue = fair_split({name: sum(each.values()) for name, each in queues.items()}, total)
-        shares: dict[Tenant, int] = {}
-        for name, tenants in queues.items():
-            shares |= fair_split(tenants, of_queue[name])
-        least = total // max(1, len(queues))
-        self.work = Work(
-            {
-                tenant: max(share, least // len(queues[tenant.queue]))
-                for tenant, share in shares.items()
-            }
-        )
+                self._waiting.setdefault(tenant_of(session, gang), []).append(gang)
+        asked = {tenant: self._asked(gangs) for tenant, gangs in self._waiting.items()}
+        shares = _shares(asked)
+        self.work = Work(_allowed(shares))
         rounds = {Tenant(each.queue, each.namespace): each for each in session.snapshot.rounds}
-        over = [
-            tenant
-            for tenant in sorted(asked)
-            if asked[tenant] > shares[tenant] or (tenant in rounds and rounds[tenant].looked_at)
-        ]
-        if over:
-            for tenant in over:
-                known = rounds.get(tenant, Round(*tenant, ()))
-                self._lines.append(self._line(tenant, waiting[tenant], shares[tenant], known))
-            self._keep_order(waiting)
+        for tenant in sorted(asked):
+            begun = rounds.get(tenant, Round(*tenant))
+            if asked[tenant] > shares[tenant] or begun.left:
+                gangs = {gang.key: gang for gang in self._waiting[tenant]}
+                self._lines.append(self._line(tenant, gangs, shares[tenant], begun))
+        if self._lines:
+            self._keep_order()
             for line in self._lines:
                 self._leave_out(line)
 
@@ -101,20 +88,16 @@ class Portion:
     def rounds(self) -> tuple[Round, ...]:
         """How far this session came, for the next one; empty for who was served as a whole."""
         found = [self._after(line) for line in self._lines]
-        lined = {line.tenant for line in self._lines}
-        cut: dict[Tenant, list[Gang]] = {}
         if self._put_off:
-            for gang in self._session.every_gang:
-                tenant = tenant_of(self._session, gang)
-                if tenant not in lined and not _always(self._session, gang):
-                    cut.setdefault(tenant, []).append(gang)
-        for tenant, gangs in cut.items():
-            if any(gang.key in self._put_off for gang in gangs):
-                done = tuple(gang.key for gang in gangs if gang.key not in self._put_off)
-                found.append(Round(*tenant, done, cut=True))
+            lined = {line.tenant for line in self._lines}
+            for tenant, gangs in self._waiting.items():
+                cut = [gang for gang in gangs if gang.key in self._put_off]
+                if cut and tenant not in lined:
+                    found.append(self._cut(tenant, gangs, cut))
         return tuple(sorted(found, key=lambda each: (each.queue, each.namespace)))
 
-    def _asked(self, gangs: Sequence[Gang]) -> int:
+    # -- choosing ----------------------------------------------------------------------------
+    def _asked(self, gangs: Iterable[Gang]) -> int:
         costs = self._costs()
         return sum(costs.of(gang) for gang in gangs)
 
@@ -123,85 +106,147 @@ class Portion:
         evicts = not session.actions.isdisjoint(("preempt", "reclaim"))
         return Costs(session.masks.kinds, nodes=len(session.snapshot.nodes), evicts=evicts)
 
-    def _line(self, tenant: Tenant, gangs: Sequence[Gang], share: int, known: Round) -> _Line:
-        keyed = sorted(
-            (self._keyed(gang) for gang in gangs),
-            key=lambda each: (each[0], int(each[1].created * 1e6), each[1].key),
-        )
-        looked_at = frozenset(known.looked_at)
-        if all(gang.key in looked_at for _, gang in keyed):
-            looked_at = frozenset()
+    def _line(
+        self, tenant: Tenant, gangs: Mapping[GangKey, Gang], share: int, before: Round
+    ) -> _Line:
         costs = self._costs()
-        in_line = not tenant.namespace
-        head = 0 if known.cut and not in_line else share if in_line else share // _HEAD
-        chosen = _first([gang for _, gang in keyed], costs, head) if head else set()
-        if not in_line:
-            rest = [gang for _, gang in keyed if gang.key not in looked_at | chosen]
-            chosen |= _first(rest, costs, share - head)
-        return _Line(tenant, keyed, chosen, looked_at.union(known.known), looked_at)
+        if not tenant.namespace:
+            ordered = self._in_order(gangs.values())
+            chosen = _first(ordered, costs, share)
+            return _Line(tenant, gangs, (), {each.key for each in chosen}, [], before)
+        if not before.left:
+            before = attrs.evolve(before, looked_at=(), head=(), cut=False)
+            ordered = self._in_order(gangs.values())
+            head = [each.key for each in _first(ordered, costs, share // _HEAD)]
+            chosen = _first(ordered[len(head) :], costs, share - share // _HEAD)
+            left = ordered[len(head) + len(chosen) :]
+            return _Line(tenant, gangs, head, {*head, *(each.key for each in chosen)}, left, before)
+        head = [key for key in before.head if key in gangs]
+        chosen_head = (
+            [] if before.cut else _first([gangs[key] for key in head], costs, share // _HEAD)
+        )
+        waiting = [gangs[key] for key in before.left if key in gangs]
+        known = {*before.left, *before.looked_at}
+        fresh = [gang for key, gang in gangs.items() if key not in known]
+        nearest = len(_first(waiting, self._costs(), share))
+        ordered = self._in_order([*waiting[:nearest], *fresh])
+        rest = share if before.cut else share - share // _HEAD
+        chosen = _first(ordered, costs, rest)
+        left = [*ordered[len(chosen) :], *waiting[nearest:]]
+        keys = {each.key for each in (*chosen_head, *chosen)}
+        return _Line(tenant, gangs, head, keys, left, before)
 
-    def _keyed(self, gang: Gang) -> tuple[Any, Gang]:
+    def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
+        return sorted(gangs, key=lambda gang: (self._key(gang), int(gang.created * 1e6), gang.key))
+
+    def _key(self, gang: Gang) -> Any:
         key = self._session.turn_keys.of_gang(gang)
-        return ((1,) if key is None else (0, key)), gang
+        return (1,) if key is None else (0, key)
 
-    def _keep_order(self, waiting: dict[Tenant, list[Gang]]) -> None:
+    def _keep_order(self) -> None:
         """Nobody passes a gang of another namespace that comes first and was never looked at."""
+        tenants: dict[str, list[Tenant]] = {}
+        for tenant in self._waiting:
+            tenants.setdefault(tenant.queue, []).append(tenant)
         barred: dict[str, Any] = {}
         for line in self._lines:
-            for key, gang in line.gangs:
-                if gang.key not in line.chosen and gang.key not in line.known:
-                    queue = line.tenant.queue
+            queue = line.tenant.queue
+            if queue and len(tenants[queue]) > 1:
+                known = {*line.before.known, *line.before.looked_at}
+                first = next((each for each in line.left if each.key not in known), None)
+                if first is not None:
+                    key = self._key(first)
                     barred[queue] = min(barred.get(queue, key), key)
-                    break
-        for line in self._lines:
-            bar = barred.get(line.tenant.queue)
-            if bar is not None:
-                line.chosen.difference_update(gang.key for key, gang in line.gangs if key > bar)
-        lined = {line.tenant for line in self._lines}
-        for tenant, gangs in waiting.items():
-            bar = barred.get(tenant.queue)
-            if bar is not None and tenant.queue and tenant not in lined:
-                for gang in gangs:
-                    if self._keyed(gang)[0] > bar:
-                        self.left_out[gang.key] = 0
+        lines = {line.tenant: line for line in self._lines}
+        for queue, bar in barred.items():
+            for tenant in tenants[queue]:
+                self._bar(tenant, lines.get(tenant), bar)
+
+    def _bar(self, tenant: Tenant, line: _Line | None, bar: Any) -> None:
+        """Gangs of the tenant whose turn comes after this key must wait."""
+        for gang in self._waiting[tenant]:
+            if line is not None and gang.key not in line.chosen:
+                continue
+            if self._key(gang) <= bar:
+                continue
+            self.left_out[gang.key] = 0
+            if line is not None:
+                line.chosen.discard(gang.key)
+                line.left.insert(0, gang)
 
     def _leave_out(self, line: _Line) -> None:
-        before = 0
-        for _, gang in line.gangs:
-            if gang.key in line.chosen:
-                continue
-            self.left_out[gang.key] = before
-            before += gang.key not in line.looked_at
+        for key in line.gangs:
+            if key not in line.chosen:
+                self.left_out[key] = 0
+        for number, gang in enumerate(line.left):
+            self.left_out[gang.key] = number
 
+    # -- afterwards --------------------------------------------------------------------------
     def _after(self, line: _Line) -> Round:
-        keys = [gang.key for _, gang in line.gangs]
-        now = line.chosen - self._put_off
-        done = sorted(key for key in keys if key in line.looked_at or key in now)
-        known = line.known.union(done)
-        complete = len(done) == len(keys)
+        if not line.tenant.namespace:
+            return Round(*line.tenant)
+        cut = [line.gangs[key] for key in sorted(line.chosen & self._put_off)]
+        looked_at = {*line.before.looked_at, *line.chosen} - self._put_off
+        left = [*self._in_order(cut), *line.left]
+        known = looked_at.union(line.before.known)
         return Round(
             *line.tenant,
-            looked_at=() if complete else tuple(done),
-            known=tuple(sorted(key for key in keys if key in known)),
-            cut=not line.chosen.isdisjoint(self._put_off),
+            head=tuple(line.head),
+            left=tuple(each.key for each in left),
+            looked_at=tuple(sorted(key for key in looked_at if key in line.gangs)),
+            known=tuple(sorted(key for key in known if key in line.gangs)),
+            cut=bool(cut),
+        )
+
+    def _cut(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> Round:
+        if not tenant.namespace:
+            return Round(*tenant)
+        return Round(
+            *tenant,
+            left=tuple(each.key for each in self._in_order(cut)),
+            looked_at=tuple(gang.key for gang in gangs if gang.key not in self._put_off),
+            cut=True,
         )
 
 
-def _first(gangs: Sequence[Gang], costs: Costs, share: int) -> set[GangKey]:
+def _shares(asked: Mapping[Tenant, int]) -> dict[Tenant, int]:
+    """What each tenant gets of a session: its queue's part first, then its own part of that."""
+    queues: dict[str, dict[Tenant, int]] = {}
+    for tenant, units in asked.items():
+        queues.setdefault(tenant.queue, {})[tenant] = units
+    parts = fair_split(
+        {name: sum(each.values()) for name, each in queues.items()}, limits.SESSION_WORK_MAX
+    )
+    shares: dict[Tenant, int] = {}
+    for name, tenants in queues.items():
+        shares |= fair_split(tenants, parts[name])
+    return shares
+
+
+def _allowed(shares: Mapping[Tenant, int]) -> dict[Tenant, int]:
+    """What each may use at most: who asks for little may find out that it takes more."""
+    tenants: dict[str, int] = {}
+    for tenant in shares:
+        tenants[tenant.queue] = tenants.get(tenant.queue, 0) + 1
+    least = limits.SESSION_WORK_MAX // max(1, len(tenants))
+    return {tenant: max(share, least // tenants[tenant.queue]) for tenant, share in shares.items()}
+
+
+def _first(gangs: Sequence[Gang], costs: Costs, share: int) -> list[Gang]:
     """The first of them that cost no more than the share together, and one at least."""
-    chosen: set[GangKey] = set()
+    chosen: list[Gang] = []
     for gang in gangs:
         share -= costs.of(gang)
         if chosen and share < 0:
             break
-        chosen.add(gang.key)
+        chosen.append(gang)
     return chosen
 
 
 def _always(session: Session, gang: Gang) -> bool:
     """Whether a session must look at it: it costs little, or room is held for it."""
     return (
-        not gang.tasks
+        (not gang.tasks and (bool(gang.placed) or not gang.need))
         or bool(gang.placed and gang.need)
         or gang.key in session.promises
         or gang.key in session.moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -53,7 +54,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             if not known[1].is_scheduled and gang.key not in session.promises:
                 told.put(gang, known)
         found.append(known[1])
-    found += _left_out(session)
+    found += islice(_left_out(session), limits.PUT_OFF_TOLD_MAX)
     return tuple(found)
 
 
@@ -70,7 +71,12 @@ def _left_out(session: Session) -> Iterator[GangStatus]:
         ask = Ask(reason=Reason.WAITING_FOR_TURN, sentence=_its_turn(gang, before))
         status = _status(session, gang)
         yield attrs.evolve(
-            status, scheduled=ask, admitted=ask, is_admitted=False, phase="Pending", provisional=True
+            status,
+            scheduled=ask,
+            admitted=ask,
+            is_admitted=False,
+            phase="Pending",
+            provisional=True,
         )
 
 
@@ -221,4 +227,7 @@ def unplaced(session: Session) -> dict[tuple[str, str], int]:
                 reason = (session.asks.get(gang.key) or _not_tried(gang)).reason
             key = (gang.queue, reason)
             counts[key] = counts.get(key, 0) + 1
+    for queue, number in session.snapshot.idle.items():
+        key = (queue, Reason.NOT_ENOUGH_MEMBERS)
+        counts[key] = counts.get(key, 0) + number
     return counts

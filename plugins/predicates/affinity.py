@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 import numpy as np
@@ -124,6 +124,35 @@ class OwnersOf:
         return any(ward_of(term, pod) == self.ward for term in pod.pod_class.apart)
 
 
+class WardIndex:
+    """Wards by the labels that a pod must have to be meant: few of many concern any one pod."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[str, str], list[int]] = {}
+        self._keys: dict[str, list[int]] = {}
+        self._others: list[int] = []
+
+    def add(self, number: int, selector: Selector) -> None:
+        """Enter a ward under a label that its selector insists on, where there is one."""
+        for each in selector.requirements:
+            if each.operator == "In":
+                for value in dict.fromkeys(each.values):
+                    self._pairs.setdefault((each.key, value), []).append(number)
+                return
+        for each in selector.requirements:
+            if each.operator == "Exists":
+                self._keys.setdefault(each.key, []).append(number)
+                return
+        self._others.append(number)
+
+    def of(self, labels: Mapping[str, str]) -> Iterator[int]:
+        """Numbers of wards that may mean a pod with these labels, each once."""
+        yield from self._others
+        for key, value in labels.items():
+            yield from self._pairs.get((key, value), ())
+            yield from self._keys.get(key, ())
+
+
 class Wards:
     """All wards in play: of pods on nodes, and of pods that may be placed in this session.
 
@@ -141,10 +170,16 @@ class Wards:
                     found[ward] = None
         self._wards = tuple(found)
         self._view = view
-        self._keys = tuple(
-            sorted({each.key for ward in self._wards for each in ward.selector.requirements})
-        )
-        self._known: dict[tuple[str, tuple[str | None, ...]], PairRule | None] = {}
+        self._near: dict[str, WardIndex] = {}
+        """Those that name namespaces, by each of these."""
+        self._far = WardIndex()
+        """Those that select namespaces by their labels."""
+        for number, ward in enumerate(self._wards):
+            for namespace in ward.namespaces:
+                self._near.setdefault(namespace, WardIndex()).add(number, ward.selector)
+            if ward.namespace_selector is not None:
+                self._far.add(number, ward.selector)
+        self._known: dict[tuple[int, ...], PairRule] = {}
 
     @property
     def some(self) -> bool:
@@ -152,18 +187,24 @@ class Wards:
         return bool(self._wards)
 
     def rule(self, pod: Pod) -> PairRule | None:
-        """What they say for a pod; pods whose labels do not differ in what is read share it."""
-        who = (pod.namespace, tuple(pod.labels.get(key) for key in self._keys))
-        if who not in self._known:
-            self._known[who] = self._rule(pod)
-        return self._known[who]
-
-    def _rule(self, pod: Pod) -> PairRule | None:
-        view = self._view
-        labels = view.namespace_labels().get(pod.namespace, {})
-        against = [OwnersOf(ward) for ward in self._wards if ward.keeps_away(pod, labels)]
-        if not against:
+        """What they say for a pod; pods that the same wards mean share it."""
+        near = self._near.get(pod.namespace)
+        maybe = {*(near.of(pod.labels) if near else ()), *self._far.of(pod.labels)}
+        if not maybe:
             return None
+        labels = self._view.namespace_labels().get(pod.namespace, {})
+        meant = tuple(
+            number for number in sorted(maybe) if self._wards[number].keeps_away(pod, labels)
+        )
+        if not meant:
+            return None
+        if meant not in self._known:
+            self._known[meant] = self._rule(meant)
+        return self._known[meant]
+
+    def _rule(self, meant: tuple[int, ...]) -> PairRule:
+        view = self._view
+        against = [OwnersOf(self._wards[number]) for number in meant]
 
         def allows() -> Bools:
             allowed = np.ones(len(view.nodes()), dtype=np.bool_)
