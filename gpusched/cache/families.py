@@ -437,20 +437,28 @@ class Families:
                     self._active_shown = None
             family = self._family(key)
             self._waiting.discard(key)
-            if key in self._idle:
-                self._idle_counts[self._idle.pop(key)] -= 1
+            self._count_idle(self._idle.pop(key, None), -1)
             if not family:
                 continue
             self._families[key] = family
             if len(family) == 1 and _is_idle(family[0]):
                 self._idle[key] = family[0].queue
-                self._idle_counts[family[0].queue] += 1
+                self._count_idle(family[0].queue, 1)
             elif any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
                 self._waiting.add(key)
             for gang in family:
                 if gang.held:
                     self._enter(gang)
         return changed
+
+    def _count_idle(self, queue: str | None, times: int) -> None:
+        if queue is None:
+            return
+        left = self._idle_counts[queue] + times
+        if left:
+            self._idle_counts[queue] = left
+        else:
+            del self._idle_counts[queue]
 
     def _enter(self, gang: Gang) -> None:
         """Count what a gang holds."""

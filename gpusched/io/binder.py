@@ -137,8 +137,9 @@ class Binder:
             api, pace, lease=lease, clock=clock, telemetry=telemetry, on_fault=self._fault
         )
         self._pool: Pool[_Job] = Pool(
-            "bind", limit=limits.BINDS_IN_FLIGHT_MAX, work=self._work, on_fault=self._fault
-        )
+            "bind", limit=limits.BINDS_IN_FLIGHT_MAX, work=self._work, on_fault=self._fault,
+            tenant=lambda job: job[1].state.gang.gang.namespace,
+        )  # fmt: skip
         self._by_uid: dict[UID, tuple[_Run, int]] = {}
         self._by_gang: dict[GangKey, list[_Run]] = {}
         self._active = 0

@@ -39,12 +39,16 @@ class _Object:
         sent: reason to (last note, monotonic time); ``names``: event to how often told.
         news: not sent yet, and the reason under which it is counted.
         timer: until it may be sent.
+        namespace: of the object: news of several are told in turn.
+        queued: whether the news are to be sent as soon as it is their turn.
     """
 
     sent: dict[str, tuple[str, float]] = attrs.Factory(dict)
     names: dict[str, int] = attrs.Factory(dict)
     news: tuple[str, EventNote] | None = None
     timer: asyncio.TimerHandle | None = None
+    namespace: str = ""
+    queued: bool = False
 
 
 class EventWriter:
@@ -78,10 +82,13 @@ class EventWriter:
         self._telemetry = telemetry
         self._instance = instance
         self._objects: OrderedDict[UID, _Object] = OrderedDict()
-        self._queue: OrderedDict[UID, None] = OrderedDict()
+        self._queues: dict[str, OrderedDict[UID, None]] = {}
+        """Objects with news to be sent, by namespace."""
+        self._queued = 0
         self._pool: Pool[UID] = Pool(
-            "events", limit=limits.EVENTS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault
-        )
+            "events", limit=limits.EVENTS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            tenant=lambda uid: self._objects[uid].namespace,
+        )  # fmt: skip
         self.dropped = 0
         """Events that were never told: no room in the queue, or the API did not take them."""
 
@@ -100,7 +107,7 @@ class EventWriter:
         topic = topic or note.reason
         known = self._objects.get(uid)
         if known is None:
-            known = self._objects[uid] = _Object()
+            known = self._objects[uid] = _Object(namespace=note.regarding.key.namespace)
             self._trim()
         else:
             self._objects.move_to_end(uid)
@@ -123,7 +130,7 @@ class EventWriter:
             return
         if known is not None:
             known.news = None
-            self._queue.pop(uid, None)
+            self._unqueue(uid, known)
             if known.timer is not None:
                 known.timer.cancel()
                 known.timer = None
@@ -151,13 +158,25 @@ class EventWriter:
     def _put(self, uid: UID) -> None:
         known = self._objects[uid]
         known.timer = None
-        if uid not in self._queue:
-            self._queue[uid] = None
+        if not known.queued:
+            known.queued = True
+            self._queues.setdefault(known.namespace, OrderedDict())[uid] = None
+            self._queued += 1
             self._pool.put(uid)
-        if len(self._queue) > limits.EVENT_QUEUE_MAX:
-            oldest = next(iter(self._queue))
-            self.withdraw(oldest)
+        if self._queued > limits.EVENT_QUEUE_MAX:
+            # Who has most to tell loses the oldest of it; what others tell is not touched.
+            longest = max(self._queues.values(), key=len)
+            self.withdraw(next(iter(longest)))
             self._drop(f"more than {limits.EVENT_QUEUE_MAX} events wait")
+
+    def _unqueue(self, uid: UID, known: _Object) -> None:
+        if known.queued:
+            known.queued = False
+            queue = self._queues[known.namespace]
+            del queue[uid]
+            if not queue:
+                del self._queues[known.namespace]
+            self._queued -= 1
 
     def _drop(self, why: str) -> None:
         self.dropped += 1
@@ -167,9 +186,9 @@ class EventWriter:
     async def _work(self, uid: UID) -> None:
         await self._pace.turn(Traffic.EVENTS)
         known = self._objects.get(uid)
-        if uid not in self._queue or known is None or known.news is None:
+        if known is None or not known.queued or known.news is None:
             return
-        del self._queue[uid]
+        self._unqueue(uid, known)
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), _CALL_S):
             self.withdraw(uid)
             return

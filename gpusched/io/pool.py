@@ -7,9 +7,10 @@ Tasks are made when there is work and end when there is none: a burst of 5,000 b
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
+
+from gpusched.io.fair import Lines
 
 Job = TypeVar("Job")
 OnFault = Callable[[BaseException], None]
@@ -23,23 +24,31 @@ class Pool(Generic[Job]):
         limit: most tasks at once.
         work: must return, whatever the job's outcome; what it raises is a fault.
         on_fault: told of a fault; the other tasks go on.
+        tenant: whose a job is: those of several are worked on in turn; by default all are one's.
     """
 
     def __init__(
-        self, name: str, *, limit: int, work: Callable[[Job], Awaitable[None]], on_fault: OnFault
+        self,
+        name: str,
+        *,
+        limit: int,
+        work: Callable[[Job], Awaitable[None]],
+        on_fault: OnFault,
+        tenant: Callable[[Job], Hashable] = lambda _job: None,
     ) -> None:
+        self._tenant = tenant
         self._name = name
         self._limit = limit
         self._work = work
         self._on_fault = on_fault
-        self._jobs: deque[Job] = deque()
+        self._jobs: Lines[Job] = Lines()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
     def busy(self) -> bool:
         """Whether a job waits or is being worked on."""
-        return bool(self._jobs or self._tasks)
+        return bool(len(self._jobs) or self._tasks)
 
     @property
     def queued(self) -> int:
@@ -47,20 +56,20 @@ class Pool(Generic[Job]):
         return len(self._jobs)
 
     def put(self, job: Job) -> None:
-        """Behind all others."""
+        """Behind all others of its tenant."""
         if not self._closed:
-            self._jobs.append(job)
+            self._jobs.put(job, self._tenant(job))
             self._hire()
 
     def put_all(self, jobs: Iterable[Job]) -> None:
-        """Behind all others, in this order."""
+        """Behind all others of their tenants, in this order."""
         for job in jobs:
             self.put(job)
 
     def put_first(self, job: Job) -> None:
         """Before all others."""
         if not self._closed:
-            self._jobs.appendleft(job)
+            self._jobs.put_first(job)
             self._hire()
 
     async def rest(self) -> None:
@@ -85,7 +94,7 @@ class Pool(Generic[Job]):
 
     async def _shift(self) -> None:
         while self._jobs:
-            await self._work(self._jobs.popleft())
+            await self._work(self._jobs.pop())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

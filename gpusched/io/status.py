@@ -8,7 +8,7 @@ object is written once a second at most. Nothing here delays a decision.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -61,10 +61,12 @@ class _Object:
 
     Attributes:
         want: to be written; None when nothing is.
+        namespace: whose it is: those of several are written in turn.
         ready_at: monotonic seconds before which it is not written again.
     """
 
     want: Write | None = None
+    namespace: str = ""
     written: Written | None = None
     ready_at: float = float("-inf")
     timer: asyncio.TimerHandle | None = None
@@ -117,9 +119,11 @@ class StatusWriter:
         """Pods that say something else than we said last: they could not be believed for a while,
         were restored, or were written by others. What holds is told to them again."""
         self._waiting = 0
+        self._waiting_of: Counter[str] = Counter()
         self._pool: Pool[UID] = Pool(
-            "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault
-        )
+            "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            tenant=lambda uid: self._objects[uid].namespace,
+        )  # fmt: skip
         self.dropped = 0
         """Status writes that found no room in the queue; a later session says them again."""
 
@@ -253,8 +257,8 @@ class StatusWriter:
             self._want(status.uid, GroupWrite(status))
         ask = status.waiting_ask or status.scheduled
         promised = {uid for uid, _ in status.nominated}
-        for _, uid in status.waiting:
-            want = PodWrite(uid, status.uid, ask, uid in promised)
+        for key, uid in status.waiting:
+            want = PodWrite(uid, key.namespace, status.uid, ask, uid in promised)
             known = self._objects.get(uid)
             # What waits to be written already is compared when its turn comes.
             if known is not None and known.want is not None:
@@ -346,16 +350,17 @@ class StatusWriter:
     def _want(self, uid: UID, want: Write, *, settle_s: float = 0.0) -> None:
         known = self._objects.get(uid)
         if known is None:
-            known = self._objects[uid] = _Object()
+            known = self._objects[uid] = _Object(namespace=want.namespace)
             self._trim()
         if known.want is not None:
             known.want = want  # its time is set already
             return
-        if self._waiting >= limits.STATUS_QUEUE_MAX:
+        # Whoever has as much waiting as there is room left must wait: others find room.
+        if self._waiting_of[want.namespace] >= limits.STATUS_QUEUE_MAX - self._waiting:
             self._drop(want)
             return
         known.want = want
-        self._waiting += 1
+        self._count(want, 1)
         self._schedule(uid, known, self._clock.monotonic() + settle_s)
 
     def _schedule(self, uid: UID, known: _Object, at: float) -> None:
@@ -408,8 +413,8 @@ class StatusWriter:
         assert known.want is not None
         request = known.want.request(self._cache, known.written, self._clock.now())
         if request is None:
+            self._count(known.want, -1)
             known.want = None
-            self._waiting -= 1
         return request
 
     async def _write(self, uid: UID, known: _Object) -> None:
@@ -418,7 +423,7 @@ class StatusWriter:
         if request is None or want is None:
             return
         known.want = None
-        self._waiting -= 1
+        self._count(want, -1)
         now = self._clock.monotonic()
         if not self._lease.may_act(now, self._clock.boottime(), _CALL_S):
             self._said.pop(want.gang, None)
@@ -462,8 +467,17 @@ class StatusWriter:
         known.ready_at = now + pause_s
         if known.want is None:
             known.want = want
-            self._waiting += 1
+            self._count(want, 1)
             self._schedule(uid, known, now)
+
+    def _count(self, want: Write, times: int) -> None:
+        """One more write waits, or one less."""
+        self._waiting += times
+        left = self._waiting_of[want.namespace] + times
+        if left:
+            self._waiting_of[want.namespace] = left
+        else:
+            del self._waiting_of[want.namespace]
 
 
 def _busy(known: _Object) -> bool:

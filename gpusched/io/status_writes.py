@@ -185,6 +185,11 @@ class GroupWrite:
         """Whose submission is to be repeated when this fails."""
         return self.status.uid
 
+    @property
+    def namespace(self) -> str:
+        """Whose write it is."""
+        return self.status.gang.namespace
+
     def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""
         status = self.status
@@ -228,6 +233,11 @@ class QueueWrite:
     def gang(self) -> UID:
         """See ``GroupWrite.gang``."""
         return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """Queues belong to nobody."""
+        return ""
 
     def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""
@@ -298,6 +308,7 @@ class PodWrite:
     """Why a pod waits, on the pod itself, for kubectl and for autoscalers."""
 
     uid: UID
+    namespace: str
     gang: UID
     ask: Ask
     promised: bool = False
@@ -357,6 +368,11 @@ class RejectedWrite:
     def gang(self) -> UID:
         """See ``GroupWrite.gang``."""
         return self.rejected.uid
+
+    @property
+    def namespace(self) -> str:
+        """See ``GroupWrite.namespace``."""
+        return self.rejected.key.namespace
 
     def request(self, _cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""

@@ -46,7 +46,7 @@ from gpusched.session.turn_keys import TurnKeys
 from gpusched.session.variant import Variant
 from gpusched.session.verdict import ALLOW, Verdict, error
 from gpusched.session.view import View
-from gpusched.session.work import tenant_of
+from gpusched.session.work import Work, tenant_of
 from gpusched.topology.domain import Level
 
 if TYPE_CHECKING:  # it works with sessions
@@ -142,9 +142,6 @@ class Session:
         """When waiting gangs are expected to start, seconds since the epoch."""
         self._open(policy)
         self._hold_standing()
-        self.portion = Portion(self)
-        """Which gangs this session looks at, and what each tenant may use of it."""
-        self.work = self.portion.work
 
     def _hold_standing(self) -> None:
         self.moved: dict[GangKey, tuple[Place, ...]] = {}
@@ -182,6 +179,16 @@ class Session:
     def every_gang(self) -> tuple[Gang, ...]:
         """Those that this session does not look at included; sorted by key."""
         return tuple(self._gangs.values())
+
+    @cached_property
+    def portion(self) -> Portion:
+        """Which gangs this session looks at, worked out when its policies are open."""
+        return Portion(self)
+
+    @property
+    def work(self) -> Work:
+        """What each tenant has used of this session."""
+        return self.portion.work
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:

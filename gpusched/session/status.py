@@ -23,6 +23,8 @@ from gpusched.session.wanting import short_of_role
 ADMITTED = "Admitted"
 """The reason of the condition of the same name when it is true."""
 _DOMAINS_NAMED_MAX: Final = 4
+_NO_QUEUE: Final = "other"
+"""Stands in metrics for queues that do not exist: their names are whatever a tenant writes."""
 
 
 def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
@@ -225,9 +227,10 @@ def unplaced(session: Session) -> dict[tuple[str, str], int]:
                 reason: str = Reason.WAITING_FOR_TURN
             else:
                 reason = (session.asks.get(gang.key) or _not_tried(gang)).reason
-            key = (gang.queue, reason)
+            key = (gang.queue if session.queue_of(gang) else _NO_QUEUE, reason)
             counts[key] = counts.get(key, 0) + 1
     for queue, number in session.snapshot.idle.items():
-        key = (queue, Reason.NOT_ENOUGH_MEMBERS)
+        known = session.snapshot.queues.get(queue) is not None
+        key = (queue if known else _NO_QUEUE, Reason.NOT_ENOUGH_MEMBERS)
         counts[key] = counts.get(key, 0) + number
     return counts
