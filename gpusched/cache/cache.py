@@ -50,6 +50,7 @@ def _says(pod: Pod) -> tuple[object, ...]:
     """What it says of its binding."""
     return pod.node, pod.slots, pod.slots_doubt, pod.plan, pod.fence, pod.seal
 
+
 _BY_KEY: Final = attrgetter("key")
 
 

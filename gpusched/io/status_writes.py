@@ -283,6 +283,11 @@ class TopologyWrite:
         """See ``GroupWrite.gang``."""
         return self.status.uid
 
+    @property
+    def namespace(self) -> str:
+        """Topologies belong to nobody."""
+        return ""
+
     def request(self, cache: StatusCache, written: Written | None, now: float) -> Request | None:
         """See the module."""
         status = self.status
@@ -408,6 +413,11 @@ class RejectedPodWrite:
     def gang(self) -> UID:
         """See ``GroupWrite.gang``."""
         return self.rejected.uid
+
+    @property
+    def namespace(self) -> str:
+        """See ``GroupWrite.namespace``."""
+        return self.rejected.key.namespace
 
     @property
     def told(self) -> tuple[str, str]:
