@@ -80,7 +80,7 @@ FRAGMENTATION_PERIOD_S: Final = 10.0
 ECHO_S: Final = 0.2
 """A session that only status needs is put off so long, for more of the same; while bindings wait
 to be sent again and again, as it takes the processor from them."""
-SESSION_WORK_MAX: Final = 200_000
+SESSION_WORK_MAX: Final = 120_000
 """Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
 of one session; the others are looked at by the next."""
 WORK_GANG: Final = 30

@@ -1,0 +1,195 @@
+"""What one tenant asks for costs the others nothing but its own share of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched import limits
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.reasons import Reason
+from gpusched.session.work import fair_split
+from gpusched.testing.authors import repeats
+from gpusched.testing.given import Given
+
+FLOOD = 60
+"""Unlike gangs: with the share below a session looks at some ten of them."""
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """A session that can look at little."""
+    monkeypatch.setattr(limits, "SESSION_WORK_MAX", 8_000)
+
+
+def flooded(**fields):
+    """One tenant's gangs, each of its own shape and too large for every node; a queue beside it."""
+    c = Given().nodes(4, gpus=8).queue("a").queue("b").namespace("alice").namespace("bob")
+    for number in range(FLOOD):
+        c.pod(
+            f"u-{number:02d}", namespace="alice", queue="a", gpus=9 + number, created=c.now - 600,
+            **fields,
+        )  # fmt: skip
+    return c
+
+
+def looked_at(c):
+    """Gangs of the flood that the last session looked at."""
+    return {each.gang.name for each in c.then.plan.gangs if not each.provisional}
+
+
+def test_a_small_gang_is_bound_beside_a_flood():
+    """Given a flood, when another tenant's gang comes, then the same session binds it."""
+    c = flooded().gang("small", pods=2, namespace="bob", queue="b", gpus=1)
+    c.when.one_session()
+    assert {bind.gang.namespace for bind in c.then.plan.binds} == {"bob"}
+    assert len(looked_at(c)) < FLOOD
+
+
+def test_a_session_uses_no_more_than_its_work():
+    """Work is counted: at most the session's share, and one gang more, in each action."""
+    c = flooded()
+    for _ in range(10):
+        c.when.one_session()
+        assert 0 < len(looked_at(c)) <= 14
+
+
+def test_everybody_is_looked_at_in_a_round():
+    """Given many sessions on the same cluster, then each gang of the flood is looked at, in turn."""
+    c = flooded()
+    seen: set[str] = set()
+    sessions = 0
+    while len(seen) < FLOOD:
+        c.when.one_session()
+        seen |= looked_at(c)
+        sessions += 1
+        assert sessions <= FLOOD // 4
+    while c.cache.rounds[0].left:
+        c.when.one_session()
+        sessions += 1
+        assert sessions <= FLOOD // 4
+
+
+def test_the_first_in_line_are_looked_at_in_every_session():
+    """What comes free goes to them first."""
+    c = flooded()
+    for _ in range(5):
+        c.when.one_session()
+        assert "u-00" in looked_at(c)
+
+
+def test_room_goes_to_the_one_that_fits_however_far_behind():
+    """Given a gang behind the flood that fits, then a bounded number of sessions binds it."""
+    c = flooded()
+    c.pod("zz-last", namespace="alice", queue="a", gpus=1)
+    for _ in range(FLOOD // 4):
+        c.when.one_session()
+        if c.then.plan.binds:
+            break
+    assert [bind.gang.name for bind in c.then.plan.binds] == ["zz-last"]
+
+
+def test_higher_priority_comes_first_whatever_the_round():
+    """Given a round under way, when a gang of higher priority comes, then the next one binds it."""
+    c = flooded()
+    c.when.one_session()
+    c.pod("high", namespace="alice", queue="a", gpus=1, priority=1000)
+    c.when.one_session()
+    assert [bind.gang.name for bind in c.then.plan.binds] == ["high"]
+
+
+def test_nobody_passes_one_of_its_queue_that_was_never_looked_at():
+    """Two namespaces in a queue: lower priority waits until all above have had a turn."""
+    c = flooded(priority=1000)
+    c.pod("low", namespace="bob", queue="a", gpus=1)
+    c.when.one_session()
+    assert not c.then.plan.binds
+    sessions = 1
+    while not c.then.plan.binds:
+        c.when.one_session()
+        sessions += 1
+        assert sessions <= FLOOD // 4
+    known = set(c.cache.rounds[0].known)
+    assert len(known) == FLOOD
+    assert c.then.plan.binds[0].gang.name == "low"
+
+
+def test_equal_gangs_of_two_namespaces_share_their_queue():
+    """Given a flood in the same queue and of the same priority, then another namespace is served."""
+    c = flooded()
+    c.gang("small", pods=2, namespace="bob", queue="a", gpus=1)
+    for _ in range(FLOOD // 4):
+        c.when.one_session()
+        if c.then.plan.binds:
+            break
+    assert {bind.gang.namespace for bind in c.then.plan.binds} == {"bob"}
+
+
+def test_a_strict_queue_is_served_from_its_front_alone():
+    """Where the order of arrival counts, those behind the share wait, of whatever namespace."""
+    c = Given().nodes(4, gpus=8).queue("a", ordering="StrictFifo")
+    for number in range(FLOOD):
+        c.pod(f"u-{number:02d}", queue="a", gpus=9 + number, created=c.now - 600 + number)
+    c.pod("late", queue="a", gpus=1, created=c.now - 1)
+    for _ in range(3):
+        c.when.one_session()
+        assert "u-00" in looked_at(c)
+        assert "late" not in looked_at(c)
+        assert not c.then.plan.binds
+
+
+def test_who_was_never_looked_at_is_told_how_many_are_before_it():
+    """One sentence with the number, once it has waited for long."""
+    c = flooded()
+    c.when.one_session()
+    waiting = [each for each in c.then.plan.gangs if each.provisional]
+    assert waiting
+    assert {each.scheduled.reason for each in waiting} == {Reason.WAITING_FOR_TURN}
+    assert "gangs of namespace alice in queue a are before it" in waiting[0].scheduled.sentence
+
+
+def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
+    """How far the rounds came stands in the snapshot, so that a recording repeats."""
+    c = flooded()
+    for _ in range(4):
+        c.when.one_session()
+        assert isinstance(c.snapshot, Snapshot)
+        assert repeats(c)
+    assert c.snapshot.rounds
+
+
+def test_a_flood_of_queues_that_do_not_exist_gets_one_share():
+    """A tenant may write any name of a queue; it gains nothing by many."""
+    c = Given().nodes(4, gpus=8).queue("b").namespace("alice").namespace("bob")
+    for number in range(FLOOD):
+        c.pod(f"u-{number:02d}", namespace="alice", queue=f"no-{number}", gpus=9 + number)
+    c.gang("small", pods=2, namespace="bob", queue="b", gpus=1)
+    c.when.one_session()
+    assert {bind.gang.namespace for bind in c.then.plan.binds} == {"bob"}
+    assert {queue for queue, _ in c.decision.waiting} <= {"b", "other"}
+
+
+def test_empty_groups_are_shown_to_sessions_by_turns(monkeypatch):
+    """Gangs without pods cost a session next to nothing, however many there are."""
+    monkeypatch.setattr(limits, "IDLE_SHOWN_MAX", 5)
+    c = Given().nodes(1, gpus=8).queue("a")
+    for number in range(40):
+        c.group(f"empty-{number:02d}", min_member=2, queue="a")
+    c.when.one_session()
+    assert len(c.snapshot.gangs) == 40  # all are new
+    seen = set()
+    for _ in range(8):
+        c.when.one_session()
+        assert len(c.snapshot.gangs) == 5
+        assert c.decision.waiting == {("a", "NotEnoughMembers"): 40}
+        seen |= {gang.key for gang in c.snapshot.gangs}
+    assert len(seen) == 40
+    c.queue("c")  # what is said of them may be another thing now
+    c.when.one_session()
+    assert len(c.snapshot.gangs) == 40
+
+
+def test_shares_are_split_fairly():
+    """Who asks for less than an equal part gets it; the others share what is left."""
+    assert fair_split({"a": 10, "b": 1000, "c": 60}, 150) == {"a": 10, "c": 60, "b": 80}
+    assert fair_split({"a": 10, "b": 1000, "c": 900}, 110) == {"a": 10, "c": 50, "b": 50}
+    assert fair_split({}, 110) == {}
