@@ -34,6 +34,7 @@ QUEUES = "queues.scheduling.gpusched.io"
 Obj = dict[str, Any]
 POLICIES = bool(os.environ.get("GPUSCHED_TEST_POLICIES"))
 """Whether every test has the shipped policies, by hand; some forge what those refuse."""
+_ADMIN = "t"
 _SHIPPED = [
     assets.path("manifests") / name
     for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "rbac-adapters.yaml", "policies")
@@ -51,6 +52,7 @@ class Daemon:
         answered: dies after the write was done, else before it is sent.
         kill_on: only writes count whose path ends so.
         bindings: status of each answer to a binding.
+        refused: requests that rights or a policy refused, but for the Lease's namespace.
         fault: what becomes of a request: ``lost``, ``unanswered``, ``slow``, a status, or empty.
     """
 
@@ -64,6 +66,7 @@ class Daemon:
     dead: bool = False
     task: asyncio.Task[None] | None = None
     bindings: list[int] = attrs.Factory(list)
+    refused: list[str] = attrs.Factory(list)
     fault: Callable[[str, str], str] = lambda _method, _path: ""
 
     def kill(self) -> None:
@@ -121,6 +124,8 @@ def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
             raise _silence(method, f"{method} {path}: the answer was lost")
         if path.endswith("/binding"):
             daemon.bindings.append(answer.status)
+        if answer.status in {401, 403, 422} and not path.startswith("/api/v1/namespaces/gpusched-"):
+            daemon.refused.append(f"{method} {path}: {answer.body!r}")
         if counts and answer.ok:
             daemon.journal.append(Write(method, path, how.get("body") or b""))
         if mine:
@@ -157,7 +162,7 @@ class World:
         self.check_journal = True
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """Clients of tenants, closed in the end."""
-        self.token = "t"
+        self.token = _ADMIN
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -425,6 +430,8 @@ class World:
                 daemon.task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await daemon.task
+        if self.token != _ADMIN:
+            assert [told for daemon in self.daemons for told in daemon.refused] == []
         wrong = invariants.check(self.objects(), now=self.clock.now())
         if self.check_journal:
             wrong += invariants.check_journal(self.journal)
