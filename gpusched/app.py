@@ -118,6 +118,7 @@ class App:
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""
+        self._recorder: DecisionRecorder | None = None
         self._fault: BaseException | None = None
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
@@ -294,6 +295,9 @@ class App:
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
         )
+        self._recorder = DecisionRecorder.of(
+            options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped
+        )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(
             self.cache,
@@ -308,7 +312,7 @@ class App:
             inline=options.inline,
             solver=solver,
             here=options.search,
-            recorder=DecisionRecorder.of(options.recording, inline=options.inline),
+            recorder=self._recorder,
             only_look=bool(self._restored),
         )
         self.cycle.decided.extend(self.on_plan)
@@ -368,6 +372,8 @@ class App:
             if self.leadership.elector is not None:
                 self.leadership.elector.stop()
             await candidate
+            if self._recorder is not None:
+                await self._recorder.rest(limits.SHUTDOWN_S)
             for reader in readers:
                 reader.cancel()
 

@@ -452,3 +452,6 @@ FAULT_DUMPS_MAX: Final = 32
 """Dumps of contained faults that one daemon writes."""
 FAULT_DUMP_BYTES_MAX: Final = 4 * 2**20
 """Bytes of one such dump; of a larger object only the stack is kept."""
+RECORDS_WAITING_MAX: Final = 16
+"""Decisions that wait to be written into files: snapshots share what did not change between
+them, and 16 of 2,500 nodes and 10,000 pods are 11 s of writing."""

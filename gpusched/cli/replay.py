@@ -59,6 +59,7 @@ def _as_json(file: DecisionFile, found: Replay, *, under: str | None) -> dict[st
         "file": file.path,
         "at": file.header.at,
         "config": under or file.inputs.config.source,
+        "skipped": file.header.skipped,
         "identical": found.identical,
         "recorded": found.recorded,
         "plan": found.digest,
@@ -76,6 +77,8 @@ def _print(file: DecisionFile, found: Replay, *, under: str | None) -> None:
         f"decision {header.revision} of {header.at}: {header.gangs} gangs, {header.nodes} nodes, "
         f"under {under or file.inputs.config.source}"
     )
+    if header.skipped:
+        print(f"note: {header.skipped} decisions just before it were not recorded")
     if found.identical:
         print(f"identical: plan {found.digest[:_DIGITS]}")
     else:

@@ -78,6 +78,7 @@ class Header(Struct, kw_only=True, rename="camel"):
         plan: SHA-256 of line 3.
         inputs: SHA-256 of line 2.
         faults: sentences about plugins that failed in this decision.
+        skipped: decisions between the file before and this one that were not recorded.
     """
 
     gpusched_decision: int
@@ -93,6 +94,7 @@ class Header(Struct, kw_only=True, rename="camel"):
     plan: str
     inputs: str
     faults: list[str] = []
+    skipped: int = 0
 
 
 class _Mark(Struct, rename="camel"):
@@ -131,8 +133,8 @@ def versions() -> dict[str, str]:
 
 
 # -- writing -----------------------------------------------------------------------------------
-def pack(inputs: Inputs, plan: Plan, *, faults: tuple[str, ...] = ()) -> bytes:
-    """The content of a file.
+def pack(inputs: Inputs, plan: Plan, *, faults: tuple[str, ...] = (), skipped: int = 0) -> bytes:
+    """The content of a file; see ``Header`` for ``faults`` and ``skipped``.
 
     Raises:
         Unrecordable: something in the inputs is no data.
@@ -158,6 +160,7 @@ def pack(inputs: Inputs, plan: Plan, *, faults: tuple[str, ...] = ()) -> bytes:
         plan=hashlib.sha256(decided).hexdigest(),
         inputs=hashlib.sha256(body).hexdigest(),
         faults=list(faults),
+        skipped=skipped,
     )
     whole = b"\n".join((msgspec.json.encode(header), body, decided, b""))
     return gzip.compress(whole, _COMPRESSION, mtime=0)

@@ -1,7 +1,8 @@
 """Keeps the last decisions in files, so that each can be repeated.
 
-Writing is done beside the event loop, one decision at a time: while one is written others are
-not recorded. It never costs a decision: what goes wrong is said once.
+Writing is done beside the event loop, one decision after another; a few may wait for their turn.
+It never costs a decision: what finds no place is counted, in the metric, in the log and in the
+next file, and what goes wrong is said once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import contextlib
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from gpusched import limits
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
 from gpusched.errors import SolverFault
@@ -76,20 +79,33 @@ class DecisionRecorder:
     Args:
         recording: what and where.
         inline: files are written in the event loop (virtual time).
+        on_skipped: called for each decision that is not recorded.
     """
 
-    def __init__(self, recording: Recording, *, inline: bool) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        inline: bool,
+        on_skipped: Callable[[], None] = lambda: None,
+    ) -> None:
         self._recording = recording
         self._aside = None if inline else Aside("decisions")
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: set[asyncio.Task[None]] = set()
+        self._on_skipped = on_skipped
+        self._since_file = 0
         self._trouble = ""
         self.skipped = 0
-        """Decisions that were not recorded because another was being written."""
+        """Decisions that were not recorded because too many waited to be written."""
 
     @classmethod
-    def of(cls, recording: Recording | None, *, inline: bool) -> DecisionRecorder | None:
+    def of(
+        cls, recording: Recording | None, *, inline: bool, on_skipped: Callable[[], None]
+    ) -> DecisionRecorder | None:
         """A recorder where one is wanted."""
-        return None if recording is None else cls(recording, inline=inline)
+        if recording is None:
+            return None
+        return cls(recording, inline=inline, on_skipped=on_skipped)
 
     def record(self, snapshot: Snapshot, config: Config, tape: Tape, *, decision: Decision) -> None:
         """Write what was decided and what it was made of, unless nothing was decided."""
@@ -102,25 +118,42 @@ class DecisionRecorder:
             searches=tuple(tape.searches),
         )
         if self._aside is None:
-            self._write(inputs, decision)
-        elif self._writing is not None and not self._writing.done():
+            self._write(inputs, decision, 0)
+        elif len(self._writing) >= limits.RECORDS_WAITING_MAX:
+            self._since_file += 1
             self.skipped += 1
-            self._tell(
-                "decisions come faster than they are written, so not every one of them is recorded"
-            )
+            self._on_skipped()
         else:
-            job = self._aside.run(lambda: self._write(inputs, decision))
-            self._writing = asyncio.create_task(job, name="decision file")
+            skipped, self._since_file = self._since_file, 0
+            if skipped:
+                _log.warning(
+                    "decisions came faster than they are written: some were not recorded",
+                    not_recorded=skipped, before=snapshot.revision,
+                )  # fmt: skip
+            job = self._aside.run(lambda: self._write(inputs, decision, skipped))
+            task = asyncio.create_task(job, name="decision file")
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def rest(self, timeout_s: float) -> None:
+        """Wait until all that waits is written, for so long at most."""
+        left: set[asyncio.Task[None]] = set()
+        if self._writing:
+            _, left = await asyncio.wait(self._writing, timeout=timeout_s)
+        if left or self._since_file:
+            _log.warning(
+                "the last decisions were not recorded", not_recorded=len(left) + self._since_file
+            )
 
     def stop(self) -> None:
-        """The thread ends with the file that it writes."""
+        """The thread ends with what it still has."""
         if self._aside is not None:
             self._aside.stop()
 
     # -- in the thread -----------------------------------------------------------------------
-    def _write(self, inputs: Inputs, decision: Decision) -> None:
+    def _write(self, inputs: Inputs, decision: Decision, skipped: int) -> None:
         try:
-            body = pack(inputs, decision.plan, faults=decision.faults)
+            body = pack(inputs, decision.plan, faults=decision.faults, skipped=skipped)
             self._keep(body, inputs.snapshot)
         except OSError as error:
             where = self._recording.folder

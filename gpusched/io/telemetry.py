@@ -141,6 +141,10 @@ class Telemetry:
         """A watch event was lost, and made up for by an audit."""
         self._events_lost[resource, change] += 1
 
+    def decision_skipped(self) -> None:
+        """A decision was not recorded, as too many waited to be written."""
+        self._unrecorded[()] += 1
+
     def throttled(self) -> None:
         """The API server answered 429 because it was busy."""
         self._throttled[()] += 1
@@ -269,6 +273,9 @@ class Telemetry:
         )
         self._started_over = self._counter(
             "started_over", "Times that all was dropped and read again", ("reason",)
+        )
+        self._unrecorded = self._counter(
+            "decisions_not_recorded", "Decisions that --record-decisions left out", ()
         )
         self._events_lost = self._counter(
             "watch_events_lost", "Events that never came, put right by audits",

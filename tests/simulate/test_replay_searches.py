@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from gpusched import limits
 from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
 from gpusched.errors import SolverFault
@@ -131,32 +132,35 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
     assert second.quarantined("cap", "filter")
 
 
-async def test_who_decides_faster_than_files_are_written_leaves_some_out(
+async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loop never waits for a file; it is said once, and what comes later is recorded."""
+    """The loop never waits for a file: some wait, and of more the next file knows how many."""
     given = mixed_gang()
     tape = Tape(search_here, ())
     given.when.one_session()
     assert given.decision is not None
-    recorder = DecisionRecorder(Recording(folder=tmp_path), inline=False)
+    counted: list[int] = []
+    recorder = DecisionRecorder(
+        Recording(folder=tmp_path), inline=False, on_skipped=lambda: counted.append(1)
+    )
+
+    def record(number: int) -> None:
+        assert given.decision is not None
+        snapshot = attrs.evolve(given.snapshot, revision=number)
+        recorder.record(snapshot, DEFAULT, tape, decision=given.decision)
+
     with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            recorder.record(given.snapshot, DEFAULT, tape, decision=given.decision)
-        assert recorder.skipped == 2
-        await _written(recorder)
-        recorder.record(given.snapshot, DEFAULT, tape, decision=given.decision)
-        await _written(recorder)
+        for number in range(limits.RECORDS_WAITING_MAX + 3):
+            record(number)
+        assert recorder.skipped == len(counted) == 3
+        await asyncio.wait(recorder._writing, timeout=60)
+        record(99)
+        await recorder.rest(60)
     recorder.stop()
-    assert len(caplog.records) == 1
-    assert _files(tmp_path) == 1
-
-
-def _files(folder: Path) -> int:
-    return len(list(folder.iterdir()))
-
-
-async def _written(recorder: DecisionRecorder) -> None:
-    writing = recorder._writing
-    assert writing is not None
-    await asyncio.wait_for(writing, 60)
+    files = sorted(tmp_path.iterdir())  # noqa: ASYNC240 - a test
+    assert len(files) == limits.RECORDS_WAITING_MAX + 1
+    assert [read_decision(each).header.skipped for each in files[-2:]] == [0, 3]
+    assert [each.getMessage() for each in caplog.records] == [
+        "decisions came faster than they are written: some were not recorded",
+    ]
