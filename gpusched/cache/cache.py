@@ -310,6 +310,15 @@ class Cache:
         """The pod of that UID as last seen."""
         return self.by_uid.get(uid)
 
+    def place_trouble(self, node: str, node_uid: UID) -> str:
+        """Why a pod must not be bound to a node that was decided on; empty when it may."""
+        there = self.rows.get(node)
+        if there is None:
+            return f"node {node} is gone"
+        if there.uid != node_uid:
+            return f"node {node} was removed and added again"
+        return f"node {node} is not ready: {there.not_ready}" if there.not_ready else ""
+
     def _enter(self, pod: Pod, node: str, slots: int, hold: Hold) -> None:
         self._hold(holdings.placed(pod, node, slots, hold))
         self.families.touch(key_of(pod))

@@ -19,3 +19,6 @@ class CommitCache(Protocol):
 
     def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
         """The pod is bound, although the watch may not have shown it yet."""
+
+    def place_trouble(self, node: str, node_uid: UID) -> str:
+        """Why a pod must not be bound to a node that was decided on; empty when it may."""

@@ -62,6 +62,7 @@ from gpusched.commit.model import (
     Stage,
     Superseded,
     Unread,
+    Voided,
 )
 
 
@@ -170,6 +171,17 @@ def _sent(d: Draft, event: Sent) -> None:
         d.broken("a binding must not be sent now")
     d.calls[i] = BIND_CALL
     d.move(i, Stage.SENT)
+
+
+def _voided(d: Draft, event: Voided) -> None:
+    i = event.index
+    if d.stages[i] != Stage.ASSUMED or d.calls[i]:
+        d.broken("only what is about to be sent can be left")
+    if d.tries[i]:
+        d.tell(event.why)
+        d.read_last(i)
+    else:
+        d.forget(i, event.why)
 
 
 def _created(d: Draft, event: Created) -> None:
@@ -304,6 +316,7 @@ _HANDLERS: Final[dict[type[Event], Callable[[Draft, Any], None]]] = {
     Deadline: _deadline,
     Completed: _completed,
     Sent: _sent,
+    Voided: _voided,
     Created: _created,
     Doubted: _doubted,
     NotDone: _not_done,

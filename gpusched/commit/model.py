@@ -164,6 +164,14 @@ class Sent:
 
 
 @attrs.frozen(slots=True)
+class Voided:
+    """A binding that was to be sent has no place any more: its node is not the one decided on."""
+
+    index: int
+    why: str
+
+
+@attrs.frozen(slots=True)
 class Created:
     """201."""
 
@@ -245,7 +253,7 @@ class Evicted:
 
 GangEvent = Accepted | GroupRead | GroupUnread | Fenced | Superseded | Deadline | Completed
 PodEvent = (
-    Sent | Created | Doubted | NotDone | Refused | ReadBack | Found | Unread | Shown | Gone
+    Sent | Voided | Created | Doubted | NotDone | Refused | ReadBack | Found | Unread | Shown | Gone
     | Evicted
 )  # fmt: skip
 Event = GangEvent | PodEvent

@@ -43,6 +43,7 @@ from gpusched.commit.model import (
     Shown,
     Stage,
     Superseded,
+    Voided,
 )
 from gpusched.io.api import Api
 from gpusched.io.bind_calls import CALL_S, BindCalls, GroupPath, own_group_path
@@ -407,8 +408,10 @@ class Binder:
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
             self._feed(run, Fenced())
             return
-        self._feed(run, Sent(index))
-        if run.state.stages[index] != Stage.SENT:  # the invariant broke
+        bind = run.state.gang.binds[index]
+        trouble = self._cache.place_trouble(bind.node, bind.node_uid)
+        self._feed(run, Voided(index, trouble) if trouble else Sent(index))
+        if run.state.stages[index] != Stage.SENT:  # left, or the invariant broke
             return
         self.in_flight += 1
         try:

@@ -33,6 +33,7 @@ from gpusched.commit.model import (
     Sent,
     Shown,
     Stage,
+    Voided,
 )
 from gpusched.errors import InvariantBroken
 
@@ -228,6 +229,23 @@ def test_a_successor_with_the_same_plan_did_not_do_our_work(at, facts, call):
     else:
         after, _ = run(state, Fenced(), shown, Doubted(0, "409: bound already"))
         assert after.phase is Phase.RELEASED
+
+
+def test_a_binding_whose_node_is_not_the_one_decided_on_is_left(at):
+    """Its node was made again: it is forgotten, and its siblings with it if they need it."""
+    state = at([Stage.ASSUMED, Stage.ASSUMED])
+    state, effects = run(state, Voided(0, "node n-0 was removed and added again"))
+    assert state.phase is Phase.RELEASED
+    assert effects[:2] == (DoForget((0,)), DoForget((1,)))
+    assert "removed and added again" in state.why
+
+
+def test_a_second_try_whose_node_is_gone_is_read_once_more(at, facts):
+    """The first one may still land: the room is kept until the server has given up."""
+    state = at([Stage.SENT, Stage.SENT], [1, 1])
+    state, _ = run(state, Doubted(0, "reset"), ReadBack(0), Found(0, facts("free", state)))
+    _, effects = run(state, Voided(0, "node n-0 is gone"))
+    assert effects == (DoReadBack(0, limits.BIND_TIMEOUT_SERVER_S),)
 
 
 def test_a_confirmed_pod_that_another_leader_bound_elsewhere_is_let_go(at, facts):

@@ -26,6 +26,7 @@ from gpusched.commit.model import (
     Stage,
     Superseded,
     Unread,
+    Voided,
 )
 from gpusched.errors import InvariantBroken
 
@@ -51,26 +52,27 @@ EVENTS = {
     "s-brok": lambda f: Shown(0, f("broken")),
     "gone": lambda _: Gone(0),
     "evicted": lambda _: Evicted(0),
+    "voided": lambda _: Voided(0, "node n is gone"),
 }
 # One row a stage and call under way (0 none, 1 binding, 2 read-back) of a binding gang.
 # The cell is the stage that follows; ``.`` the same stage, ``x`` cannot be.
 TABLE = """
-     sent created doubted notdone refused denied read f-ours f-free f-lost f-none f-brok unread s-ours s-free s-lost s-dele s-brok gone evicted
-P0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      x      x      x      x      x    x
-A0   S    x       x       x       x       x      x    x      x      x      x      x      x      C      .      F      F      x      G    x
-S1   x    C       U       A       F       F      x    x      x      x      x      x      x      C      .      F      .      x      G    x
-U0   x    x       x       x       x       x      .    x      x      x      x      x      x      C      .      F      .      x      G    x
-U2   x    x       x       x       x       x      x    C      A      F      G      x      .      C      .      F      .      x      G    x
-C0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      F      .      x      G    x
-C1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      F      .      x      G    x
-C2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      F      .      x      G    x
-F0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      .      .      .      x      .    .
-F1   x    C       .       .       .       .      x    x      x      x      x      x      x      x      .      .      .      x      .    .
-F2   x    x       x       x       x       x      x    .      .      .      .      .      .      x      .      .      .      x      .    .
-G0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    .
-G1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      .      .      .      .    .
-G2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      .      .      .      .    .
-E0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    x
+     sent created doubted notdone refused denied read f-ours f-free f-lost f-none f-brok unread s-ours s-free s-lost s-dele s-brok gone evicted voided
+P0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      x      x      x      x      x    x       x
+A0   S    x       x       x       x       x      x    x      x      x      x      x      x      C      .      F      F      x      G    x       F
+S1   x    C       U       A       F       F      x    x      x      x      x      x      x      C      .      F      .      x      G    x       x
+U0   x    x       x       x       x       x      .    x      x      x      x      x      x      C      .      F      .      x      G    x       x
+U2   x    x       x       x       x       x      x    C      A      F      G      x      .      C      .      F      .      x      G    x       x
+C0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      F      .      x      G    x       x
+C1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      F      .      x      G    x       x
+C2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      F      .      x      G    x       x
+F0   x    x       x       x       x       x      x    x      x      x      x      x      x      x      .      .      .      x      .    .       x
+F1   x    C       .       .       .       .      x    x      x      x      x      x      x      x      .      .      .      x      .    .       x
+F2   x    x       x       x       x       x      x    .      .      .      .      .      .      x      .      .      .      x      .    .       x
+G0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    .       x
+G1   x    .       .       .       .       .      x    x      x      x      x      x      x      .      .      .      .      .      .    .       x
+G2   x    x       x       x       x       x      x    .      .      .      .      .      .      .      .      .      .      .      .    .       x
+E0   x    x       x       x       x       x      x    x      x      x      x      x      x      .      .      .      .      .      .    x       x
 """  # fmt: skip
 
 

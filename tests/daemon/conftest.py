@@ -19,7 +19,7 @@ import yaml
 
 from gpusched import assets, errors
 from gpusched.app import App, AppOptions
-from gpusched.clock import LoopClock
+from gpusched.clock import Clock, LoopClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import app as devcluster
@@ -310,7 +310,14 @@ class World:
         self.job(name, count, gpus=gpus, group=name)
 
     # -- daemons -----------------------------------------------------------------------------
-    def daemon(self, *, config_file: str = "", **death: Any) -> Daemon:
+    def daemon(
+        self,
+        *,
+        config_file: str = "",
+        identity: str = "",
+        clock: Clock | None = None,
+        **death: Any,
+    ) -> Daemon:
         """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
 
         With a ``config_file`` it runs what that says, and watches it.
@@ -320,10 +327,10 @@ class World:
         options = AppOptions(
             config=load_file(config_file) if config_file else DEFAULT,
             config_file=config_file,
-            clock=self.clock,
+            clock=clock or self.clock,
             rng=random.Random(number),
             kubeconfig=str(self.kubeconfig),
-            identity=f"d-{number}",
+            identity=identity or f"d-{number}",
             inline=True,
         )
         daemon = Daemon(App(options), self.journal, self.used, **death)

@@ -61,6 +61,10 @@ class ApiCache:
         """See ``CommitCache``."""
         raise AssertionError(uid)
 
+    def place_trouble(self, node, node_uid):
+        """See ``CommitCache``."""
+        return ""
+
     async def fetch(self):
         """As after the watch has caught up."""
         found = {}
