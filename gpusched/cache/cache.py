@@ -373,6 +373,8 @@ class Cache:
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         if isinstance(item, Job):
+            if item.admitted and not self.seal.fits_start(item):
+                item = attrs.evolve(item, admitted=0.0)
             item = self.prices.on_job(item)
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)

@@ -23,7 +23,9 @@ from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode_moves
 from gpusched.objects.meta import UID, ObjectKey
 from gpusched.objects.move import format_move
+from gpusched.objects.seal import SEAL
 from gpusched.objects.volumes import Claim, Volume
+from gpusched.session.jobs import ADMITTED
 from gpusched.session.plan import Eviction, JobSwitch, MoveOrder
 from gpusched.session.reasons import Reason
 
@@ -110,6 +112,15 @@ class ClaimCalls:
 
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
+    def _sealed(self, switch: JobSwitch) -> tuple[tuple[str, str], ...]:
+        """Its annotations, and the seal over the time of the start where that is one of them."""
+        notes = dict(switch.annotations)
+        if ADMITTED not in notes:
+            return switch.annotations
+        admitted = notes[ADMITTED]
+        seal = self._cache.seal.of_start(switch.uid, admitted) if admitted else ""
+        return tuple(sorted({**notes, SEAL: seal}.items()))
+
     async def switch(self, switch: JobSwitch, *, fence: str) -> str:
         """Pause or start a Job."""
         key = switch.key
@@ -124,7 +135,7 @@ class ClaimCalls:
                 suspend=switch.suspend,
                 parallelism=switch.parallelism,
                 node_selector=switch.node_selector,
-                annotations=switch.annotations,
+                annotations=self._sealed(switch),
             )
 
         path = f"/apis/batch/v1/namespaces/{quote(key.namespace)}/jobs/{quote(key.name)}"

@@ -231,6 +231,7 @@ def _started_by_us(parsed: wire_groups.Job) -> dict[str, Any]:
     return {
         "template": _template(spec.template),
         "admitted": parse_time(admitted),
+        "seal": (notes.seal or "")[:FOREIGN_TEXT_MAX],
         "full_parallelism": _count("gpusched.io/parallelism", notes.parallelism),
         "min_parallelism": _count("kueue.x-k8s.io/job-min-parallelism", notes.min_parallelism),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 import attrs
 
@@ -112,6 +112,10 @@ def parse_time(text: str) -> float:
     except ValueError:
         raise Disbelief("time", f"{text[:40]!r} is not an RFC 3339 time") from None
     return moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp()
+
+
+TIME_MAX: Final = 253_402_300_799
+"""The end of the year 9999, seconds since the epoch: later times cannot be written."""
 
 
 def format_time(seconds: float) -> str:

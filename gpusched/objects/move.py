@@ -11,14 +11,12 @@ import attrs
 import msgspec
 
 from gpusched.limits import GANG_PODS_MAX, MOVE_RECORD_MAX, QUANTITY_MAX
-from gpusched.objects.meta import Disbelief, format_time, parse_time
+from gpusched.objects.meta import TIME_MAX, Disbelief, format_time, parse_time
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import gpu_request
 
 MOVED = "gpusched.io/moved"
 """The annotation of a Job; believed only with our seal in it."""
-_AT_MAX = 253_402_300_799
-"""The end of the year 9999: later times cannot be written."""
 
 
 @attrs.frozen(slots=True)
@@ -78,7 +76,7 @@ def parse_move(text: str | None) -> Move | None:
         at = parse_time(record.at)
     except (msgspec.MsgspecError, RecursionError, Disbelief):
         return None
-    if not 0 <= at <= _AT_MAX:
+    if not 0 <= at <= TIME_MAX:
         return None
     if sum(len(kind.nodes) for kind in record.pods) > GANG_PODS_MAX:
         return None

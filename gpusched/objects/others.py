@@ -115,6 +115,7 @@ class Job:
         finished: whether it is Complete or Failed and makes no pods any more.
         template: None unless the Job is suspended, or was started by us.
         admitted: when we started it, seconds since the epoch; 0.0 when we did not.
+        seal: as read; whether it fits ``admitted`` is found out in the cache.
         full_parallelism: what its author asked for, where we start it with less; else 0.
         ran_s: seconds from its start to its completion; 0 when it is not complete.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
@@ -139,6 +140,7 @@ class Job:
     finished: bool = False
     template: JobTemplate | None = None
     admitted: float = 0.0
+    seal: str = ""
     full_parallelism: int = 0
     min_parallelism: int = 0
     controlled: bool = False

@@ -15,13 +15,14 @@ from typing import Final
 
 import attrs
 
-from gpusched.objects.meta import UID
+from gpusched.objects.meta import TIME_MAX, UID, format_time
 from gpusched.objects.move import Move, format_move
+from gpusched.objects.others import Job
 from gpusched.objects.pod import Pod
 from gpusched.objects.slot import format_slots
 
 SEAL: Final = "gpusched.io/seal"
-"""The annotation of a pod that we bound."""
+"""The annotation of a pod that we bound, and of a Job that we started."""
 KEY: Final = "gpusched.io/seal-key"
 """The annotation of the daemon's Lease."""
 KEY_BYTES: Final = 32
@@ -51,6 +52,10 @@ class Seal:
         """The seal in the record of a move on the object of that UID; empty without a key."""
         return self._of("move", uid, format_move(move, seal=""))
 
+    def of_start(self, uid: UID, admitted: str) -> str:
+        """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
+        return self._of("start", uid, admitted)
+
     def fits_binding(self, pod: Pod) -> bool:
         """Whether a bound pod is where we bound it, with the slots, plan and fence we wrote."""
         if self.open:
@@ -68,6 +73,15 @@ class Seal:
             return True
         made = self.of_move(uid, move)
         return bool(made) and hmac.compare_digest(made.encode(), move.seal.encode())
+
+    def fits_start(self, job: Job) -> bool:
+        """Whether we started a Job when it says so."""
+        if self.open:
+            return True
+        if not 0 < job.admitted <= TIME_MAX:
+            return False
+        made = self.of_start(job.uid, format_time(job.admitted))
+        return bool(made) and hmac.compare_digest(made.encode(), job.seal.encode())
 
     def _of(self, *parts: str) -> str:
         if not self.key:

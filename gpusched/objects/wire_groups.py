@@ -225,6 +225,7 @@ class JobAnnotations(
         "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
         "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
         "moved": "gpusched.io/moved",
+        "seal": "gpusched.io/seal",
     },
 ):
     """Those of a Job, with what we wrote when we started it."""
@@ -234,6 +235,7 @@ class JobAnnotations(
     parallelism: str | None = None
     min_parallelism: str | None = None
     moved: str | None = None
+    seal: str | None = None
 
 
 class JobMetadata(Metadata, gc=False, rename="camel"):

@@ -229,3 +229,27 @@ def test_the_next_daemon_knows_what_this_one_bound(play):
         await second.stop()
 
     play(scenario)
+
+
+# -- Jobs --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("at", ["now", "2099-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "soon"])
+def test_a_start_that_a_tenant_wrote_holds_no_room(play, at):
+    """A Job whose pods its quota refuses says that it was started: nobody waits for its pods."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        mallory = await tenant(w, "mallory")
+        none = {"hard": {"pods": "0"}}
+        head = {"apiVersion": "v1", "kind": "ResourceQuota"}
+        meta = {"metadata": {"name": "none", "namespace": "mallory"}}
+        w.client.create("resourcequotas", {**head, **meta, "spec": none})
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        said = format_time(w.clock.now()) if at == "now" else at
+        await mallory.job("j", 2, notes={"gpusched.io/admitted": said})
+        await w.clock.sleep(2)
+        w.gang("honest", 2)
+        await w.until(lambda: len(w.running("honest")) == 2, within=10)
+        await daemon.stop()
+
+    play(scenario)
