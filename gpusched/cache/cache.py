@@ -89,6 +89,7 @@ class Cache:
             namespaces=self.namespaces,
             priorities=self.priorities,
             quotas=self.quotas,
+            queues=self.queues,
             schedulers=self.schedulers,
         )
         self.foreign = Foreign(
@@ -394,16 +395,19 @@ class Cache:
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
-        echo = same_spec(self.queues.items.get(key), item)
+        known = self.queues.items.get(key)
+        echo = same_spec(known, item)
         self.queues.put(key, item)
         if not echo:
             self.families.show_idle()
+            self.families.touch_queue(key.name)
         self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
         self.queues.drop(key)
         self.families.show_idle()
+        self.families.touch_queue(key.name)
         self._changed()
 
     def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
@@ -464,12 +468,15 @@ class Cache:
         return [ObjectKey("", name) for name in (*self.rows.names(), *self.rejected_nodes)]
 
     def put_namespace(self, key: ObjectKey, item: Namespace | Rejected) -> None:
-        """A namespace appeared or changed; its queue label holds for pods that name none."""
+        """A namespace appeared or changed; its queue label holds for pods that name none, and
+        queues may serve it or not.
+        """
         known = self.namespaces.items.get(key)
         self.namespaces.put(key, item)
         self.families.show_idle()
-        queue = item.queue if isinstance(item, Namespace) else ""
-        if queue != (known.queue if known else ""):
+        shown = item if isinstance(item, Namespace) else None
+        before, after = ((each.labels, each.queue) if each else None for each in (known, shown))
+        if before != after:
             self.families.touch_namespace(key.name)
         self._changed()
 

@@ -32,11 +32,12 @@ from gpusched.cache.unborn import as_started, starts, unborn, wanted_pods
 from gpusched.objects.adapters.kinds import WORKLOADS
 from gpusched.objects.adapters.workload import Workload
 from gpusched.objects.fields import names_object, quoted
-from gpusched.objects.group import PodGroup
+from gpusched.objects.group import DEFAULT_QUEUE, PodGroup, Queue
 from gpusched.objects.meta import UID, GangKey, ObjectKey
 from gpusched.objects.others import Job, Namespace, PriorityClass
 from gpusched.objects.pod import NO_HINTS, Pod
 from gpusched.objects.resources import Resources
+from gpusched.objects.selector import EVERYTHING
 
 _NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup"})
 """Kinds of gangs that nobody joins by an owner reference, which any tenant may write."""
@@ -61,7 +62,7 @@ class Families:
 
     Args:
         ledger: who has which place.
-        groups, jobs, namespaces, priorities, quotas: where gangs get their numbers from.
+        groups, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
         schedulers: names whose pods are ours.
     """
 
@@ -74,6 +75,7 @@ class Families:
         namespaces: Shelf[Namespace],
         priorities: Shelf[PriorityClass],
         quotas: QuotaShelf,
+        queues: Shelf[Queue],
         schedulers: Collection[str],
     ) -> None:
         self._ledger = ledger
@@ -82,6 +84,7 @@ class Families:
         self._namespaces = namespaces
         self._priorities = priorities
         self._quotas = quotas
+        self._queues = queues
         self._schedulers = schedulers
         self.workloads: dict[str, Shelf[Workload]] = {kind: Shelf() for kind in WORKLOADS}
         self.read: frozenset[str] = frozenset()
@@ -358,6 +361,38 @@ class Families:
                 if workload.priority_class == name:
                     self.touch_workload(kind, key)
 
+    def _charged(self, gang: Gang) -> Gang:
+        """The gang in the queue that is charged for it.
+
+        Pods that were bound by others than us, such as those that preset their node, passed no
+        queue's door: one that does not serve their namespace is not charged for them.
+        """
+        named = self._queues.items.get(ObjectKey("", gang.queue))
+        held = (*gang.placed, *gang.leaving_placed)
+        if named is None or named.namespaces is EVERYTHING or not held:
+            return gang
+        namespace = self._namespaces.items.get(ObjectKey("", gang.key.namespace))
+        if named.namespaces.matches(namespace.labels if namespace else {}):
+            return gang
+        if any(self._sure(member.pod.uid) for member in held):
+            return gang
+        remark = (
+            f"its pods were not bound by gpusched and queue {named.name} does not serve namespace "
+            f"{gang.key.namespace}: queue {DEFAULT_QUEUE} is charged for them"
+        )
+        remark = "; ".join(text for text in (gang.remark, remark) if text)
+        return attrs.evolve(gang, queue=DEFAULT_QUEUE, remark=remark)
+
+    def _sure(self, uid: UID) -> bool:
+        held = self._ledger.get(uid)
+        return held is not None and held.sealed
+
+    def touch_queue(self, name: str) -> None:
+        """Gangs that hold something, and may be charged to this queue or not, are counted again."""
+        for gang in self._active.values():
+            if gang.queue in (name, DEFAULT_QUEUE):
+                self.touch(gang.key)
+
     def touch_all(self) -> None:
         """All gangs are counted again."""
         self._dirty.update(self._members)
@@ -435,7 +470,7 @@ class Families:
                     self._running[gang.queue].discard(gang.key)
                 if self._active.pop(gang.key, None) is not None:
                     self._active_shown = None
-            family = self._family(key)
+            family = tuple(map(self._charged, self._family(key)))
             self._waiting.discard(key)
             self._count_idle(self._idle.pop(key, None), -1)
             if not family:
