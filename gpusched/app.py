@@ -319,6 +319,7 @@ class App:
         self.care = SelfCare(
             self.cycle,
             status.events,
+            self.cache,
             regarding=self._ourselves,
             config_file=options.config_file,
             clock=options.clock,

@@ -30,6 +30,7 @@ from gpusched.cache.unborn import is_unborn_uid
 from gpusched.cache.verify import group_trouble
 from gpusched.cache.verify_claims import recheck_claim, victim_trouble
 from gpusched.clock import Clock
+from gpusched.errors import Fenced, InvariantBroken
 from gpusched.io.api import Api
 from gpusched.io.claim_calls import NOT_LEADING, ClaimCalls
 from gpusched.io.evictor import Evictor
@@ -132,32 +133,56 @@ class Carrier:
         """Whether something is being carried out for this gang."""
         return gang in self._runs
 
-    def submit(self, plan: Plan, decided_on: NodeColumns) -> None:
+    def submit(self, plan: Plan, decided_on: NodeColumns) -> list[tuple[GangKey, Exception]]:
         """Begin all of a plan that makes room or switches Jobs; returns at once.
 
         What is not as it was decided on any more is left: its change has woken a session.
+
+        Returns:
+            Gangs for which it could not be begun, and why not: these do not stop the others.
         """
         fence = self._lease.fence
         if self._closed or not fence:
-            return
+            return []
+        failed: list[tuple[GangKey, Exception]] = []
+
+        def begin(gang: GangKey, act: Callable[..., None], *args: object) -> None:
+            try:
+                act(*args)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+                self._runs.pop(gang, None)
+                failed.append((gang, error))
+
         asks = {status.gang: status.scheduled for status in plan.gangs}
         now = self._clock.now()
         starts = {GangKey("Job", *each.key): each for each in plan.switches}
         for claim in plan.claims:
-            # Pods of a suspended Job do not exist yet: that it is started is their promise.
-            claim = _of_the_living(claim)  # noqa: PLW2901
             start = starts.pop(claim.gang, None)
             told = asks.get(claim.gang)
             text = told.sentence if told is not None else claim.sentence
-            run = _Run(claim.gang, fence, now, claim.nominations, text, claim.stops, start)
-            run.moves = claim.moves
-            trouble = self._claim_trouble(claim, decided_on)
-            self._begin(run, trouble or (self._job_trouble(start) if start else ""))
+            run = _Run(claim.gang, fence, now, (), text, claim.stops, start)
+            begin(claim.gang, self._begin_claim, run, claim, decided_on)
         for stop in plan.stops:
-            run = _Run(stop.gang, fence, now, stops=(stop,))
-            self._begin(run, self._stop_trouble(stop))
+            begin(stop.gang, self._begin_stop, _Run(stop.gang, fence, now, stops=(stop,)), stop)
         for key, switch in starts.items():
-            self._begin(_Run(key, fence, now, switch=switch), self._job_trouble(switch))
+            begin(key, self._begin_switch, _Run(key, fence, now, switch=switch), switch)
+        return failed
+
+    def _begin_claim(self, run: _Run, claim: Claim, decided_on: NodeColumns) -> None:
+        # Pods of a suspended Job do not exist yet: that it is started is their promise.
+        claim = _of_the_living(claim)
+        run.nominees, run.moves = claim.nominations, claim.moves
+        trouble = self._claim_trouble(claim, decided_on)
+        start = run.switch
+        self._begin(run, trouble or (self._job_trouble(start) if start else ""))
+
+    def _begin_stop(self, run: _Run, stop: Stop) -> None:
+        self._begin(run, self._stop_trouble(stop))
+
+    def _begin_switch(self, run: _Run, switch: JobSwitch) -> None:
+        self._begin(run, self._job_trouble(switch))
 
     async def drain(self) -> None:
         """Begin nothing more; what was promised and evicted stands in the API."""

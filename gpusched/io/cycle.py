@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import random
 from collections.abc import Callable, Sequence
 from itertools import filterfalse
 from typing import Final, Protocol
@@ -16,15 +17,19 @@ import attrs
 
 from gpusched import limits
 from gpusched.cache.cache import Cache
+from gpusched.cache.gangs import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify import recheck
 from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
+from gpusched.errors import Fenced, InvariantBroken
 from gpusched.io.aside import Aside
+from gpusched.io.backoff import Backoff
 from gpusched.io.carrier import Carrier
 from gpusched.io.decision_recorder import DecisionRecorder, Tape
 from gpusched.io.dumps import Dumps
+from gpusched.io.fault_report import FaultReport, fault_around
 from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
@@ -32,11 +37,12 @@ from gpusched.io.solver_process import SolverProcess
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.volume_binder import VolumeBinder
 from gpusched.objects.dimension import resource_of
-from gpusched.objects.meta import ObjectKey
+from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.units import unit_of
 from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard, Running
+from gpusched.session.containment import Containment
 from gpusched.session.decide import Decision, decide
 from gpusched.session.due import next_due
 from gpusched.session.masks import MaskCache
@@ -44,6 +50,7 @@ from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus, Topol
 from gpusched.session.protocols import Policy
 from gpusched.session.reservations_estimates import told_start
 from gpusched.session.searches import Record
+from gpusched.session.suspects import of_gang
 
 _DUE_LEAST_S: Final = 0.02
 _QUIET_SHARE: Final = 4
@@ -60,8 +67,8 @@ class StatusSink(Protocol):
         gangs: Sequence[GangStatus],
         queues: Sequence[QueueStatus],
         topologies: Sequence[TopologyStatus] = (),
-    ) -> None:
-        """This is how things stand now."""
+    ) -> Sequence[tuple[str, Exception]]:
+        """This is how things stand now; names of objects that cannot be told, and why."""
 
 
 @attrs.define
@@ -72,6 +79,7 @@ class Rules:
     policy: Policy
     guard: Guard
     masks: MaskCache = attrs.Factory(MaskCache)
+    containment: Containment = attrs.Factory(Containment)
 
 
 class SessionCycle:
@@ -122,6 +130,9 @@ class SessionCycle:
         self._clock = clock
         self._telemetry = telemetry
         self._fragmentation = FragmentationGauge(clock, telemetry)
+        self.faults = FaultReport(clock, telemetry)
+        """Told of what is contained."""
+        self._trouble = Backoff(random.Random(0))  # noqa: S311 - a wait, no secret
         self._changed = asyncio.Event()
         self._last_change = 0.0
         self._due: float | None = None
@@ -191,7 +202,12 @@ class SessionCycle:
                 await self._pause()
                 if self._ready() or not self._may_act():
                     continue
-                await self._session()
+                if await self._held():
+                    self._trouble.succeeded()
+                    continue
+                # Nothing came of it: whoever waits is tried again, but not at once.
+                await self._clock.sleep(self._trouble.failed())
+                self.wake()
         finally:
             for timer in (self._echo, self._more):
                 if timer is not None:
@@ -233,11 +249,25 @@ class SessionCycle:
         return self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0)
 
     # -- what ------------------------------------------------------------------------------
+    async def _held(self) -> bool:
+        """Whether a session came to its end; what it does not contain itself ends here."""
+        try:
+            await self._session()
+        except (InvariantBroken, Fenced):
+            raise  # of a commit: nothing more may be written
+        except Exception as error:  # noqa: BLE001 - a restart would meet the same again
+            self.faults.failed("session", error)
+            return False
+        self.faults.worked("session")
+        return True
+
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
         seen = self._changes
         snapshot, fence = self._cache.snapshot(self._clock.now()), self._lease.fence
-        self._due = next_due(snapshot)
+        self._due = None
+        with self.faults.contain("next look"):
+            self._due = next_due(snapshot)
         with tracing.span("session", revision=snapshot.revision):
             decision = await self._decide(snapshot)
             self.sessions += 1
@@ -251,17 +281,43 @@ class SessionCycle:
             self._cache.rounds = decision.rounds
             self._go_on(seen, unfinished=decision.unfinished)
             for gang in decision.plan.binds:
+                committed = False
                 began = self._clock.now()
-                committed = self._commit(gang, snapshot)
+                try:
+                    committed = self._commit(gang, snapshot)
+                except (InvariantBroken, Fenced):
+                    raise
+                except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+                    self._blame(gang.gang, "commit", error, snapshot)
                 if tracing.on:
                     tracing.finished(
                         "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
                         pods=len(gang.binds), committed=committed,
                     )  # fmt: skip
-            self._carrier.submit(decision.plan, snapshot.nodes)
+            for key, fault in self._carrier.submit(decision.plan, snapshot.nodes):
+                self._blame(key, "claims", fault, snapshot)
             self._take_back(snapshot)
             plan = decision.plan
-            self._status.submit(plan.gangs, plan.queues, plan.topologies)
+            with self.faults.contain("status"):
+                for name, untold in self._status.submit(plan.gangs, plan.queues, plan.topologies):
+                    self.faults.failed("status", untold, name)
+        if decision.again:
+            self.wake()
+        with self.faults.contain("metrics"):
+            self._measure(decision)
+        for listener in self.decided:
+            with self.faults.contain("listeners"):
+                listener(decision.plan)
+
+    def _blame(self, gang: GangKey, stage: str, error: Exception, snapshot: Snapshot) -> None:
+        """What was decided for a gang cannot be begun: it is left out until it changes."""
+        self.faults.failed(stage, error, gang)
+        found = {of_gang(gang): fault_around(stage, error, gang)}
+        self.rules.containment.set_aside(snapshot, found)
+        self._cache.again((gang,))
+        self._wake_later()
+
+    def _measure(self, decision: Decision) -> None:
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues)
         self._telemetry.set_topologies(
@@ -271,8 +327,6 @@ class SessionCycle:
         )
         self._tell_faults(decision.faults)
         self._tell_wrong(decision.searches)
-        for listener in self.decided:
-            listener(decision.plan)
 
     def _go_on(self, seen: int, *, unfinished: bool) -> None:
         """Have the next session at once where gangs wait to be looked at.
@@ -311,7 +365,8 @@ class SessionCycle:
             if solver is not None:
                 solver.budget_s = placement.time_budget_s
                 if placement.solver == "cpsat":
-                    solver.warm()
+                    with self.faults.contain("solver"):
+                        solver.warm()
             last = start
 
             def ended(action: str) -> None:
@@ -328,8 +383,10 @@ class SessionCycle:
                 placement=placement,
                 search=search if tape is None else tape,
                 ended=ended,
+                containment=rules.containment,
             )
-            self._fragmentation.look(snapshot, rules.masks)
+            with self.faults.contain("fragmentation"):
+                self._fragmentation.look(decision.snapshot, rules.masks)
             return decision
 
         self._guard = rules.guard
@@ -341,10 +398,15 @@ class SessionCycle:
         for each in decision.searches:
             telemetry.solver(str(each.outcome), each.seconds, each.gap)
         telemetry.cycle("session", clock.monotonic() - start)
+        self.faults.session(decision, snapshot)
         for judge in self.judged:
-            judge(rules.guard)
-        if tape is not None and self._recorder is not None:
-            self._recorder.record(snapshot, rules.config, tape, decision=decision)
+            with self.faults.contain("plugin report"):
+                judge(rules.guard)
+        # A plainer session cannot be repeated from what it was made of.
+        if tape is not None and self._recorder is not None and decision.degraded is None:
+            with self.faults.contain("decision file"):
+                own = attrs.evolve(decision, plan=decision.own)
+                self._recorder.record(decision.snapshot, rules.config, tape, decision=own)
         return decision
 
     def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
@@ -375,24 +437,13 @@ class SessionCycle:
 
     def _take_back(self, snapshot: Snapshot) -> None:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
-        partial = [
-            PartialGang(
-                key=gang.key,
-                uid=gang.uid,
-                min_member=gang.min_member,
-                bound=tuple(
-                    (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
-                    for member in gang.placed
-                ),
-                pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
-                ever_started=gang.pod_group is not None
-                and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
-            )
-            for gang in snapshot.gangs
-            if gang.placed and gang.need and not self._binder.knows(gang.key)
-        ]
-        for undo in recover(partial, server_now=self._binder.server_now()):
-            self._binder.undo(undo)
+        now = self._binder.server_now()
+        for gang in snapshot.gangs:
+            if not gang.placed or not gang.need or self._binder.knows(gang.key):
+                continue
+            with self.faults.contain("recovery", gang.key):
+                for undo in recover([_partial(gang)], server_now=now):
+                    self._binder.undo(undo)
 
     def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
         """Gauges of what queues hold and are due; only those that changed are set again."""
@@ -426,6 +477,21 @@ class SessionCycle:
             if sentence not in self._told and len(self._told) < 1000:
                 self._told.add(sentence)
                 _log.error("a plugin failed", why=sentence)
+
+
+def _partial(gang: Gang) -> PartialGang:
+    return PartialGang(
+        key=gang.key,
+        uid=gang.uid,
+        min_member=gang.min_member,
+        bound=tuple(
+            (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
+            for member in gang.placed
+        ),
+        pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
+        ever_started=gang.pod_group is not None
+        and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
+    )
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

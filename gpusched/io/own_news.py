@@ -16,6 +16,7 @@ CONFIG: Final = "config"
 PLUGINS: Final = "plugins"
 STUCK: Final = "stuck"
 SOLVER: Final = "solver"
+CONTAINED: Final = "contained"
 RESTORED: Final = "restored"
 
 

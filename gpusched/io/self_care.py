@@ -15,6 +15,7 @@ from gpusched.io.own_news import STUCK, Events, OwnNews
 from gpusched.io.plugin_report import PluginReport
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.solver_report import SolverReport
+from gpusched.io.status_writes import StatusCache
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.layout import Catalogue
@@ -29,6 +30,7 @@ class SelfCare:
     Args:
         cycle: whose rules are replaced on a reload, and whose sessions are reported.
         events: writes what is told.
+        cache: knows the objects that it is told about.
         regarding: our own pod or Lease.
         config_file: to be watched; empty when the configuration is built in.
         clock: time.
@@ -43,6 +45,7 @@ class SelfCare:
         self,
         cycle: SessionCycle,
         events: Events,
+        cache: StatusCache,
         *,
         regarding: Callable[[], ObjectRef],
         config_file: str,
@@ -61,6 +64,7 @@ class SelfCare:
         self._loop = asyncio.get_running_loop()
         self.news = OwnNews(events, regarding)
         self._report = PluginReport(telemetry, self.news)
+        cycle.faults.tell_with(self.news, events, cache)
         self._watch: ConfigWatch | None = None
         cycle.judged.append(self._report.after_session)
         self._solver_report: SolverReport | None = None
@@ -78,7 +82,8 @@ class SelfCare:
     def degraded(self) -> str:
         """Empty when all is well, else which hooks are set aside, or that the solver is."""
         solver = self._solver_report.degraded if self._solver_report is not None else ""
-        return "; ".join((*self._report.degraded, *filter(None, (solver, self._unread))))
+        own = (*self._report.degraded, *filter(None, (solver, self._unread)))
+        return "; ".join((*own, *self._cycle.faults.degraded))
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -145,28 +145,53 @@ class StatusWriter:
         gangs: Sequence[GangStatus],
         queues: Sequence[QueueStatus],
         topologies: Sequence[TopologyStatus] = (),
-    ) -> None:
-        """This is how things stand now; returns at once."""
-        for gang in gangs:
-            if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
-                gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))  # noqa: PLW2901
-            gang = self.stops.merged(gang)  # noqa: PLW2901
-            before = self._said.get(gang.uid)
-            if gang.provisional and before is not None:
-                continue
-            # A gang that was counted again is another object, even where it says the same.
-            same = before is gang or (before == gang and not self._lost(gang))
-            if not same or self._has_mended(gang):
-                _remember(self._said, gang.uid, gang)
-                self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
-        for queue in queues:
-            if self._said.get(queue.uid) != queue:
-                _remember(self._said, queue.uid, queue)
-                self._want(queue.uid, QueueWrite(queue))
-        for topology in topologies:
-            if self._said.get(topology.uid) != topology:
-                _remember(self._said, topology.uid, topology)
-                self._submit_topology(topology)
+    ) -> list[tuple[str, Exception]]:
+        """This is how things stand now; returns at once.
+
+        Returns:
+            Names of objects that cannot be told, and why not: these do not stop the others.
+        """
+        failed: list[tuple[str, Exception]] = []
+        those: list[GangStatus | QueueStatus | TopologyStatus]
+        those = [*gangs, *queues, *topologies]
+        for each in those:
+            try:
+                self._say(each)
+            except Exception as error:  # noqa: BLE001 - one object must not stop the others
+                name = each.gang if isinstance(each, GangStatus) else each.name
+                failed.append((str(name), error))
+        return failed
+
+    def _say(self, status: GangStatus | QueueStatus | TopologyStatus) -> None:
+        if isinstance(status, GangStatus):
+            self._say_gang(status)
+        elif isinstance(status, QueueStatus):
+            self._say_queue(status)
+        else:
+            self._say_topology(status)
+
+    def _say_gang(self, gang: GangStatus) -> None:
+        if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
+            gang = attrs.evolve(gang, uid=UID(f"{gang.gang.namespace}/{gang.gang.name}"))
+        gang = self.stops.merged(gang)
+        before = self._said.get(gang.uid)
+        if gang.provisional and before is not None:
+            return
+        # A gang that was counted again is another object, even where it says the same.
+        same = before is gang or (before == gang and not self._lost(gang))
+        if not same or self._has_mended(gang):
+            _remember(self._said, gang.uid, gang)
+            self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
+
+    def _say_queue(self, queue: QueueStatus) -> None:
+        if self._said.get(queue.uid) != queue:
+            _remember(self._said, queue.uid, queue)
+            self._want(queue.uid, QueueWrite(queue))
+
+    def _say_topology(self, topology: TopologyStatus) -> None:
+        if self._said.get(topology.uid) != topology:
+            _remember(self._said, topology.uid, topology)
+            self._submit_topology(topology)
 
     def bound(self, gang: UID) -> None:
         """This process has brought a gang to its nodes: worth an event, once it is scheduled."""

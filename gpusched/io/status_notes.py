@@ -33,7 +33,7 @@ def pod_note(key: ObjectKey, uid: UID, ask: Ask) -> EventNote:
     )
 
 
-def _regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
+def regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
     """The gang's object; a pod where there is none, as whoever looks will look there."""
     gang = status.gang
     key = ObjectKey(gang.namespace, gang.name)
@@ -59,7 +59,7 @@ def _regarding(status: GangStatus, cache: StatusCache) -> ObjectRef:
 
 def gang_note(status: GangStatus, cache: StatusCache) -> EventNote:
     """That the gang is scheduled, or why it waits."""
-    ref = _regarding(status, cache)
+    ref = regarding(status, cache)
     return EventNote(
         regarding=ref,
         type="Normal" if status.is_scheduled else "Warning",

@@ -81,6 +81,7 @@ class Telemetry:
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
         self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
         self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
+        self._stage_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._make_histograms()
         self._make_counters()
@@ -217,6 +218,23 @@ class Telemetry:
         self._off_topology[("crossed",)] = float(crossed)
         self._off_topology[("outside",)] = float(outside)
 
+    def contained(self, what: str, stage: str) -> None:
+        """A fault of the scheduler was contained: of what kind of object, and where."""
+        with self._lock:
+            self._contained[what, self._stage_name(stage)] += 1
+
+    def replace_set_aside(self, counts: Mapping[str, int]) -> None:
+        """All objects that are set aside after faults, by their kind."""
+        with self._lock:
+            self._set_aside.clear()
+            self._set_aside.update({(what,): float(n) for what, n in counts.items()})
+
+    def replace_degraded(self, off: Iterable[str]) -> None:
+        """All parts of a session that are off after a fault."""
+        with self._lock:
+            self._degraded.clear()
+            self._degraded.update({(what,): 1.0 for what in off})
+
     def set_leader(self, *, leading: bool) -> None:
         """Whether this process may write."""
         self._leader[()] = float(leading)
@@ -295,6 +313,7 @@ class Telemetry:
         )
 
     def _make_gauges(self) -> None:
+        self._make_containment()
         self._pending: dict[Row, float] = {}
         self._allocated: dict[Row, float] = {}
         self._fair_share: dict[Row, float] = {}
@@ -347,6 +366,21 @@ class Telemetry:
             lambda: self._aside,
         )  # fmt: skip
         self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
+
+    def _make_containment(self) -> None:
+        self._contained = self._counter(
+            "contained_faults", "Faults of the scheduler that were contained", ("what", "stage")
+        )
+        self._set_aside: dict[Row, float] = {}
+        self._degraded: dict[Row, float] = {}
+        self._gauge(
+            "set_aside_objects", "Objects that are left out of sessions after faults", ("what",),
+            lambda: self._set_aside,
+        )  # fmt: skip
+        self._gauge(
+            "degraded", "1 for a part of sessions that is off after a fault", ("what",),
+            lambda: self._degraded,
+        )  # fmt: skip
 
     def _counter(self, name: str, description: str, labels: Row) -> defaultdict[Row, float]:
         rows: defaultdict[Row, float] = defaultdict(float)

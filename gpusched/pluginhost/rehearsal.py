@@ -61,13 +61,16 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
     """
     guard = Guard(clock)
     guard.begin_session()
-    decide(
-        Cache(config.scheduler_names).snapshot(clock.now()),
-        policy,
-        guard=guard,
-        masks=MaskCache(),
-        placement=config.placement,
-    )
+    try:
+        decide(
+            Cache(config.scheduler_names).snapshot(clock.now()),
+            policy,
+            guard=guard,
+            masks=MaskCache(),
+            placement=config.placement,
+        )
+    except Exception as error:  # noqa: BLE001 - ours, and sessions contain it: no reason not to start
+        return (f"a session on nothing failed: {type(error).__name__}: {error}",)
     records = guard.records()
     lines = _lines(config)
     problems = [

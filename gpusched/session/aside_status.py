@@ -36,7 +36,7 @@ def gangs_idle(
     for gang in snapshot.gangs:
         if gang.tasks and gang.key not in known:
             with suppress(Exception):
-                found.append(_status(gang, sentence))
+                found.append(status_of(gang, sentence))
     return tuple(found)
 
 
@@ -52,10 +52,11 @@ def _statuses(
         if entry is not None and (gang.placed or gang.tasks or gang.gated or gang.leaving):
             # It is told by its event at least.
             with suppress(Exception):
-                yield _status(gang, entry.sentence)
+                yield status_of(gang, entry.sentence)
 
 
-def _status(gang: Gang, sentence: str) -> GangStatus:
+def status_of(gang: Gang, sentence: str) -> GangStatus:
+    """What a gang is told that no session looks at."""
     missing = gang.min_member - len(gang.placed) - gang.credit
     whole = bool(gang.placed) and missing <= 0 and all(each.confirmed for each in gang.placed)
     told = Ask(reason=Reason.SCHEDULER_ERROR, sentence=cut(sentence))

@@ -116,7 +116,7 @@ def attempt(
     smaller = snapshot
     try:
         smaller = without(snapshot, aside)
-        heard = Listening(setting.guard, stage, smaller)
+        heard = Listening(setting.guard, stage, smaller, setting.policy.plugins)
         decided = _session(smaller, attrs.evolve(setting, guard=heard), mode, stage)
         return attrs.evolve(decided, hooks=heard.faults) if heard.faults else decided
     except Fenced:

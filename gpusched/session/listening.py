@@ -2,24 +2,27 @@
 
 What a hook that fails answers instead is its guard's to say; but the answer may reach further
 than the object: a queue whose turn cannot be computed sits out with all its gangs, and gangs that
-are alike are told the same. A hook that answers for others fails for what it was asked about.
+are alike are told the same. A hook of ours that answers for others fails for what it was asked
+about, which is contained like any other defect of ours.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import attrs
 
 from gpusched import limits
 from gpusched.cache.snapshot import Snapshot
 from gpusched.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.session.protocols import Guard
+from gpusched.session.protocols import Guard, Plugin
 from gpusched.session.reasons import short
 from gpusched.session.suspects import Fault, Index
 
+_SHIPPED: Final = "gpusched"
+"""Where policies of ours are: of those of others their guard says all that is said."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -38,10 +41,14 @@ class Listening:
         guard: contains the hooks.
         stage: where the attempt is.
         snapshot: that is decided on.
+        plugins: of the policy.
     """
 
-    def __init__(self, guard: Guard, stage: Stage, snapshot: Snapshot) -> None:
+    def __init__(
+        self, guard: Guard, stage: Stage, snapshot: Snapshot, plugins: Iterable[Plugin]
+    ) -> None:
         self._guard = guard
+        self._ours = {each.name for each in plugins if type(each).__module__.startswith(_SHIPPED)}
         self._stage = stage
         self._snapshot = snapshot
         self._index: Index | None = None
@@ -74,6 +81,8 @@ class Listening:
         fallback: Callable[Concatenate[PluginFault, P], R],
     ) -> Callable[P, R]:
         """See ``Guard``."""
+        if plugin not in self._ours:
+            return self._guard.wrap(plugin, hook, fn, fallback)
 
         # Their stack tells more than what they were asked about: it is gone when a guard answers.
         def heard(*args: P.args, **kwargs: P.kwargs) -> R:

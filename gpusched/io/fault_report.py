@@ -1,0 +1,239 @@
+"""Tells what was contained: log, dump, metrics, events, and what ``/readyz`` adds.
+
+Nothing here decides anything. What is written is bounded: one line and one dump for each defect
+and object, until it goes well again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
+
+from gpusched import limits
+from gpusched.cache.snapshot import Snapshot
+from gpusched.clock import Clock
+from gpusched.errors import Fenced, InvariantBroken
+from gpusched.io.dumps import Dumps
+from gpusched.io.logs import Log
+from gpusched.io.own_news import CONTAINED, Events, OwnNews
+from gpusched.io.status_notes import regarding
+from gpusched.io.status_writes import StatusCache
+from gpusched.io.telemetry import Telemetry
+from gpusched.objects.encode import EventNote, ObjectRef
+from gpusched.objects.meta import GangKey, ObjectKey
+from gpusched.session.aside_status import status_of
+from gpusched.session.containment import DECISIONS, EVICTIONS, SOLVER, TOGETHER, SetAside
+from gpusched.session.decide import Decision
+from gpusched.session.reasons import Reason, short
+from gpusched.session.suspects import Fault, Suspect, What, of_gang, place_of
+
+_WELL: Final = "sessions are held in full again"
+_CALLED: Final = {
+    EVICTIONS: "evictions",
+    SOLVER: "solver",
+    TOGETHER: "gangs_together",
+    DECISIONS: "decisions",
+}
+_log = Log(__name__)
+
+
+class Blamed(Protocol):
+    """What objects are set aside in; see ``session.containment``."""
+
+    def set_aside(self, snapshot: Snapshot, found: dict[Suspect, Fault]) -> tuple[SetAside, ...]:
+        """Leave these out from now on."""
+
+
+class FaultReport:
+    """See the module. Everything is called in the event loop.
+
+    Args:
+        clock: time.
+        telemetry: counts.
+    """
+
+    def __init__(self, clock: Clock, telemetry: Telemetry) -> None:
+        self._clock = clock
+        self._telemetry = telemetry
+        self._dumps = Dumps(most=limits.FAULT_DUMPS_MAX)
+        self._news: OwnNews | None = None
+        self._events: Events | None = None
+        self._cache: StatusCache | None = None
+        self._failing: dict[tuple[str, str], float] = {}
+        self._told: dict[tuple[str, str], None] = {}
+        self._off: tuple[str, ...] = ()
+        self._aside = 0
+
+    def tell_with(self, news: OwnNews, events: Events, cache: StatusCache) -> None:
+        """Where to tell it; called before the first session."""
+        self._news, self._events, self._cache = news, events, cache
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What ``/readyz`` adds: which parts of a session are off, and how many objects; no names."""
+        now = self._clock.monotonic()
+        for key, at in list(self._failing.items()):
+            if now - at > limits.SET_ASIDE_RETRY_S:
+                del self._failing[key]
+        found = [f"no {', no '.join(self._off)} after a fault"] if self._off else []
+        if self._aside:
+            found.append(f"{self._aside} objects set aside after faults")
+        found += [f"{stage} failed" for stage in sorted({stage for stage, _ in self._failing})]
+        return tuple(found)
+
+    # -- sessions ----------------------------------------------------------------------------
+    def session(self, decision: Decision, snapshot: Snapshot) -> None:
+        """A session was held."""
+        for entry in decision.contained:
+            self._telemetry.contained(str(entry.suspect.what), entry.fault.stage)
+            self._dump(entry, snapshot)
+            with suppress(Exception):
+                self._tell(entry, snapshot)
+        counts: dict[str, int] = {}
+        for entry in decision.set_aside:
+            counts[str(entry.suspect.what)] = counts.get(str(entry.suspect.what), 0) + 1
+        if counts or self._aside:
+            self._telemetry.replace_set_aside(counts)
+        self._aside = len(decision.set_aside)
+        self._degrade(decision)
+
+    def _degrade(self, decision: Decision) -> None:
+        degraded = decision.degraded
+        off = degraded.mode.off if degraded is not None else ()
+        if off == self._off:
+            return
+        self._off = off
+        self._telemetry.replace_degraded([_CALLED.get(each, each) for each in off])
+        if degraded is None:
+            _log.info(_WELL)
+            if self._news is not None:
+                self._news.well(
+                    CONTAINED, reason="SchedulerRecovered", action="Scheduling", sentence=_WELL
+                )
+            return
+        fault = degraded.fault
+        self._dumps.tell(degraded.sentence, fault.story if fault is not None else "")
+        _log.error("sessions are made plainer", why=degraded.sentence)
+        if fault is not None:
+            self._telemetry.contained("session", fault.stage)
+        if self._news is not None:
+            self._news.warn(
+                CONTAINED, reason="SchedulerDegraded", action="Scheduling",
+                sentence=degraded.sentence,
+            )  # fmt: skip
+
+    def _dump(self, entry: SetAside, snapshot: Snapshot) -> None:
+        loud = "our own bookkeeping contradicts itself: " if entry.fault.loud else ""
+        _log.error("an object is set aside", why=f"{loud}{entry.sentence}")
+        body = b""
+        with suppress(Exception):
+            text = repr(_object(entry.suspect, snapshot))
+            body = text.encode(errors="replace")[: limits.FAULT_DUMP_BYTES_MAX]
+        story = entry.fault.story.encode(errors="replace")
+        self._dumps.tell(
+            f"{loud}{entry.sentence}", entry.fault.story,
+            what=str(entry.suspect.what), body=story + b"\n" + body, suffix=".txt",
+        )  # fmt: skip
+
+    def _tell(self, entry: SetAside, snapshot: Snapshot) -> None:
+        ref = self._ref(entry.suspect, snapshot)
+        if ref is not None and self._events is not None:
+            note = EventNote(
+                regarding=ref, type="Warning", reason=Reason.SCHEDULER_ERROR, action="Scheduling",
+                note=entry.sentence,
+            )  # fmt: skip
+            self._events.tell(note, line="contained")
+
+    def _ref(self, suspect: Suspect, snapshot: Snapshot) -> ObjectRef | None:
+        found = _object(suspect, snapshot)
+        if suspect.what in (What.GANG, What.MOVE):
+            gangs = {gang.key: gang for gang in snapshot.gangs}
+            gang = gangs.get(suspect.key) or snapshot.active.get(suspect.key)
+            if gang is None or self._cache is None:
+                return None
+            return regarding(status_of(gang, ""), self._cache)
+        uid = getattr(found, "uid", None)
+        if uid is None:
+            return None
+        key = ObjectKey(suspect.key.namespace, suspect.key.name)
+        return ObjectRef(suspect.key.kind, key, uid)
+
+    # -- everything around them ---------------------------------------------------------------
+    @contextmanager
+    def contain(self, stage: str, about: object = "") -> Iterator[None]:
+        """What raises inside is told, and goes no further; a broken invariant of a commit does.
+
+        Args:
+            stage: what is done, for metrics.
+            about: the object it is done for.
+        """
+        try:
+            yield
+        except (InvariantBroken, Fenced):
+            raise
+        except Exception as error:  # noqa: BLE001 - containment is the task
+            self.failed(stage, error, about)
+        else:
+            self.worked(stage, about)
+
+    def worked(self, stage: str, about: object = "") -> None:
+        """It went well, or does so again."""
+        if self._failing:
+            self._failing.pop((stage, str(about)), None)
+
+    def failed(self, stage: str, error: BaseException, about: object = "") -> None:
+        """Something around a session raised, and was contained."""
+        key = (stage, str(about))
+        self._telemetry.contained("object" if about else "part", stage)
+        if len(self._failing) < limits.SET_ASIDE_MAX:
+            self._failing[key] = self._clock.monotonic()
+        told = (stage, f"{about}{type(error).__name__}{place_of(error)}")
+        if told in self._told:
+            return
+        if len(self._told) >= limits.SET_ASIDE_MAX:
+            self._told.pop(next(iter(self._told)))
+        self._told[told] = None
+        whom = f" for {about}" if about else ""
+        sentence = f"{stage} failed{whom}: {type(error).__name__}: {short(str(error))}"
+        _log.error("a fault was contained", why=sentence)
+        story = "".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :]
+        self._dumps.tell(sentence, story, what=stage, body=story.encode(), suffix=".txt")
+
+
+def fault_around(stage: str, error: BaseException, key: GangKey) -> Fault:
+    """What raised around a session while one gang was in hand, so that it is set aside."""
+    return Fault(
+        kind=type(error).__name__,
+        says=short(str(error)),
+        stage=stage,
+        place=place_of(error),
+        suspects=(of_gang(key),),
+        story="".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :],
+    )
+
+
+def _object(suspect: Suspect, snapshot: Snapshot) -> object:
+    key = suspect.key
+    match suspect.what:
+        case What.GANG:
+            found = next((gang for gang in snapshot.gangs if gang.key == key), None)
+            return found or snapshot.active.get(key)
+        case What.MOVE:
+            return next((move for gang, move in snapshot.moves if gang == key), None)
+        case What.QUEUE:
+            node = snapshot.queues.get(key.name)
+            return node.queue if node is not None else None
+        case What.NODE:
+            row = snapshot.nodes.row.get(key.name)
+            return snapshot.nodes.nodes[row] if row is not None else None
+        case What.TOPOLOGY:
+            return next((each for each in snapshot.topologies if each.name == key.name), None)
+        case What.BUDGET:
+            name = (key.namespace, key.name)
+            return next((b for b in snapshot.budgets if (b.namespace, b.name) == name), None)
+        case What.POD:
+            pods = (pod for pods in snapshot.residents.pods for pod in pods)
+            name = (key.namespace, key.name)
+            return next((pod for pod in pods if (pod.namespace, pod.name) == name), None)

@@ -1,0 +1,231 @@
+"""Exceptions planted in a whole daemon: it goes on, tells whom it set aside, and tries again."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpusched import limits
+from gpusched.actions import allocate, preempt
+from gpusched.cache import families
+from gpusched.io import carrier, cycle, status
+from gpusched.session import due, fragmentation
+from tests.daemon.conftest import GROUPS
+
+pytestmark = pytest.mark.contains
+
+
+class Planted(RuntimeError):
+    """What the tests plant."""
+
+
+def metric(daemon, name):
+    """Values by labels."""
+    found = {}
+    for family in text_string_to_metric_families(daemon.app.telemetry.render().decode()):
+        for sample in family.samples:
+            if sample.name == f"gpusched_{name}" and sample.value:
+                found[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def condition(w, name, kind="Scheduled"):
+    """Of a PodGroup; empty while it has none."""
+    shown = w.client.get(GROUPS, "default", name).get("status", {}).get("conditions", [])
+    return next((each for each in shown if each["type"] == kind), {})
+
+
+def events(w, reason, name=""):
+    """Whom such events are about, and what they say."""
+    return [
+        (each["involvedObject"]["kind"], each["message"])
+        for each in w.client.list("events")
+        if each["reason"] == reason and each["involvedObject"]["name"].startswith(name)
+    ]
+
+
+def raising_for(monkeypatch, owner, name, culprit, *, where=lambda args: args[1]):
+    """Let a function raise for the gang of one name."""
+    original = getattr(owner, name)
+
+    def planted(*args, **how):
+        if where(args).key.name == culprit:
+            raise Planted(f"for {culprit}")
+        return original(*args, **how)
+
+    monkeypatch.setattr(owner, name, planted)
+
+
+def test_one_gang_is_set_aside_and_told(play, monkeypatch, caplog, tmp_path):
+    """Condition, event, metric, log, dump and readyz; others run; after a change it is tried."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        with monkeypatch.context() as patch:
+            raising_for(patch, allocate, "start", "bad")
+            daemon = w.daemon()
+            w.gang("bad", 1)
+            w.gang("good", 1)
+            await w.until(lambda: w.running("good"))
+            w.gang("later", 1)
+            await w.until(lambda: w.running("later"))
+            await w.until(lambda: condition(w, "bad"))
+            told = condition(w, "bad")
+            assert (told["status"], told["reason"]) == ("False", "SchedulerError")
+            assert "set aside: the scheduler failed on it in allocate" in told["message"]
+            await w.until(lambda: events(w, "SchedulerError", "bad"))
+            assert metric(daemon, "contained_faults_total") == {("allocate", "gang"): 1}
+            assert metric(daemon, "set_aside_objects") == {("gang",): 1}
+            assert metric(daemon, "pending_pod_groups") == {("default", "SchedulerError"): 1}
+            assert daemon.app.readiness() == (
+                True,
+                "leader; degraded: 1 objects set aside after faults",
+            )
+        w.client.patch(
+            GROUPS, "default", "bad", {"spec": {"priorityClassName": "changed"}},
+        )  # fmt: skip
+        await w.until(lambda: w.running("bad"))
+        assert metric(daemon, "set_aside_objects") == {}
+        assert daemon.app.readiness() == (True, "leader")
+
+    play(scenario)
+    dumps = [record for record in caplog.records if hasattr(record, "gpusched_dump")]
+    assert any("Planted: for bad" in record.gpusched_dump for record in dumps)
+    (kept,) = list(tmp_path.glob("gpusched-*.txt"))
+    assert "Planted" in kept.read_text()
+    assert "GangKey(kind='PodGroup', namespace='default', name='bad')" in kept.read_text()
+
+
+def test_what_is_broken_for_everybody_is_gone_without(play, monkeypatch):
+    """Evictions are off, everything else goes on, and it comes back by itself."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        with monkeypatch.context() as patch:
+
+            def broken(*_args):
+                raise Planted("always")
+
+            patch.setattr(preempt.Preempt, "run", broken)
+            daemon = w.daemon()
+            w.gang("one", 1)
+            await w.until(lambda: w.running("one"))
+            ready, why = daemon.app.readiness()
+            assert ready
+            assert why == "leader; degraded: no evictions after a fault"
+            assert metric(daemon, "degraded") == {("evictions",): 1}
+            await w.until(lambda: events(w, "SchedulerDegraded"))
+        w.gang("two", 1)
+        await w.until(lambda: w.running("two"))
+        await w.clock.sleep(limits.DEGRADED_RETRY_S)
+        await w.until(lambda: daemon.app.readiness() == (True, "leader"), within=120)
+        assert metric(daemon, "degraded") == {}
+        await w.until(lambda: events(w, "SchedulerRecovered"))
+
+    play(scenario)
+
+
+def test_where_nothing_can_be_decided_the_daemon_stays(play, monkeypatch):
+    """It leads, is ready, says so, and decides again when it can."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        with monkeypatch.context() as patch:
+
+            def broken(*_args):
+                raise Planted("always")
+
+            patch.setattr(allocate.Allocate, "run", broken)
+            daemon = w.daemon()
+            w.gang("one", 1)
+            await w.until(lambda: condition(w, "one").get("reason") == "SchedulerError")
+            assert "no decisions" in daemon.app.readiness()[1]
+            assert w.bound() == []
+        await w.until(lambda: w.running("one"), within=3 * limits.DEGRADED_RETRY_S)
+
+    play(scenario)
+
+
+AROUND = [
+    (due, "next_due", lambda patch, planted: patch.setattr(cycle, "next_due", planted)),
+    (
+        fragmentation,
+        "ratios",
+        lambda patch, planted: patch.setattr("gpusched.io.fragmentation.ratios", planted),
+    ),
+    (
+        cycle.SessionCycle,
+        "_measure",
+        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_measure", planted),
+    ),
+    (
+        cycle.SessionCycle,
+        "_count_queues",
+        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_count_queues", planted),
+    ),
+    (
+        status.StatusWriter,
+        "_say_gang",
+        lambda patch, planted: patch.setattr(status.StatusWriter, "_say_gang", planted),
+    ),
+    (
+        carrier.Carrier,
+        "submit",
+        lambda patch, planted: patch.setattr(carrier.Carrier, "submit", planted),
+    ),
+    (
+        families.Families,
+        "held",
+        lambda patch, planted: patch.setattr(families.Families, "held", planted),
+    ),
+]
+
+
+@pytest.mark.parametrize(("_owner", "name", "plant"), AROUND, ids=[name for _, name, _ in AROUND])
+def test_what_raises_around_sessions_ends_no_daemon(play, monkeypatch, _owner, name, plant):
+    """Whatever it is, the process stays; when it works again everybody is served."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        with monkeypatch.context() as patch:
+
+            def broken(*_args, **_how):
+                raise Planted("always")
+
+            plant(patch, broken)
+            daemon = w.daemon()
+            w.gang("one", 1)
+            await w.clock.sleep(20)
+            assert not daemon.task.done()
+            assert daemon.app.readiness()[0]
+            assert "failed" in daemon.app.readiness()[1]
+            assert metric(daemon, "contained_faults_total")
+        await w.until(lambda: w.running("one"), within=120)
+        assert metric(daemon, "leader") == {(): 1}
+
+    play(scenario)
+
+
+def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
+    """The gang is left out until it changes; its room is free for others."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        original = cycle.recheck
+
+        def recheck(cache, gang, **how):
+            if gang.name == "bad":
+                raise Planted("recheck")
+            return original(cache, gang, **how)
+
+        monkeypatch.setattr(cycle, "recheck", recheck)
+        w.gang("bad", 1)
+        await w.clock.sleep(2)
+        w.gang("good", 1)
+        daemon = w.daemon()
+        await w.until(lambda: w.running("good"))
+        await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
+        assert metric(daemon, "set_aside_objects") == {("gang",): 1}
+
+    play(scenario)
