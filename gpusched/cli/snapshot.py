@@ -44,7 +44,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--anonymize",
         action="store_true",
-        help="hashes in place of the names of namespaces, pods, workloads, queues and users",
+        help="hashes in place of all names, labels and other texts of users",
     )
     parser.add_argument(
         "--anonymize-key",

@@ -1,9 +1,9 @@
 """Names that tell nobody anything, the same ones for the same names wherever they stand.
 
-A name is replaced word by word: ``llama-70b-worker-0`` becomes ``k3xq2a-f7wz1m-bq8d0c-0``. So
-what controllers build of names stays so: the pod of a Job begins with the Job's name. Numbers
-stay. What belongs to nodes stays too (their names and labels, levels, node pools, classes of
-priority and storage), as do roles and names of sub-groups: decisions hang by them.
+Every text is replaced, word by word, but those of ``known_words``, numbers, and the names of
+resources: ``llama-70b-worker-0`` becomes ``k3xq2a-f7wz1m-bq8d0c-0``. So what controllers build of
+names stays so (the pod of a Job begins with the Job's name), a selector still finds what it
+found, a toleration what it tolerated, a level its nodes. Messages are left out.
 
 Words are hashed with a key. Without the key nobody can tell whether ``k3xq2a`` is ``llama``.
 """
@@ -13,72 +13,44 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from gpusched.objects.hints import KAI_SUB_GROUP, ROLE_LABEL, ROLES, SUB_GROUP_LABEL
+from gpusched.simulate.known_words import (
+    DEVICE_NAMES,
+    PLAIN,
+    PRODUCT,
+    PRODUCT_KEYS,
+    STORAGE_QUOTA,
+    VALUES,
+)
 
 _WORD: Final = re.compile(r"[^-._/:]+")
-_PLAIN: Final = re.compile(
-    r"|-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|(\d+(\.\d+)?(ms|[smhd]))+"
-    r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-)
-"""Numbers, durations, answers and UIDs: they are no names."""
 _LETTERS: Final = 6
 _LABEL_MAX: Final = 63
-_WELL_KNOWN: Final = frozenset(
-    {"default", "root", "kube-system", "kube-public", "kube-node-lease", "gpusched-system"}
-)
-_OF_NODES: Final = frozenset(
+_IDENTITY: Final = frozenset({"apiVersion", "kind"})
+"""Of the object itself: they are those of the list it was read from."""
+_LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
+_AMOUNTS: Final = frozenset(
     {
-        "nodes",
-        "priorityclasses.scheduling.k8s.io",
-        "storageclasses.storage.k8s.io",
-        "topologies.scheduling.gpusched.io",
-        "resourceslices.resource.k8s.io",
-        "noderesourcetopologies.topology.node.k8s.io",
-    }
-)
-"""Resources whose objects stay as they are."""
-_OF_VOLUMES: Final = frozenset({"persistentvolumes", "persistentvolumeclaims"})
-"""Claims ask for volumes by labels, which tell of disks and zones."""
-_NAMES: Final = frozenset(
-    {
-        "name", "namespace", "namespaces", "queue", "parent", "parentQueue", "claimName",
-        "volumeName", "podGroupName", "resourceClaimName", "resourceClaimTemplateName",
+        "allocatable", "capacity", "requests", "limits", "hard", "used", "deserved", "capability",
+        "resource", "minResources", "overhead", "allocatedResources", "allocated", "requested",
+        "borrowed", "fairShare", "average", "share",
     }
 )  # fmt: skip
-"""Members that hold names of objects."""
-_KEPT: Final = frozenset(
-    {
-        "nodeAffinity", "nodeSelector", "tolerations", "resources", "allowedTopologies",
-        "topology", "topologyConstraint", "networkTopology", "placement", "nodePools",
-        "subGroups", "replicatedJobs", "replicatedJobsStatus", "workerGroupSpecs", "minTaskMember",
-        "schedulingGates", "schedulingConstraints", "allocatedResources", "capacity",
-    }
-)  # fmt: skip
-"""Members of which everything stays: they speak of nodes, roles and sub-groups."""
-_LABELS: Final = frozenset({"labels", "matchLabels"})
-_KEPT_LABELS: Final = frozenset(
-    {
-        *ROLES, ROLE_LABEL, SUB_GROUP_LABEL, KAI_SUB_GROUP, "ray.io/node-type", "spark-role",
-        "training.kubeflow.org/operator-name", "training.kubeflow.org/replica-type",
-        "training.kubeflow.org/job-role", "gpusched.io/class",
-    }
-)  # fmt: skip
-_KEPT_NOTES: Final = frozenset(
-    {
-        "gpusched.io/topology-required", "gpusched.io/topology-preferred",
-        "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology",
-        "leaderworkerset.sigs.k8s.io/exclusive-topology",
-        "alpha.jobset.sigs.k8s.io/exclusive-topology", "volcano.sh/task-spec",
-        "gpusched.io/slots", "gpusched.io/plan", "gpusched.io/proof", "gpusched.io/moved",
-        "gpusched.io/admitted", "gpusched.io/gpu-memory", "gpu-memory", "gpusched.io/run-for",
-        "yunikorn.apache.org/task-groups", "volume.kubernetes.io/selected-node",
-    }
-)  # fmt: skip
+"""Members whose own members are named after resources."""
+_BY_NAME: Final = frozenset({"minTaskMember", "placement"})
+"""Members whose own members users name."""
+_BY_ROLE: Final = "ReplicaSpecs"
+"""Ends members whose own members are roles, in capitals that labels do not have."""
+_PROOF: Final = re.compile(r"(.*) ([0-9]+), at least ([0-9]+)", re.DOTALL)
+_TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
+_MOVED: Final = frozenset({"gpusched.io/moved", "moved"})
+_FIELDS: Final = frozenset({"name", "minMember", "minResource", "at", "pods", "seal"})
+"""Of records in annotations; other members of theirs users name."""
 
 
 class Pseudonyms:
@@ -93,62 +65,125 @@ class Pseudonyms:
         self._word = lru_cache(maxsize=100_000)(self._hashed)
 
     def of_name(self, name: str) -> str:
-        """The pseudonym of a name, or the name where it is well known or a number."""
-        if name in _WELL_KNOWN or _PLAIN.fullmatch(name):
+        """The pseudonym of a text; itself where it is well known, a number or a quantity."""
+        if name in VALUES or PLAIN.fullmatch(name):
             return name
         text = _WORD.sub(lambda match: self._word(match[0]), name)
         # What had room in a label must have room in one still.
         return self._word(name) * 2 if len(text) > _LABEL_MAX >= len(name) else text
 
-    def of_object(self, resource: str, item: Any) -> Any:
+    def of_object(self, item: Any) -> Any:
         """An object, trimmed before, with pseudonyms.
 
         Args:
-            resource: plural name with group.
             item: is not changed.
         """
-        return item if resource in _OF_NODES else self._walk(item, resource)
+        if not isinstance(item, dict):
+            return self._walk(item)
+        kept = {name: item[name] for name in _IDENTITY if name in item}
+        return {**self._walk({n: v for n, v in item.items() if n not in _IDENTITY}), **kept}
 
     def _hashed(self, word: str) -> str:
-        if word.isdecimal():
+        if word.isdecimal() and word.isascii():
             return word
-        digest = hmac.new(self._key, word.encode(), hashlib.sha256).digest()
+        digest = hmac.new(self._key, word.encode("utf-8", "replace"), hashlib.sha256).digest()
         text = base64.b32encode(digest).decode().lower()
         # A letter in front: some names must begin with one.
         return "abcdefghijklmnopqrstuvwxyz"[digest[-1] % 26] + text[: _LETTERS - 1]
 
-    def _walk(self, value: Any, resource: str) -> Any:
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.of_name(value)
         if isinstance(value, list):
-            return [self._walk(each, resource) for each in value]
-        if not isinstance(value, dict):
-            return value
-        if "key" in value and "operator" in value and isinstance(value.get("values"), list):
-            key = str(value["key"])
-            return {**value, "values": [self._label(key, each) for each in value["values"]]}
-        return {
-            name: part if name in _KEPT else self._member(name, part, resource)
-            for name, part in value.items()
-            if name != "message"
-        }
+            return [self._walk(each) for each in value]
+        if isinstance(value, dict):
+            return {n: self._member(n, part) for n, part in value.items() if n != "message"}
+        return value
 
-    def _member(self, name: str, part: Any, resource: str) -> Any:
-        if name == "annotations" and isinstance(part, dict):
-            return self._values(part, kept=_KEPT_NOTES)
-        if resource in _OF_VOLUMES and name in ("labels", "selector"):
-            return part
-        if name in _LABELS and isinstance(part, dict):
-            return self._values(part, kept=_KEPT_LABELS)
-        if name in _NAMES and isinstance(part, str):
-            return self.of_name(part)
-        if name in _NAMES and isinstance(part, list):
-            return [self.of_name(each) if isinstance(each, str) else each for each in part]
-        return self._walk(part, resource)
+    def _member(self, name: str, part: Any) -> Any:
+        if name in _MOVED and isinstance(part, str):
+            return self._record(part)
+        if name == "resources" and isinstance(part, list):
+            return [self._resource(each) for each in part]
+        if not isinstance(part, dict):
+            return self._walk(part)
+        if name in _AMOUNTS:
+            return self._amounts(part)
+        if name == "annotations":
+            return {self.of_name(key): self._note(key, each) for key, each in part.items()}
+        if name in _LABELS:
+            return {self.of_name(key): self._label(key, each) for key, each in part.items()}
+        renamed = self._renamed(name)
+        if renamed is None:
+            return self._walk(part)
+        return {renamed(key): self._walk(each) for key, each in part.items()}
 
-    def _values(self, part: Mapping[str, Any], *, kept: frozenset[str]) -> dict[str, Any]:
-        return {
-            key: value if key in kept or not isinstance(value, str) else self.of_name(value)
-            for key, value in part.items()
-        }
+    def _renamed(self, name: str) -> Callable[[str], str] | None:
+        """How members of a member of this name are called; None where the schema names them."""
+        if name in _BY_NAME:
+            return self.of_name
+        if name == "attributes":
+            return self._attribute
+        return self._role if name.endswith(_BY_ROLE) else None
 
     def _label(self, key: str, value: Any) -> Any:
-        return self._values({key: value}, kept=_KEPT_LABELS)[key]
+        if key in PRODUCT_KEYS and isinstance(value, str) and PRODUCT.fullmatch(value):
+            return value
+        return self._walk(value)
+
+    def _note(self, key: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return self._walk(value)
+        if key in _MOVED or key == _TASK_GROUPS:
+            return self._record(value)
+        if key == "gpusched.io/proof" and (proof := _PROOF.fullmatch(value)):
+            return f"{self.of_name(proof[1])} {proof[2]}, at least {proof[3]}"
+        return self.of_name(value)
+
+    def _record(self, text: str) -> str:
+        """JSON inside a text; what is none is a name like others."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return self.of_name(text)
+        if not isinstance(found, dict | list):
+            return self.of_name(text)
+        return json.dumps(self._inside(found), separators=(",", ":"))
+
+    def _inside(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._inside(each) for each in value]
+        if not isinstance(value, dict):
+            return self._walk(value)
+        found: dict[str, Any] = {}
+        for name, part in value.items():
+            if isinstance(part, dict) and name in ("requests", "minResource"):
+                found[name] = self._amounts(part)
+            elif isinstance(part, dict) and name == "nodes":
+                found[name] = {self.of_name(key): self._walk(each) for key, each in part.items()}
+            else:
+                found[name if name in _FIELDS else self.of_name(name)] = self._inside(part)
+        return found
+
+    def _amounts(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        found = {}
+        for name, value in part.items():
+            before, mark, after = name.partition(STORAGE_QUOTA)
+            key = f"{self.of_name(before)}{mark}{after}" if mark else name
+            found[key] = self._walk(value)
+        return found
+
+    def _resource(self, item: Any) -> Any:
+        """One of a zone's resources: they are named by a member, and not by their key."""
+        walked = self._walk(item)
+        if isinstance(item, dict) and isinstance(walked, dict) and "name" in item:
+            walked["name"] = item["name"]
+        return walked
+
+    def _role(self, name: str) -> str:
+        return name if name in VALUES else self.of_name(name.lower())
+
+    def _attribute(self, key: str) -> str:
+        domain, slash, name = key.rpartition("/")
+        kept = name if name.lower() in DEVICE_NAMES else self.of_name(name)
+        return f"{self.of_name(domain)}{slash}{kept}"

@@ -122,7 +122,9 @@ class _Reader:
             except Denied as error:
                 if error.status == 401:
                     raise with_remedy(error, DAEMON_ROLE) from error
-                return Missing(kind.resource, str(error))
+                # The server's sentence names who asked.
+                why = str(error) if self._pseudonyms is None else "they may not be read"
+                return Missing(kind.resource, why)
             return [found[key] for key in sorted(found)]
         why = f"the API server does not serve {kind.resource}"
         return Missing(kind.resource, why, served=False)
@@ -172,7 +174,7 @@ class _Reader:
         whole = {**item, "apiVersion": api_version, "kind": self._kind.kind}
         kept: Any = self._kind.shape(whole)
         if self._pseudonyms is not None:
-            kept = self._pseudonyms.of_object(self._kind.resource, kept)
+            kept = self._pseudonyms.of_object(kept)
         meta = kept.get("metadata")
         name = meta.get("name") if isinstance(meta, dict) else None
         if not isinstance(meta, dict) or not isinstance(name, str):
