@@ -65,6 +65,14 @@ def _yaml_blocks() -> list[str]:
 def test_the_statuses_in_the_table_are_those_of_the_program(capsys):
     """A wrong option is the status that the table calls wrong usage."""
     section = README.partition("| exit status |")[2].partition("## ")[0]
-    assert re.findall(r"^\| (\d+) \|", section, re.MULTILINE) == ["0", "1", "2", "69", "70", "77", "78"]
+    assert re.findall(r"^\| (\d+) \|", section, re.MULTILINE) == [
+        "0",
+        "1",
+        "2",
+        "69",
+        "70",
+        "77",
+        "78",
+    ]
     assert main(["demo", "--seconds", "-1"]) == 2
     assert capsys.readouterr().err
