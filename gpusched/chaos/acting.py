@@ -227,6 +227,7 @@ class Actor:
             self._delete(self._pods(args["gang"]))
 
     def _ungate(self, args: Obj) -> None:
+        self._gangs[args["gang"]].pop("gated", None)
         for pod in self._pods(args["gang"]):
             patch: Obj = {"spec": {"schedulingGates": []}}
             self._client.patch("pods", NAMESPACE, pod["metadata"]["name"], patch)

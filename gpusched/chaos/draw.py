@@ -121,6 +121,9 @@ class _Draw:
             gang["rack"] = rng.choice(("required", "required", "preferred"))
         if rng.random() < 0.4:
             gang["lasts"] = rng.randint(15, 120)
+        if rng.random() < 0.1:
+            gang["gated"] = True
+            self._add(at + rng.uniform(5, 30), "ungate", gang=name)
         if rng.random() < 0.2:
             gang["walltime"] = gang.get("lasts", 300)
         shape = rng.random()
@@ -137,7 +140,8 @@ class _Draw:
         gang["min"] = total if full or rng.random() < 0.6 else rng.randint(1, total)
         gang["roles"] = roles
         self._gangs.append(gang)
-        self._add(at, "gang", **gang, by=rng.choice(("jobs", "jobs", "pods")))
+        by = "pods" if gang.get("gated") else rng.choice(("jobs", "jobs", "pods"))
+        self._add(at, "gang", **gang, by=by)
         if rng.random() < 0.1:
             self._add(at, "budget", gang=name, keep=rng.randint(1, total))
 
@@ -145,7 +149,7 @@ class _Draw:
         """A Job without a PodGroup: suspended until the daemon starts it, or not."""
         gang |= {"grouped": False, "min": role["count"], "roles": [role]}
         gang["suspended"] = self._rng.random() < 0.7
-        for key in ("rack", "preemptible"):
+        for key in ("rack", "preemptible", "gated"):
             gang.pop(key, None)
         self._gangs.append(gang)
         self._add(at, "gang", **gang, by="jobs")

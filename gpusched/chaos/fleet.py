@@ -94,7 +94,7 @@ class Fleet:
         config: Config,
         latency: tuple[float, float],
         folder: Path | None = None,
-        wrote: Callable[[Process, str, str, bytes], None],
+        wrote: Callable[[str, str], None],
     ) -> None:
         self.crashes: list[tuple[float, str]] = []
         self.starts = 0

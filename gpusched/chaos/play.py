@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import attrs
 from gpusched.chaos.acting import Actor
 from gpusched.chaos.fleet import Fleet
 from gpusched.chaos.objects import GROUPS, JOBS, QUEUES, TOPOLOGIES
-from gpusched.chaos.processes import Process, owned
+from gpusched.chaos.processes import owned
 from gpusched.chaos.script import Script, Step
 from gpusched.chaos.starving import starving
 from gpusched.chaos.witness import Seen, Witness
@@ -82,6 +83,7 @@ def play(
     config: Config = DEFAULT,
     tell: Callable[[bytes], None] | None = None,
     ready: Callable[[DevCluster, Witness], None] | None = None,
+    until_first: bool = False,
 ) -> Played:
     """Play a script; the same script gives the same run, byte for byte.
 
@@ -90,11 +92,13 @@ def play(
         config: of the daemons; its actions are the script's, where it has some.
         tell: given each write as one line.
         ready: called when the cluster is there and nothing has happened.
+        until_first: end with the first finding.
     """
     config = attrs.evolve(config, cycle=attrs.evolve(config.cycle, max_period_s=PERIOD_S))
     if script.actions:
         config = attrs.evolve(config, actions=script.actions)
     run = _Run(script, config, tell, ready)
+    run.until_first = until_first
     try:
         with collecting_rarely():
             return run_virtual(
@@ -106,6 +110,10 @@ def play(
     except (Deadlock, Endless) as stuck:
         finding = Finding(invariant="I10", kind="Run", name="loop", sentence=str(stuck)[:600])
         return run.result(Seen(at=run.now(), finding=finding))
+
+
+class _Enough(Exception):
+    """Something was found, and more is not wanted."""
 
 
 class _Run:
@@ -124,6 +132,7 @@ class _Run:
         self._recent: list[str] = []
         self._at = 0.0
         self._extra: list[Seen] = []
+        self.until_first = False
 
     def now(self) -> float:
         """Virtual seconds so far, as far as it is known."""
@@ -159,8 +168,9 @@ class _Run:
             )
             actor = Actor(self._cluster, self._fleet, witness=self._witness, clock=clock)
             try:
-                await self._busy(actor)
-                await self._settle()
+                with suppress(_Enough):
+                    await self._busy(actor)
+                    await self._settle()
             finally:
                 self._at = clock.monotonic()
                 await self._fleet.close()
@@ -202,6 +212,8 @@ class _Run:
             finding = Finding(invariant="I14", kind="Daemon", name="", sentence=f"ended: {why}")
             self._extra.append(Seen(at=round(at, 6), finding=finding))
         self._fleet.crashes.clear()
+        if self.until_first and (self._extra or self._witness.seen):
+            raise _Enough
 
     def _see(self, kind: str, change: Change) -> None:
         if kind in _MOVING and not self._is_empty(kind):
@@ -209,14 +221,18 @@ class _Run:
             self._recent = [*self._recent[-7:], f"{change.type} {kind} {change.key}"]
 
     def _is_empty(self, kind: str) -> bool:
-        """Whether this may tell of PodGroups without pods, which are admitted ever again."""
+        """Whether this may tell of PodGroups that lack pods, which are admitted ever again."""
         if kind not in {GROUPS, QUEUES}:
             return False
         store = self._cluster.core.store
         named = model.members(stored.obj for _, stored in store.collection("pods").scan())
-        return any(key not in named for key, _ in store.collection(GROUPS).scan())
+        for key, stored in store.collection(GROUPS).scan():
+            able = [pod for pod in named.get(key, ()) if _is_able(pod)]
+            if len(able) < stored.obj["spec"].get("minMember", 1):
+                return True
+        return False
 
-    def _wrote(self, _process: Process, method: str, path: str, _body: bytes) -> None:
+    def _wrote(self, method: str, path: str) -> None:
         self._counts["requests"] += 1
         if method == "POST" and path.endswith(("/binding", "/eviction")):
             self._counts[path.rpartition("/")[2]] += 1
@@ -273,6 +289,11 @@ class _Run:
 
     def _say(self, invariant: str, sentence: str) -> None:
         self._witness.say(Finding(invariant=invariant, kind="Cluster", name="", sentence=sentence))
+
+
+def _is_able(pod: model.Obj) -> bool:
+    """Whether it runs, or may."""
+    return not model.is_over(pod) and not pod["spec"].get("schedulingGates")
 
 
 def patience_of(script: Script) -> float:

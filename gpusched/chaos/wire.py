@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol
 
 import attrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from gpusched.chaos.processes import Process
 from gpusched.clock import Clock
 from gpusched.devcluster.http.inside import Inside, Said, Stream
 from gpusched.limits import BIND_TIMEOUT_SERVER_S
 
-T = TypeVar("T")
 _READS: Final = frozenset({"GET", "HEAD"})
 _REPLAYED: Final = 6
 
@@ -50,6 +48,40 @@ class Tampering:
     kind: str
     rate: float
 
+    @property
+    def lag_s(self) -> float:
+        """Seconds by which events are held back."""
+        return self.rate if self.how == "lag" else 0.0
+
+    def told(
+        self, lines: Sequence[bytes], past: Sequence[bytes], rng: random.Random
+    ) -> Sequence[bytes]:
+        """What the daemon is told.
+
+        Args:
+            lines: what happened.
+            past: what was told before.
+            rng: draws.
+        """
+        if self.how == "duplicate":
+            return [line for one in lines for line in (one, one)]
+        if self.how == "replay" and past and rng.random() < self.rate:
+            return [*past[-_REPLAYED:], *lines]
+        if self.how == "drop":
+            return [line for line in lines if rng.random() >= self.rate]
+        return lines
+
+
+class Mortal(Protocol):
+    """Whose wire it is."""
+
+    number: int
+    dead: bool
+    on_death: Callable[[], None]
+
+    def kill(self) -> None:
+        """Nothing of it runs again."""
+
 
 class Wire(Inside):
     """One daemon's connection; it stands in for the cluster's own ``Inside``.
@@ -62,20 +94,20 @@ class Wire(Inside):
         outside: the context in which requests travel.
         latency: seconds to the server, at least and at most, and the same back.
         tampering: in force, shared by all wires.
-        wrote: told each accepted write: process, method, path, body.
+        wrote: told method and path of each accepted write.
     """
 
     def __init__(
         self,
         inside: Inside,
-        process: Process,
+        process: Mortal,
         *,
         clock: Clock,
         rng: random.Random,
         outside: Context,
         latency: tuple[float, float],
         tampering: list[Tampering],
-        wrote: Callable[[Process, str, str, bytes], None],
+        wrote: Callable[[str, str], None],
     ) -> None:
         self._server = inside
         self._process = process
@@ -146,7 +178,7 @@ class Wire(Inside):
             return Said(504, CIMultiDict(), b'{"message": "the server gave up"}')
         said = await self._server.ask(method, url, headers=headers, body=body)
         if counts and said.status < 300:
-            self._wrote(self._process, method, url.path, body)
+            self._wrote(method, url.path)
         if high:
             await self._clock.sleep(self._rng.uniform(low, high))
         return said
@@ -171,16 +203,11 @@ class Wire(Inside):
         found = self.tampered(kind)
         if not found:
             return chunk
-        lines = chunk.splitlines(keepends=True)
+        lines: Sequence[bytes] = chunk.splitlines(keepends=True)
         for each in found:
-            if each.how == "lag":
-                await self._clock.sleep(each.rate)
-            elif each.how == "duplicate":
-                lines = [line for one in lines for line in (one, one)]
-            elif each.how == "replay" and past and self._rng.random() < each.rate:
-                lines = [*past[-_REPLAYED:], *lines]
-            elif each.how == "drop":
-                lines = [line for line in lines if self._rng.random() >= each.rate]
+            if each.lag_s:
+                await self._clock.sleep(each.lag_s)
+            lines = each.told(lines, past, self._rng)
         return b"".join(lines)
 
 

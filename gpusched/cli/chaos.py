@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpusched.chaos.campaign import campaign, played, shortest
+from gpusched.chaos.crashes import crash, lost_events, points
 from gpusched.chaos.play import Played
 from gpusched.chaos.script import read
 from gpusched.cli.command import Subparsers
 from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT, Config
+from gpusched.scenario.read import read_paths
 
 SEEDS_MAX: Final = 1_000_000
 _SEEDS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -39,6 +41,16 @@ def register(subparsers: Subparsers) -> None:
                       help="one seed, or the first and the last (default: 0-99)")  # fmt: skip
     what.add_argument("--script", metavar="FILE", type=Path,
                       help="play what --shrink has written, instead of seeds")  # fmt: skip
+    what.add_argument("--crashes", metavar="PATH", nargs="+", type=Path,
+                      help="play these scenarios once for each write of the daemon, which dies "
+                      "before it is sent or after it is done")  # fmt: skip
+    parser.add_argument("--lost-events", action="store_true",
+                        help="with --crashes: lose one watch event each time, instead of a "
+                        "death")  # fmt: skip
+    parser.add_argument("--every", metavar="N", type=_positive, default=1,
+                        help="with --crashes: only every so-many-th of them (default: 1)")  # fmt: skip
+    parser.add_argument("--offset", metavar="N", type=int, default=0,
+                        help="with --every: which of them comes first (default: 0)")  # fmt: skip
     parser.add_argument("--jobs", metavar="N", type=_positive, default=1,
                         help="seeds that are played at a time (default: 1)")  # fmt: skip
     parser.add_argument("--config", metavar="FILE", help="configuration of the daemons")
@@ -58,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     logging.disable(logging.CRITICAL)  # what daemons log in thousands of runs helps nobody
     config = load_file(arguments.config) if arguments.config else DEFAULT
+    if arguments.crashes:
+        return _crashes(arguments)
     teller = _Teller(arguments, config)
     if arguments.script is not None:
         runs: Iterator[Played] = iter([played(read(arguments.script), config)])
@@ -73,6 +87,30 @@ def run(arguments: argparse.Namespace) -> int:
         for each in failed:
             teller.failed(each)
     return teller.end()
+
+
+def _crashes(arguments: argparse.Namespace) -> int:
+    """Scenarios, each with one death or lost event after another."""
+    failed = total = 0
+    for scenario in read_paths(arguments.crashes):
+        calm = crash(scenario, None)
+        choose = lost_events if arguments.lost_events else points
+        chosen = list(choose(calm, every=arguments.every, offset=arguments.offset))
+        wrong = [calm] if calm.wrong else []
+        for point in chosen:
+            done = crash(scenario, point, calm)
+            if done.wrong:
+                wrong.append(done)
+                print(f"{scenario.name}, {point}: {'; '.join(done.wrong[:_TOLD_MAX])}", flush=True)
+        total += len(chosen)
+        failed += len(wrong)
+        print(
+            f"{scenario.name}: {calm.writes} writes, {calm.events} watch events, {len(chosen)} "
+            f"runs, {len(wrong)} failed",
+            flush=True,
+        )
+    print(f"{total} runs, {failed} failed")
+    return 1 if failed else 0
 
 
 class _Teller:

@@ -51,6 +51,7 @@ class Site:
         daemon: options of the so-many-th daemon.
         cluster: the embedded one; None for a real one, which has no faults and restarts.
         led: whether a daemon of somebody else leads there, so that none is started.
+        made: given the daemons of the run before it begins, so that they can be killed from outside.
     """
 
     ground: Ground
@@ -58,6 +59,7 @@ class Site:
     daemon: Callable[[int], AppOptions]
     cluster: DevCluster | None = None
     led: bool = False
+    made: Callable[[Daemons], None] = lambda _daemons: None
 
 
 @attrs.frozen(kw_only=True)
@@ -154,6 +156,7 @@ class _Play:
         self._slack_s = 0.0 if site.ground.embedded else scenario.slack_s
         self._judge = Judge(scenario.expect, slack_s=self._slack_s)
         self._daemons = Daemons(site.daemon)
+        site.made(self._daemons)
         self._actor = Actor(site.ground, self._daemons, cluster=site.cluster, tell=self._troubled)
         self._moments = moments(scenario)
         self._horizon = _horizon(scenario, self._moments)

@@ -1,0 +1,258 @@
+"""A scenario played again and again, each time with the daemon dead at another of its writes.
+
+The first run counts the writes. Then the daemon dies at the first of them, at the second, and so
+on, before it is sent or when it is done, and another is started. However that comes: no invariant
+may break, and in the end what was done without a death is done with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.app import AppOptions
+from gpusched.chaos.wire import Death, Tampering, Wire
+from gpusched.io.credentials import Access, Given
+from gpusched.scenario.daemons import Daemons
+from gpusched.scenario.ground_embedded import EmbeddedGround
+from gpusched.scenario.model import Scenario
+from gpusched.scenario.play import Run, Site, play
+from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.simulate.inside import sessions_to
+
+_BACK_S: Final = 1.0
+_BEFORE_S: Final = 600.0
+_MORE_S: Final = 120.0
+"""So much longer may a run take that waits for a lease to lapse."""
+
+
+@attrs.frozen(kw_only=True)
+class Point:
+    """One death, or one watch event that is lost.
+
+    Attributes:
+        what: ``before`` a write is sent, ``after`` it is done, or ``event`` for a lost one.
+        number: of the write or event, counted from 1.
+    """
+
+    what: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"event {self.number} lost" if self.what == "event" else (
+            f"dead {self.what} write {self.number}"
+        )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Crashed:
+    """What came of a run with one death.
+
+    Attributes:
+        point: where; None for the run without any.
+        wrong: what did not hold.
+        writes: that daemons sent.
+        events: watch events that daemons were told.
+        complete: how many workloads of each kind of end there were.
+    """
+
+    scenario: str
+    point: Point | None
+    wrong: tuple[str, ...]
+    writes: int
+    events: int
+    complete: dict[str, int]
+
+
+def points(calm: Crashed, *, every: int = 1, offset: int = 0) -> Iterator[Point]:
+    """All deaths of a scenario, or every so-many-th of them.
+
+    Args:
+        calm: the run without any.
+        every: one of so many.
+        offset: of the first.
+    """
+    found = [
+        Point(what=what, number=number)
+        for number in range(1, calm.writes + 1)
+        for what in ("before", "after")
+    ]
+    yield from found[offset % every :: every]
+
+
+def lost_events(calm: Crashed, *, every: int = 1, offset: int = 0) -> Iterator[Point]:
+    """Each single watch event that is lost, or every so-many-th of them."""
+    found = [Point(what="event", number=number) for number in range(1, calm.events + 1)]
+    yield from found[offset % every :: every]
+
+
+def crash(scenario: Scenario, point: Point | None, calm: Crashed | None = None) -> Crashed:
+    """Play a scenario with one death.
+
+    Args:
+        scenario: see there.
+        point: where the daemon dies; None for nowhere.
+        calm: what comes of it without a death.
+    """
+    life = _Life(scenario, point)
+    options = SimulationOptions(
+        seed=scenario.seed,
+        config=scenario.config,
+        daemons=0,
+        stage_files=scenario.stages,
+        limit_s=scenario.limit_s + _BEFORE_S + _MORE_S,
+    )
+    run = simulate(life.live, options=options).value
+    wrong = (
+        [f"{each.invariant}: {each.sentence}" for each in run.record.broken] if run.record else []
+    )
+    if run.fault:
+        wrong.append(f"a daemon broke: {run.fault}")
+    complete = _ends(run)
+    if calm is not None and scenario.ends_s is None:
+        wrong += [
+            f"{calm.complete[name]} workloads end {name} without a death, {complete.get(name, 0)} with"
+            for name in sorted(calm.complete)
+            if complete.get(name, 0) != calm.complete[name]
+        ]
+    return Crashed(
+        scenario=scenario.name,
+        point=point,
+        wrong=tuple(wrong),
+        writes=life.writes,
+        events=life.events,
+        complete=complete,
+    )
+
+
+def _ends(run: Run) -> dict[str, int]:
+    """How many workloads ended, and how."""
+    assert run.record is not None
+    found: Counter[str] = Counter()
+    for work in run.record.jobs:
+        found["ended" if work.ended is not None else "not"] += 1
+    return dict(found)
+
+
+class _Mortal:
+    """Stands for the process of a wire: its death is that of the leader."""
+
+    def __init__(self, number: int, die: Callable[[], None]) -> None:
+        self.number = number
+        self.dead = False
+        self.on_death = _nothing
+        self._die = die
+
+    def kill(self) -> None:
+        """See ``Process.kill``."""
+        self.dead = True
+        self._die()
+
+
+class _Life:
+    """One run.
+
+    Attributes:
+        writes: that daemons sent so far.
+        events: watch events that they were told.
+    """
+
+    def __init__(self, scenario: Scenario, point: Point | None) -> None:
+        self._scenario = scenario
+        self._point = point
+        self._daemons: Daemons | None = None
+        self._wires: list[Wire] = []
+        self._later: list[asyncio.Task[None]] = []
+        self._lost = _Counting(point.number if point and point.what == "event" else 0)
+
+    @property
+    def writes(self) -> int:
+        """See the class."""
+        return sum(wire.writes for wire in self._wires)
+
+    @property
+    def events(self) -> int:
+        """See the class."""
+        return self._lost.seen
+
+    async def live(self, world: World) -> Run:
+        """From the beginning to the end."""
+        ground = EmbeddedGround(world.cluster, world.clock)
+        outside = contextvars.copy_context()
+        seed = self._scenario.seed
+
+        def daemon(number: int) -> AppOptions:
+            wire = Wire(
+                world.cluster.inside,
+                _Mortal(number, die),
+                clock=world.clock,
+                rng=random.Random(f"{seed}/wire/{number}"),  # noqa: S311  # repeatable
+                outside=outside,
+                latency=(0.0, 0.0),
+                tampering=[self._lost],
+                wrote=lambda *_what: None,
+            )
+            if number == 0 and self._point is not None and self._point.what != "event":
+                wire.death = Death(writes=self._point.number, answered=self._point.what == "after")
+            self._wires.append(wire)
+            return AppOptions(
+                config=self._scenario.config,
+                clock=world.clock,
+                rng=random.Random(f"{seed}/daemon/{number}"),  # noqa: S311  # repeatable
+                kubeconfig=Given(
+                    Access(host=world.cluster.url, authorization=f"Bearer {world.cluster.token}")
+                ),
+                identity=f"daemon-{number}",
+                inline=True,
+                opened=sessions_to(wire),
+            )
+
+        def die() -> None:
+            assert self._daemons is not None
+            self._daemons.kill_leader()
+            task = asyncio.get_running_loop().create_task(again(), context=outside)
+            self._later.append(task)
+
+        async def again() -> None:
+            await world.clock.sleep(_BACK_S)
+            assert self._daemons is not None
+            self._daemons.start()
+
+        def made(daemons: Daemons) -> None:
+            self._daemons = daemons
+
+        site = Site(ground=ground, name="crashes", daemon=daemon, cluster=world.cluster, made=made)
+        run = await play(self._scenario, site)
+        ground.close()
+        return run
+
+
+class _Counting(Tampering):
+    """Counts watch events, and loses one of them."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__("count", "", 0.0)
+        self.lost = lost
+        self.seen = 0
+
+    def told(
+        self, lines: Sequence[bytes], past: Sequence[bytes], rng: random.Random
+    ) -> Sequence[bytes]:
+        """See ``Tampering.told``."""
+        del past, rng
+        kept = []
+        for line in lines:
+            self.seen += 1
+            if self.seen != self.lost:
+                kept.append(line)
+        return kept
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

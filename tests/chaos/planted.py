@@ -1,0 +1,487 @@
+"""Protections of the daemon, each taken away by one patch, and which invariant notices.
+
+``python tests/chaos/planted.py`` plays seeds on each until something breaks and prints the table
+that docs/chaos.md has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import attrs
+import gpusched_plugins.quota as quota_plugin
+import msgspec
+
+from gpusched import app, limits
+from gpusched.actions import preempt
+from gpusched.cache import ledger
+from gpusched.cache.cache import Cache
+from gpusched.cache.ledger import Hold
+from gpusched.chaos.draw import draw
+from gpusched.chaos.play import play
+from gpusched.commit import machine
+from gpusched.commit.draft import Draft
+from gpusched.commit.model import Created, Doubted, Phase
+from gpusched.io import bind_calls, cycle, evictor
+from gpusched.io.bind_calls import BindCalls
+from gpusched.io.carrier import Carrier
+from gpusched.io.elector import Elector
+from gpusched.io.evictor import Evictor
+from gpusched.io.feeds import KindSink
+from gpusched.io.readers import Readers
+from gpusched.io.reflector import Reflector
+from gpusched.io.server_clock import ServerClock
+from gpusched.io.status import StatusWriter
+from gpusched.leader.lease_logic import LEADER, LeaseLogic
+from gpusched.objects.group import TopologyWish
+from gpusched.objects.meta import Rejected
+from gpusched.objects.pod import Pod
+from gpusched.objects.share import Share
+from gpusched.session import status
+from gpusched.session.hooks import Hooks
+
+PLANTS = {}
+SEEDS = 25
+"""By so many seeds each must be found."""
+
+
+def plant(function):
+    """A function that says what to put in place of what: ``(owner, name, replacement)``."""
+    PLANTS[function.__name__] = function
+    return function
+
+
+def other(item, **fields):
+    """The same entity with other fields."""
+    if isinstance(item, Rejected):
+        return item
+    if isinstance(item, msgspec.Struct):
+        return msgspec.structs.replace(item, **fields)
+    return attrs.evolve(item, **fields)
+
+
+def unless_it_is(name, **fields):
+    """A cache that is told something else of a kind."""
+    original = getattr(Cache, name)
+
+    def put(self, *args):
+        return original(self, *args[:-1], other(args[-1], **fields))
+
+    return (Cache, name, put)
+
+
+# -- commit ------------------------------------------------------------------------------------
+@plant
+def plans_are_not_checked_again():
+    """A plan is carried out whatever changed since it was decided."""
+    yield (cycle, "recheck", lambda *_args, **_how: "")
+
+
+@plant
+def bindings_name_no_uid():
+    """A binding is for whatever has the pod's name by now."""
+    original = bind_calls.encode.binding
+
+    def binding(*args, **how):
+        body = json.loads(original(*args, **how))
+        body["metadata"].pop("uid", None)
+        return json.dumps(body).encode()
+
+    yield (bind_calls.encode, "binding", binding)
+
+
+@plant
+def timeouts_are_forgotten():
+    """A binding without an answer counts as not done."""
+
+    def doubted(d, event):
+        if d.end_call(event.index, machine.BIND_CALL) is machine.Stage.SENT:
+            d.forget(event.index, event.why)
+
+    yield (machine, "_HANDLERS", {**machine._HANDLERS, Doubted: doubted})
+
+
+@plant
+def conflicts_are_successes():
+    """A 409 is read as: bound already, so it is ours."""
+    original = BindCalls._refusal
+
+    def refusal(self, index, answer, *, doing):
+        found = original(self, index, answer, doing=doing)
+        return Created(index) if isinstance(found, Doubted) else found
+
+    yield (BindCalls, "_refusal", refusal)
+
+
+@plant
+def assumptions_expire():
+    """What is assumed is free again after a second, whatever became of the binding."""
+    original = Cache.assume
+
+    def assume(self, pod, node, slots):
+        original(self, pod, node, slots)
+
+        def expire():
+            held = self.ledger.get(pod.uid)
+            if held is not None and held.hold is Hold.ASSUMED:
+                self.forget(pod.uid)
+
+        asyncio.get_running_loop().call_later(1.0, expire)
+
+    yield (Cache, "assume", assume)
+
+
+@plant
+def half_a_gang_stays():
+    """What was bound of a gang that cannot be completed is not taken back."""
+
+    def undo(self):
+        self.rest(Phase.RELEASED)
+
+    yield (Draft, "undo", undo)
+    yield (cycle, "recover", lambda *_args, **_how: [])
+    yield (Hooks, "stop_check", lambda *_args, **_how: None)
+
+
+@plant
+def evictions_name_no_uid():
+    """An eviction is for whatever has the pod's name by now."""
+    original = evictor.encode.eviction
+
+    def eviction(*args, **how):
+        body = json.loads(original(*args, **how))
+        (body.get("deleteOptions") or {}).pop("preconditions", None)
+        return json.dumps(body).encode()
+
+    yield (evictor.encode, "eviction", eviction)
+
+
+@plant
+def refused_evictions_are_given_up():
+    """What a budget or a busy server refuses once is not asked for again."""
+
+    def refused(self, victim, error):
+        victim.blocked = str(error)
+
+    yield (Evictor, "_refused", refused)
+
+
+@plant
+def victims_go_before_the_promise():
+    """Nobody is nominated before those who make room are told to go."""
+
+    async def promise(_self, _run):
+        return ""
+
+    yield (Carrier, "_promise", promise)
+    yield (Cache, "nominate", lambda *_args: None)
+
+
+# -- leadership ----------------------------------------------------------------------------------
+@plant
+def the_lease_never_lapses():
+    """A leader that was paused goes on as if no time had passed."""
+
+    def may_act(self, *_args, **_how):
+        return self._state.phase in LEADER
+
+    yield (Elector, "may_act", may_act)
+
+
+@plant
+def the_lease_is_taken_at_once():
+    """A candidate does not wait until the leader's lease is over."""
+    original = LeaseLogic._seen
+
+    def seen(self, state, event):
+        if state.phase.name == "READING":
+            state = attrs.evolve(state, record=event.record, unchanged_since=-1e9)
+        return original(self, state, event)
+
+    yield (LeaseLogic, "_seen", seen)
+
+
+@plant
+def a_new_leader_does_not_look_again():
+    """It decides on what its streams have told so far."""
+
+    async def relist(_self):
+        return None
+
+    yield (Readers, "relist", relist)
+
+
+@plant
+def timeouts_follow_the_wall_clock():
+    """A clock that is set by a day ends everything, or nothing."""
+    yield (ServerClock, "monotonic", lambda self: self._machine.now())
+
+
+# -- reading -------------------------------------------------------------------------------------
+@plant
+def silence_is_believed():
+    """A watch that says nothing for ever counts as a quiet cluster."""
+    yield (limits, "WATCH_GRACE_S", 1e9)
+
+
+@plant
+def expired_watches_go_on():
+    """An ERROR event, 410 among them, is passed over."""
+    original = Reflector._apply
+
+    def apply(self, line):
+        end = original(self, line)
+        return None if end is not None and end.reason in {"expired", "error-event"} else end
+
+    yield (Reflector, "_apply", apply)
+
+
+@plant
+def lists_delete_nothing():
+    """What a list does not have any more is kept."""
+
+    def replace(self, items):
+        for item in items:
+            self.apply("ADDED", item)
+
+    yield (KindSink, "replace", replace)
+
+
+@plant
+def events_count():
+    """An event that is told twice is two pods."""
+    original = Cache.put_pod
+
+    def put(self, item):
+        known = self.pods.get(item.key)
+        original(self, item)
+        if not isinstance(item, Pod) or known is None or not item.holds:
+            return
+        held = self.ledger.get(item.uid)
+        if held is not None and known.resource_version == item.resource_version:
+            self.ledger.put(attrs.evolve(held, uid=f"{item.uid}/twin", slots=0))
+
+    yield (Cache, "put_pod", put)
+
+
+@plant
+def a_restored_store_is_not_noticed():
+    """Versions that go back are taken for a quiet cluster."""
+
+    async def distrust(_self):
+        return None
+
+    yield (Reflector, "_distrust", distrust)
+
+
+# -- books -----------------------------------------------------------------------------------------
+@plant
+def who_leaves_holds_nothing():
+    """The room of a pod counts as free from the moment that it is told to go."""
+    yield (
+        Pod,
+        "holds",
+        property(lambda pod: bool(pod.node) and not pod.finished and not pod.deleting),
+    )
+
+
+@plant
+def assumed_slots_are_free():
+    """GPUs of pods that are being bound can be given again."""
+    original = ledger._Sums.take
+
+    def take(self, holding):
+        if holding.hold is Hold.ASSUMED and holding.share is None:
+            holding = attrs.evolve(holding, slots=0, gpus=0, requests=holding.requests)
+        original(self, holding)
+
+    yield (ledger._Sums, "take", take)
+
+
+@plant
+def other_schedulers_pods_do_not_count():
+    """Only what we bound takes room."""
+    original = Cache._charge
+
+    def charge(self, pod):
+        if pod.scheduler in self.schedulers:
+            original(self, pod)
+
+    yield (Cache, "_charge", charge)
+
+
+@plant
+def shares_are_half_as_large():
+    """Two shares of 0.75 fit on one GPU."""
+    original = Share.of
+    yield (Share, "of", lambda self, memory: original(self, memory) // 2)
+
+
+# -- policies ----------------------------------------------------------------------------------------
+@plant
+def capability_is_not_asked():
+    """Queues get whatever fits."""
+    yield (quota_plugin, "_capped", lambda *_args: quota_plugin.ALLOW)
+
+
+@plant
+def reclaim_needs_no_right():
+    """Whoever waits takes from whom it likes."""
+    yield (Hooks, "reclaim_gate", lambda self, _check: self.reclaim_gates.append(_allowed))
+    yield (Hooks, "reclaim_check", lambda self, _check: self.reclaim_checks.append(_allowed))
+    yield (Hooks, "victim_filter", lambda *_args, **_how: None)
+
+
+def _allowed(*_args):
+    return quota_plugin.ALLOW
+
+
+@plant
+def equals_are_preempted():
+    """Victims of the same priority."""
+    original = preempt.Rules
+
+    def rules(**how):
+        how["fair_game"] = lambda claimant, victim: victim.key != claimant.key
+        return original(**how)
+
+    yield (preempt, "Rules", rules)
+    claimants = preempt.claimants_of
+    yield (preempt, "claimants_of", lambda session, _might=None: claimants(session))
+
+
+@plant
+def preemptible_false_is_not_read():
+    """Who said that it must not be evicted is evicted."""
+    yield unless_it_is("put_group", preemptible=True)
+
+
+@plant
+def topology_is_not_read():
+    """Gangs that require one rack are placed anywhere."""
+    yield unless_it_is("put_group", topology=TopologyWish())
+
+
+@plant
+def minimum_is_not_read():
+    """Every gang may start with one pod."""
+    yield unless_it_is("put_group", min_member=1)
+
+
+@plant
+def cordons_are_not_read():
+    """Nodes take pods whatever is said of them."""
+    yield unless_it_is("put_node", unschedulable=False)
+
+
+@plant
+def gates_are_not_read():
+    """Pods are bound through their gates."""
+    yield unless_it_is("put_pod", gated=False)
+
+
+# -- status and liveness -----------------------------------------------------------------------------
+@plant
+def scheduled_is_said_early():
+    """A gang is said to run as soon as somebody of it waits."""
+    original = status._status
+
+    def said(session, gang):
+        found = original(session, gang)
+        if found.is_scheduled or not gang.pending:
+            return found
+        return attrs.evolve(found, is_scheduled=True, phase="Running")
+
+    yield (status, "_status", said)
+
+
+@plant
+def room_is_held_for_ever():
+    """What is kept for lost members is never given up."""
+    yield (limits, "REPAIR_HOLD_MAX_S", 1e9)
+    yield (limits, "PROMISE_MAX_S", 1e9)
+    yield (limits, "ARRIVAL_MAX_S", 1e9)
+
+
+@plant
+def status_is_written_once():
+    """A status that was not accepted is not said again."""
+    original = StatusWriter._want
+
+    def want(self, uid, write):
+        if uid not in self._objects:
+            original(self, uid, write)
+
+    yield (StatusWriter, "_want", want)
+
+
+@plant
+def sessions_end_with_the_first_exception():
+    """One gang that cannot be looked at ends the process."""
+    original = status._status
+
+    def said(session, gang):
+        if len(gang.tasks) > 1:
+            raise ZeroDivisionError("planted")
+        return original(session, gang)
+
+    yield (status, "_status", said)
+
+
+@plant
+def nobody_leads_after_a_loss():
+    """Who lost the lease never stands for it again."""
+    original = app.App._term
+    begun = set()
+
+    async def term(self, api):
+        if id(self) in begun:
+            await asyncio.get_running_loop().create_future()
+        begun.add(id(self))
+        await original(self, api)
+
+    yield (app.App, "_term", term)
+
+
+# -- playing -----------------------------------------------------------------------------------------
+def found_by(name, seeds):
+    """The first seed that finds it, with what it says; None when none does."""
+    with ExitStack() as stack:
+        for owner, attribute, replacement in PLANTS[name]():
+            stack.enter_context(patch.object(owner, attribute, replacement))
+        for count, seed in enumerate(seeds, start=1):
+            seen = play(draw(seed), until_first=True).seen
+            if seen:
+                return count, seed, seen[0]
+    return None
+
+
+def tell(line):
+    """One line, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main():
+    """The table."""
+    logging.disable(logging.CRITICAL)
+    names = sys.argv[1:] or list(PLANTS)
+    tell("| taken away | found by | after seeds | the first thing said |\n|---|---|---|---|")
+    for name in names:
+        found = found_by(name, range(SEEDS))
+        about = (PLANTS[name].__doc__ or "").strip()
+        if found is None:
+            tell(f"| {about} | nothing | {SEEDS} | |")
+            continue
+        count, _, seen = found
+        told = seen.finding.sentence[:110].replace("|", "/")
+        tell(f"| {about} | {seen.finding.invariant} | {count} | {told} |")
+
+
+if __name__ == "__main__":
+    main()
