@@ -37,6 +37,7 @@ from gpusched.objects.membership import block_of, family_of, of_controllers, ran
 from gpusched.objects.meta import UID, Charge, Disbelief, Owner, Rejected, parse_time
 from gpusched.objects.pod import Pod, PodClass, PodPhase, Refusal
 from gpusched.objects.pod_class import PodClasses, requests_of
+from gpusched.objects.requests import as_far_as_read
 from gpusched.objects.resources import Resources
 from gpusched.objects.share import KEYS, SHARED, Share, share_of
 from gpusched.objects.slot import SLOTS, gpu_request, parse_slots
@@ -298,10 +299,12 @@ def _waits(parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, by
 
 
 def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:
+    requests: Resources | None
     try:
         requests = requests_of(_SPEC.decode(spec))
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Not even that can be read: the node counts as full, which None says.
+        requests = as_far_as_read(spec)
+    if requests is None:
         return Charge(node, None)
     if _shares(metadata):
         # How much of its GPU it has is what nobody can read: all of it.

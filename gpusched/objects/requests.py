@@ -13,12 +13,14 @@ import attrs
 import msgspec
 
 from gpusched.limits import QUANTITY_MAX
-from gpusched.objects import wire, wire_rules
+from gpusched.objects import split, wire, wire_rules
 from gpusched.objects.fields import decode_part, parse_resources
 from gpusched.objects.grants import NO_GRANT, Grant
 from gpusched.objects.meta import Disbelief
 from gpusched.objects.numa import aligned_needs
-from gpusched.objects.resources import NOTHING, PODS, Resources
+from gpusched.objects.quantity import QuantityError, parse_quantity
+from gpusched.objects.resources import NOTHING, PODS, RESOURCE_KINDS_MAX, Resources
+from gpusched.objects.units import power_of
 
 _REQUIREMENTS: Final = msgspec.json.Decoder(wire_rules.ResourceRequirements)
 _QUANTITIES: Final = msgspec.json.Decoder(wire.Quantities)
@@ -64,6 +66,45 @@ def pod_requests(
                 "spec.containers[].resources", f"the sum of {name} is more than any machine has"
             )
     return Resources(tuple(item for item in running.items if item[1]))
+
+
+def as_far_as_read(spec: bytes) -> Resources | None:
+    """What a pod takes at most of whose spec something cannot be believed; None for anything.
+
+    An amount that cannot be read is more than any node has, of that resource alone. All init
+    containers are added: which of them stay is not looked at.
+    """
+    amounts = {PODS: 1}
+    try:
+        parts = split.members(spec)
+        if not parts.get("containers", b"").startswith(b"["):
+            return None
+        needs = [
+            split.members(split.members(raw).get("resources", b"{}"))
+            for kind in ("containers", "initContainers")
+            for raw in split.elements(parts.get(kind, b"[]"))
+        ]
+        needs.append(split.members(parts.get("resources", b"{}")))
+        needs.append({"requests": parts.get("overhead", b"{}")})
+        for need in needs:
+            asked = {
+                **split.members(need.get("limits", b"{}")),
+                **split.members(need.get("requests", b"{}")),
+            }
+            for name, raw in asked.items():
+                amounts[name] = min(QUANTITY_MAX, amounts.get(name, 0) + _amount(name, raw))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if len(amounts) > RESOURCE_KINDS_MAX:
+        return None
+    return Resources.of({name: amount for name, amount in amounts.items() if amount})
+
+
+def _amount(name: str, raw: bytes) -> int:
+    try:
+        return parse_quantity(split.text(raw) or raw.decode(), power=power_of(name))
+    except (QuantityError, UnicodeDecodeError):
+        return QUANTITY_MAX
 
 
 def alignment(containers: Iterable[bytes]) -> tuple[Resources, ...]:

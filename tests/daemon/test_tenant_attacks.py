@@ -253,3 +253,25 @@ def test_a_start_that_a_tenant_wrote_holds_no_room(play, at):
         await daemon.stop()
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [{"example.com/thing": "1e30"}, {"example.com/thing": "9223372036854775808"}],
+    ids=["exponent", "huge"],
+)
+def test_an_amount_that_cannot_be_believed_takes_that_resource_alone(play, amounts):
+    """A pod with a preset node asks for an absurd amount of something that nobody else wants."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        mallory = await tenant(w, "mallory")
+        daemon = w.daemon()
+        container = {"name": "c", "image": "i", "resources": {"limits": amounts}}
+        await mallory.pod("absurd", spec={"nodeName": "node-0", "containers": [container]})
+        w.gang("honest", 1)
+        await w.until(lambda: len(w.running("honest")) == 1, within=10)
+        remove(w, "mallory")
+        await daemon.stop()
+
+    play(scenario)

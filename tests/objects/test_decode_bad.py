@@ -141,11 +141,19 @@ def test_annotations_of_others_are_not_kept(wire, pod):
     assert wire.read("pods", fat) == plain
 
 
-def test_a_bound_pod_beyond_reading_fills_its_node(wire, pod):
-    """When not even the requests can be read, the charge says so."""
+def test_an_amount_beyond_reading_fills_its_node_with_that_alone(wire, pod):
+    """Of a bound pod; all else that it asks for is charged as it is."""
     bound = put(put(pod, "spec/nodeName", "n1"), f"{REQUESTS}/cpu", "lots")
     read = wire.read("pods", bound)
-    assert read.charge == Charge("n1", None)
+    assert read.charge.requests.get("cpu") == limits.QUANTITY_MAX
+    for name in ("nvidia.com/gpu", "memory"):
+        assert read.charge.requests.get(name) == NEED.get(name) > 0
+
+
+def test_a_bound_pod_beyond_reading_fills_its_node(wire, pod):
+    """When not even the containers can be read, the charge says so."""
+    bound = put(put(pod, "spec/nodeName", "n1"), "spec/containers", "none")
+    assert wire.read("pods", bound).charge == Charge("n1", None)
 
 
 @pytest.mark.parametrize(
@@ -175,12 +183,12 @@ def test_deep_nesting(wire, pod, part, says):
 
 
 def test_deep_nesting_in_what_we_read(wire, pod):
-    """The same inside the spec: even the charge cannot be read then."""
+    """The same inside the spec: what it asks for is read without that part."""
     deep = put(put(pod, "spec/affinity", "DEEP"), "spec/nodeName", "n1")
     body = wire.page("pods", deep).replace(b'"DEEP"', DEEP.encode())
     (read,) = CODECS["pods"].decode_page(body).items
     assert isinstance(read, Rejected)
-    assert read.charge == Charge("n1", None)
+    assert read.charge.requests.get("nvidia.com/gpu") == NEED.get("nvidia.com/gpu") > 0
 
 
 @pytest.mark.parametrize("item", ["null", "7", '"pod"', "[]", "{}", '{"metadata": []}'])
