@@ -32,6 +32,7 @@ from gpusched.io.credentials import Source
 from gpusched.io.cycle import Rules, SessionCycle
 from gpusched.io.decision_recorder import DecisionRecorder, Recording
 from gpusched.io.elector import Elector, timing_of
+from gpusched.io.fault_report import FaultReport
 from gpusched.io.foreign import group_path
 from gpusched.io.home import ensure_namespace, unless
 from gpusched.io.http import Endpoints
@@ -52,6 +53,7 @@ from gpusched.io.telemetry import Telemetry
 from gpusched.io.tracing import Tracing
 from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
+from gpusched.objects.codec import DEFECT
 from gpusched.objects.encode import ObjectRef
 from gpusched.objects.meta import UID, ObjectKey, Rejected
 from gpusched.objects.seal import KEY_BYTES, UNKNOWN, seal_of
@@ -111,6 +113,7 @@ class App:
         self.options = options
         self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
         self.telemetry = Telemetry(Tracing.from_environment())
+        self.faults = FaultReport(options.clock, self.telemetry)
         self.leadership = Leadership()
         self.readers: Readers | None = None
         self.port = 0
@@ -201,6 +204,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             on_fault=self._broke,
+            on_contained=self.faults.failed,
             instance=options.identity,
         )
         binder = Binder(
@@ -211,6 +215,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             on_fault=self._broke,
+            on_contained=self.faults.failed,
             on_settled=lambda settled: _settled(status, settled),
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
@@ -224,6 +229,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             on_fault=self._broke,
+            on_contained=self.faults.failed,
             on_stopped=status.stops.stopped,
             on_switched=status.stops.switched,
         )
@@ -309,6 +315,7 @@ class App:
             rules=rules,
             clock=options.clock,
             telemetry=self.telemetry,
+            faults=self.faults,
             inline=options.inline,
             solver=solver,
             here=options.search,
@@ -474,6 +481,8 @@ class App:
 
     def _rejected(self, status: StatusWriter, kind: str, rejected: Rejected) -> None:
         self.telemetry.rejected(kind, rejected.field)
+        if rejected.field == DEFECT:
+            self.telemetry.contained(rejected.kind, "reading")
         _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
         ours = rejected.ours or rejected.scheduler in self.cache.schedulers
         status.reject(attrs.evolve(rejected, ours=ours))

@@ -502,6 +502,11 @@ class Cache:
         for listener in self.on_echo if echo else self.on_change:
             listener()
 
+    def take_faults(self) -> list[tuple[GangKey, Exception]]:
+        """Gangs that could not be counted since the last call, and why not."""
+        faults, self.families.faults = self.families.faults, []
+        return faults
+
     # -- snapshots -------------------------------------------------------------------------
     def snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""

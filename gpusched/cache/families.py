@@ -43,6 +43,10 @@ _NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup"})
 """Kinds of gangs that nobody joins by an owner reference, which any tenant may write."""
 
 
+FAULTS_MAX: Final = 64
+"""Faults that wait to be told."""
+
+
 def key_of(pod: Pod) -> GangKey:
     """The gang that a pod belongs to: its PodGroup's, its controller's, or its own."""
     if pod.group:
@@ -89,6 +93,8 @@ class Families:
         self.workloads: dict[str, Shelf[Workload]] = {kind: Shelf() for kind in WORKLOADS}
         self.read: frozenset[str] = frozenset()
         """Kinds of ``workloads`` that are read here; of others only their pods tell."""
+        self.faults: list[tuple[GangKey, Exception]] = []
+        """Families that could not be counted, to be taken by whoever tells of them."""
         self.sizes = GpuSizes()
         """What the members ask for, each."""
         self._dirty: set[GangKey] = set()
@@ -470,7 +476,10 @@ class Families:
                     self._running[gang.queue].discard(gang.key)
                 if self._active.pop(gang.key, None) is not None:
                     self._active_shown = None
-            family = tuple(map(self._charged, self._family(key)))
+            try:
+                family = tuple(map(self._charged, self._family(key)))
+            except Exception as error:  # noqa: BLE001 - one family must not stop the others
+                family = self._failed(key, error)
             self._waiting.discard(key)
             self._count_idle(self._idle.pop(key, None), -1)
             if not family:
@@ -494,6 +503,35 @@ class Families:
             self._idle_counts[queue] = left
         else:
             del self._idle_counts[queue]
+
+    def _failed(self, key: GangKey, error: Exception) -> tuple[Gang, ...]:
+        """A family that cannot be counted: one gang that holds what it holds, and is told why."""
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append((key, error))
+        why = (
+            f"the scheduler fails to count its members ({type(error).__name__}), which is a defect "
+            "of the scheduler; they are counted again when one of them changes"
+        )
+        group = self._groups.items.get(ObjectKey(key.namespace, key.name))
+        group = group if key.kind == "PodGroup" else None
+        origin = Origin(
+            key=key,
+            uid=group.uid if group is not None else UID(""),
+            generation=group.generation if group is not None else 0,
+            queue=group.queue if group is not None else "",
+            pod_group=group,
+            trouble=("SchedulerError", why),
+        )
+        try:
+            pods = list(self._members.get(key, {}).values())
+            places = {
+                pod.uid: (held.node, bool(pod.node), held.slots)
+                for pod in pods
+                if (held := self._ledger.get(pod.uid)) is not None
+            }
+            return (make_gang(origin, pods, places),)
+        except Exception:  # noqa: BLE001 - its nodes are charged by the ledger all the same
+            return ()
 
     def _enter(self, gang: Gang) -> None:
         """Count what a gang holds."""

@@ -22,6 +22,7 @@ from gpusched.io.api import Api
 from gpusched.io.backoff import Backoff
 from gpusched.io.feeds import foreign_sink
 from gpusched.io.logs import Log
+from gpusched.io.pool import log_contained
 from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.text import one_line
@@ -115,6 +116,10 @@ class Adapters:
                     found = await self._look()
                 except errors.GpuschedError as error:
                     self._failed(str(error))
+                    pause_s = backoff.failed()
+                except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
+                    log_contained("discovery", error, "other projects' kinds")
+                    self._failed(f"{type(error).__name__}: {error}")
                     pause_s = backoff.failed()
                 else:
                     backoff.succeeded()

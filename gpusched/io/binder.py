@@ -32,17 +32,20 @@ from gpusched.commit.model import (
     DoReadBack,
     DoReadGroup,
     DoSettle,
+    Doubted,
     Effect,
     Event,
     Evicted,
     Fenced,
     Gone,
+    GroupUnread,
     Phase,
     ReadBack,
     Sent,
     Shown,
     Stage,
     Superseded,
+    Unread,
     Voided,
 )
 from gpusched.io.api import Api
@@ -51,7 +54,7 @@ from gpusched.io.evictor import Evictor
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
-from gpusched.io.pool import OnFault, Pool
+from gpusched.io.pool import OnContained, OnFault, Pool, log_contained
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import UID, GangKey
 from gpusched.objects.pod import Pod
@@ -106,6 +109,7 @@ class Binder:
         clock: time.
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
+        on_contained: told of a request that failed by our own doing: nobody knows its effect.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
     """
@@ -120,6 +124,7 @@ class Binder:
         clock: Clock,
         telemetry: Telemetry,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
         on_settled: Callable[[Settled], None] | None = None,
         group_path: GroupPath = own_group_path,
         seal: Callable[[], Seal] = lambda: UNKNOWN,
@@ -133,9 +138,16 @@ class Binder:
         self._clock = clock
         self._telemetry = telemetry
         self._report = on_fault
+        self._contained = on_contained
         self._on_settled = on_settled
         self.evictor = Evictor(
-            api, pace, lease=lease, clock=clock, telemetry=telemetry, on_fault=self._fault
+            api,
+            pace,
+            lease=lease,
+            clock=clock,
+            telemetry=telemetry,
+            on_fault=self._fault,
+            on_contained=on_contained,
         )
         self._pool: Pool[_Job] = Pool(
             "bind", limit=limits.BINDS_IN_FLIGHT_MAX, work=self._work, on_fault=self._fault,
@@ -415,7 +427,9 @@ class Binder:
             return
         self.in_flight += 1
         try:
-            answer = await self._calls.bind(run.state, index)
+            answer = await self._asked(
+                run, self._calls.bind(run.state, index), lambda why: Doubted(index, why)
+            )
         finally:
             self.in_flight -= 1
         self._feed(run, answer)
@@ -424,8 +438,22 @@ class Binder:
         state = run.state
         if state.stages[index] == Stage.UNKNOWN and not state.calls[index] and not self._broken:
             self._feed(run, ReadBack(index))
-            self._feed(run, await self._calls.read_pod(state, index))
+            read = self._calls.read_pod(state, index)
+            self._feed(run, await self._asked(run, read, lambda why: Unread(index, why)))
 
     async def _read_group(self, run: _Run, _index: int) -> None:
         if run.state.phase is Phase.VERIFIED:
-            self._feed(run, await self._calls.read_group(run.state))
+            read = self._calls.read_group(run.state)
+            self._feed(run, await self._asked(run, read, GroupUnread))
+
+    async def _asked(
+        self, run: _Run, call: Awaitable[Event], unknown: Callable[[str], Event]
+    ) -> Event:
+        """The answer; where the call fails by our own doing, that nobody knows its effect."""
+        try:
+            return await call
+        except (errors.InvariantBroken, errors.Fenced):
+            raise
+        except Exception as error:  # noqa: BLE001 - one binding must not stop the others
+            self._contained("binding", error, run.state.gang.gang)
+            return unknown(f"{type(error).__name__}: {error}")

@@ -37,7 +37,7 @@ from gpusched.io.evictor import Evictor
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace
-from gpusched.io.pool import OnFault, Pool
+from gpusched.io.pool import OnContained, OnFault, Pool, log_contained
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import UID, GangKey, ObjectKey, parse_time
 from gpusched.objects.others import Job
@@ -95,6 +95,7 @@ class Carrier:
         clock: time.
         telemetry: counts evictions.
         on_fault: told of a crash.
+        on_contained: told of a claim that failed by our own doing.
         on_stopped: told of each stop whose first member was made to leave.
         on_switched: told of each Job that was started or given back, not of those that are paused.
     """
@@ -110,10 +111,12 @@ class Carrier:
         clock: Clock,
         telemetry: Telemetry,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
         on_stopped: Callable[[Stop], None] = lambda _stop: None,
         on_switched: Callable[[JobSwitch], None] = lambda _switch: None,
     ) -> None:
         self._calls = ClaimCalls(api, pace, cache, lease=lease, clock=clock, telemetry=telemetry)
+        self._on_contained = on_contained
         self._cache = cache
         self._evictor = evictor
         self._lease = lease
@@ -122,7 +125,11 @@ class Carrier:
         self._on_stopped = on_stopped
         self._on_switched = on_switched
         self._pool: Pool[_Run] = Pool(
-            "claim", limit=limits.CLAIMS_IN_FLIGHT_MAX, work=self._carry, on_fault=on_fault
+            "claim",
+            limit=limits.CLAIMS_IN_FLIGHT_MAX,
+            work=self._carry,
+            on_fault=on_fault,
+            contained=self._failed,
         )
         self._runs: dict[GangKey, _Run] = {}
         self._failures: dict[GangKey, int] = {}
@@ -271,6 +278,10 @@ class Carrier:
             return
         self._later(self._unmark, run, (), ())
         self._evict(run)
+
+    def _failed(self, run: _Run, error: Exception) -> None:
+        self._on_contained("claim", error, run.gang)
+        self._drop(run, str(error), [each.uid for each in run.victims], run.switches)
 
     async def _record(self, run: _Run) -> str:
         return await _all(self._calls.record(each, fence=run.fence) for each in run.moves)

@@ -95,6 +95,7 @@ class SessionCycle:
         rules: in force; ``self.rules`` may be replaced between sessions.
         clock: time.
         telemetry: counts and spans.
+        faults: told of what is contained; None for one of its own.
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
         here: runs searches where there is no solver.
@@ -114,6 +115,7 @@ class SessionCycle:
         rules: Rules,
         clock: Clock,
         telemetry: Telemetry,
+        faults: FaultReport | None = None,
         inline: bool = False,
         solver: SolverProcess | None = None,
         here: Search = search_here,
@@ -130,7 +132,7 @@ class SessionCycle:
         self._clock = clock
         self._telemetry = telemetry
         self._fragmentation = FragmentationGauge(clock, telemetry)
-        self.faults = FaultReport(clock, telemetry)
+        self.faults = faults if faults is not None else FaultReport(clock, telemetry)
         """Told of what is contained."""
         self._trouble = Backoff(random.Random(0))  # noqa: S311 - a wait, no secret
         self._changed = asyncio.Event()
@@ -265,6 +267,8 @@ class SessionCycle:
         tracing = self._telemetry.tracing
         seen = self._changes
         snapshot, fence = self._cache.snapshot(self._clock.now()), self._lease.fence
+        for key, error in self._cache.take_faults():
+            self.faults.failed("counting", error, key)
         self._due = None
         with self.faults.contain("next look"):
             self._due = next_due(snapshot)

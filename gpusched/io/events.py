@@ -20,7 +20,7 @@ from gpusched.io.api import MERGE_PATCH, Api
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
-from gpusched.io.pool import OnFault, Pool
+from gpusched.io.pool import OnContained, OnFault, Pool, log_contained
 from gpusched.io.sessions import JSON
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
@@ -62,6 +62,7 @@ class EventWriter:
         telemetry: counts 429 answers.
         instance: which process tells it.
         on_fault: told when a task crashed.
+        on_contained: told of an event that failed by our own doing.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class EventWriter:
         telemetry: Telemetry,
         instance: str,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
     ) -> None:
         self._api = api
         self._pace = pace
@@ -87,6 +89,7 @@ class EventWriter:
         self._queued = 0
         self._pool: Pool[UID] = Pool(
             "events", limit=limits.EVENTS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            contained=lambda uid, error: on_contained("event", error, uid),
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip
         self.dropped = 0

@@ -21,7 +21,7 @@ from gpusched.io.bind_calls import CALL_S, SERVER_QUERY, pod_path
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
-from gpusched.io.pool import OnFault, Pool
+from gpusched.io.pool import OnContained, OnFault, Pool, log_contained
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects import encode
 from gpusched.objects.meta import UID, ObjectKey
@@ -54,6 +54,7 @@ class Evictor:
         clock: monotonic and boot time.
         telemetry: counts.
         on_fault: told when a task crashed.
+        on_contained: told of an eviction that failed by our own doing; it is tried again.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Evictor:
         clock: Clock,
         telemetry: Telemetry,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
     ) -> None:
+        self._on_contained = on_contained
         self._api = api
         self._pace = pace
         self._lease = lease
@@ -73,7 +76,11 @@ class Evictor:
         self._telemetry = telemetry
         self._victims: dict[UID, _Victim] = {}
         self._pool: Pool[_Victim] = Pool(
-            "evict", limit=limits.EVICTIONS_IN_FLIGHT_MAX, work=self._evict, on_fault=on_fault
+            "evict",
+            limit=limits.EVICTIONS_IN_FLIGHT_MAX,
+            work=self._evict,
+            on_fault=on_fault,
+            contained=self._failed,
         )
 
     @property
@@ -163,6 +170,10 @@ class Evictor:
                 self._end(victim, done=True)
             else:
                 self._refused(victim, api_error(answer, doing=doing, write=True))
+
+    def _failed(self, victim: _Victim, error: Exception) -> None:
+        self._on_contained("eviction", error, victim.key)
+        self._refused(victim, errors.OutcomeUnknown(f"evict pod {victim.key}: {error}"))
 
     async def _is_gone(self, victim: _Victim) -> bool:
         """Whether there is no pod of that UID: a 409 alone may also mean a concurrent change."""

@@ -14,12 +14,16 @@ from gpusched.cache.layers import Layer
 from gpusched.cache.storage import StorageShelf
 from gpusched.clock import Clock
 from gpusched.io.api import Api
+from gpusched.io.pool import log_contained
 from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.watched import KindSpec
 from gpusched.objects.adapters.kinds import INSIDES, OWN, ForeignKind
+from gpusched.objects.codec import DEFECT
 from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import ObjectKey, Rejected
+from gpusched.objects.group import PodGroup, Queue, Topology
+from gpusched.objects.meta import Charge, ObjectKey, Rejected
+from gpusched.objects.pod import Pod
 
 KINDS: Final = {
     "pods": "/api/v1/pods",
@@ -43,6 +47,8 @@ OPTIONAL: Final = frozenset({"resourcequotas"})
 AUDITED: Final = ("pods", "nodes")
 """Kinds whose loss of one event could give a GPU twice or not at all."""
 GROUP: Final = API_VERSION.partition("/")[0]
+_KINDS: Final = {"DisruptionBudget": "PodDisruptionBudget"}
+"""Kinds that are called otherwise here."""
 Put = Callable[[ObjectKey, Any], None]
 Drop = Callable[[ObjectKey], None]
 
@@ -76,7 +82,7 @@ class KindSink:
         """This is all there is: what is missing no longer exists."""
         listed = {_key(item) for item in items}
         for key in [key for key in self._keys() if key not in listed]:
-            self._drop(key)
+            self._dropped(key)
         for item in items:
             self.apply("ADDED", item)
 
@@ -85,11 +91,32 @@ class KindSink:
         if self.touched is not None:
             self.touched.add(_key(item))
         if event_type == "DELETED":
-            self._drop(_key(item))
+            self._dropped(_key(item))
             return
-        self._put(_key(item), item)
+        try:
+            self._put(_key(item), item)
+        except Exception as error:  # noqa: BLE001 - one object must not end what reads the others
+            log_contained(event_type, error, _key(item))
+            self._put_rejected(item, error)
+            return
         if isinstance(item, Rejected):
             self._reject(item)
+
+    def _dropped(self, key: ObjectKey) -> None:
+        try:
+            self._drop(key)
+        except Exception as error:  # noqa: BLE001 - as above
+            log_contained("DELETED", error, key)
+
+    def _put_rejected(self, item: Any, error: Exception) -> None:
+        """It counts as one that cannot be believed: what a pod holds stays charged."""
+        rejected = _rejected(item, error)
+        try:
+            self._put(rejected.key, rejected)
+        except Exception as again:  # noqa: BLE001 - as if it were not there
+            log_contained("ADDED", again, rejected.key)
+            self._dropped(rejected.key)
+        self._reject(rejected)
 
     # -- for audits --------------------------------------------------------------------------
     def key_of(self, item: Any) -> ObjectKey:
@@ -116,6 +143,27 @@ class KindSink:
 def _key(item: Any) -> ObjectKey:
     namespace: str = getattr(item, "namespace", "")
     return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
+
+
+def _rejected(item: Any, error: Exception) -> Rejected:
+    """The object as one that the scheduler fails to take in."""
+    if isinstance(item, Rejected):
+        return item
+    why = "the scheduler fails to take it in, which is a defect of the scheduler"
+    pod = item if isinstance(item, Pod) else None
+    return Rejected(
+        kind=_KINDS.get(type(item).__name__, type(item).__name__),
+        key=_key(item),
+        uid=item.uid,
+        resource_version=item.resource_version,
+        field=DEFECT,
+        why=f"{why}: {type(error).__name__}",
+        generation=getattr(item, "generation", 0),
+        charge=Charge(pod.node, pod.pod_class.requests, pod.slots) if pod and pod.node else None,
+        ours=isinstance(item, PodGroup | Queue | Topology),
+        scheduler=pod.scheduler if pod is not None else "",
+        status=getattr(item, "status", b"{}"),
+    )
 
 
 def _layer(layer: Layer[Any] | StorageShelf[Any] | InsideShelf[Any]) -> tuple[Any, Put, Drop]:

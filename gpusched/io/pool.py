@@ -7,13 +7,24 @@ Tasks are made when there is work and end when there is none: a burst of 5,000 b
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
+from gpusched.errors import Fenced, InvariantBroken
 from gpusched.io.fair import Lines
+from gpusched.io.logs import Log
 
+_log = Log(__name__)
 Job = TypeVar("Job")
 OnFault = Callable[[BaseException], None]
+OnContained = Callable[[str, BaseException, object], None]
+"""Told what failed, how, and about which object."""
+
+
+def log_contained(stage: str, error: BaseException, about: object) -> None:
+    """Say it, where nobody counts it."""
+    _log.dump(f"{stage} failed for {about}", "".join(traceback.format_exception(error)))
 
 
 class Pool(Generic[Job]):
@@ -24,6 +35,8 @@ class Pool(Generic[Job]):
         limit: most tasks at once.
         work: must return, whatever the job's outcome; what it raises is a fault.
         on_fault: told of a fault; the other tasks go on.
+        contained: told of a job's fault, which then stops nothing else; a broken invariant is told
+            to ``on_fault`` all the same.
         tenant: whose a job is: those of several are worked on in turn; by default all are one's.
     """
 
@@ -34,6 +47,7 @@ class Pool(Generic[Job]):
         limit: int,
         work: Callable[[Job], Awaitable[None]],
         on_fault: OnFault,
+        contained: Callable[[Job, Exception], None] | None = None,
         tenant: Callable[[Job], Hashable] = lambda _job: None,
     ) -> None:
         self._tenant = tenant
@@ -41,6 +55,7 @@ class Pool(Generic[Job]):
         self._limit = limit
         self._work = work
         self._on_fault = on_fault
+        self._contained = contained
         self._jobs: Lines[Job] = Lines()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -94,7 +109,15 @@ class Pool(Generic[Job]):
 
     async def _shift(self) -> None:
         while self._jobs:
-            await self._work(self._jobs.pop())
+            job = self._jobs.pop()
+            try:
+                await self._work(job)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:
+                if self._contained is None:
+                    raise
+                self._contained(job, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

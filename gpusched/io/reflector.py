@@ -30,6 +30,7 @@ from gpusched.io.answers import Response, api_error
 from gpusched.io.api import Api, Lines, WatchLineTooLong
 from gpusched.io.backoff import Backoff
 from gpusched.io.logs import Log
+from gpusched.io.pool import log_contained
 from gpusched.io.rights import DAEMON_ROLE, denied
 from gpusched.io.text import one_line
 from gpusched.io.watched import Codec, KindSpec, Page, Sink, WatchTelemetry
@@ -156,13 +157,23 @@ class Reflector(Generic[Item]):
     async def run(self) -> None:
         """Follow the kind until cancelled."""
         while True:
-            end = await self._list() if self._list_wanted else await self._watch()
+            try:
+                end = await self._list() if self._list_wanted else await self._watch()
+            except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon: list again
+                end = self._broke_off(error)
             if end is None:
                 continue
             self._list_wanted = self._list_wanted or end.relist
             if not end.fault:
                 continue
             await self._clock.sleep(max(end.retry_after_s, self._backoff.failed()))
+
+    def _broke_off(self, error: Exception) -> _End:
+        self._closed()
+        log_contained(f"following {self.kind.name}", error, self.kind.name)
+        says = f"following {self.kind.name} failed: {type(error).__name__}: {one_line(str(error))}"
+        self._transition("defect", says)
+        return _End("defect", says, relist=True)
 
     # -- list -------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from gpusched.io.events import EventWriter
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
 from gpusched.io.pace import Pace, Traffic
-from gpusched.io.pool import OnFault, Pool
+from gpusched.io.pool import OnContained, OnFault, Pool, log_contained
 from gpusched.io.status_notes import WAITS, gang_note, pod_note, words
 from gpusched.io.status_stops import StopNotes
 from gpusched.io.status_writes import (
@@ -85,6 +85,7 @@ class StatusWriter:
         clock: time.
         telemetry: counts 429 answers.
         on_fault: told when a task crashed.
+        on_contained: told of a write that failed by our own doing.
         instance: of the process, for events.
     """
 
@@ -98,8 +99,10 @@ class StatusWriter:
         clock: Clock,
         telemetry: Telemetry,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
         instance: str = CONTROLLER,
     ) -> None:
+        self._on_contained = on_contained
         self._api = api
         self._pace = pace
         self._cache = cache
@@ -108,7 +111,7 @@ class StatusWriter:
         self._telemetry = telemetry
         self.events = EventWriter(
             api, pace, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
-            on_fault=on_fault,
+            on_fault=on_fault, on_contained=on_contained,
         )  # fmt: skip
         self.stops = StopNotes(self.events, cache)
         self._objects: OrderedDict[UID, _Object] = OrderedDict()
@@ -122,6 +125,7 @@ class StatusWriter:
         self._waiting_of: Counter[str] = Counter()
         self._pool: Pool[UID] = Pool(
             "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            contained=self._failed,
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip
         self.dropped = 0
@@ -432,6 +436,15 @@ class StatusWriter:
                 await self._write(uid, known)
         finally:
             known.writing = False
+
+    def _failed(self, uid: UID, error: Exception) -> None:
+        """What was to be written cannot be: the next news about the object may."""
+        known = self._objects.get(uid)
+        if known is not None and known.want is not None:
+            self._said.pop(known.want.gang, None)
+            known.want = None
+            self._waiting -= 1
+        self._on_contained("status write", error, uid)
 
     def _request(self, known: _Object) -> Request | None:
         """What to send for the object's wish; None, and no wish any more, when it is said."""

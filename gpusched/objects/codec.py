@@ -25,6 +25,9 @@ Parsed = TypeVar("Parsed")
 Adorn = Callable[[Rejected, dict[str, bytes]], Rejected]
 """Adds to a rejection what a kind wants of the object's raw members."""
 
+DEFECT: Final = "scheduler"
+"""The field of a rejection for which the scheduler is to blame, and not the object."""
+_DEFECT: Final = "the scheduler fails to read it, which is a defect of the scheduler"
 _FAULTS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Of the parser; ``Disbelief`` is a ValueError."""
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -119,7 +122,7 @@ class KindCodec(Generic[Parsed, Entity]):
         try:
             page = self._page.decode(body)
             items = tuple([self._entity(item) for item in page.items or ()])
-        except _FAULTS:
+        except Exception:  # noqa: BLE001 - one object, be it by our own defect, must not stop a list
             return self._page_by_items(body)
         return self._checked(page.kind, page.metadata, items)
 
@@ -135,7 +138,7 @@ class KindCodec(Generic[Parsed, Entity]):
                 item = self._entity(event.object)
                 version: str = item.resource_version  # type: ignore[attr-defined]
                 return WatchEvent(event.type, item, version)
-        except _FAULTS:
+        except Exception:  # noqa: BLE001, S110 - told by what follows
             pass
         return self._event_by_parts(line)
 
@@ -190,6 +193,8 @@ class KindCodec(Generic[Parsed, Entity]):
             return self._rejected(raw, why)
         except _FAULTS as error:
             return self._rejected(raw, why_undecoded(error))
+        except Exception as error:  # noqa: BLE001 - a defect of ours costs this object only
+            return self._rejected(raw, Disbelief(DEFECT, f"{_DEFECT}: {type(error).__name__}"))
 
     def _rejected(self, raw: bytes, why: Disbelief) -> Rejected:
         parts = split.members(raw)
@@ -205,7 +210,12 @@ class KindCodec(Generic[Parsed, Entity]):
             ours=self._ours,
             status=parts.get("status", b"{}") if self._ours else b"{}",
         )
-        return self._adorn(rejected, parts) if self._adorn else rejected
+        if self._adorn is None:
+            return rejected
+        try:
+            return self._adorn(rejected, parts)
+        except Exception:  # noqa: BLE001 - as above: what it takes of a node cannot be told then
+            return rejected
 
 
 def _generation(raw: bytes) -> int:

@@ -229,3 +229,111 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
         assert metric(daemon, "set_aside_objects") == {("gang",): 1}
 
     play(scenario)
+
+
+def planted_for(original, name, fired):
+    """The function, which raises where it is called with an object of that name."""
+
+    def planted(*args, **how):
+        for value in (*args, *how.values()):
+            known = getattr(value, "name", "") or getattr(
+                getattr(value, "metadata", None), "name", ""
+            )
+            if isinstance(known, str) and known.startswith(name):
+                fired.append(known)
+                raise Planted(f"for {known}")
+        return original(*args, **how)
+
+    return planted
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "gpusched.cache.families.make_gang",
+        "gpusched.cache.families.Families._charged",
+        "gpusched.cache.cache.Cache.put_pod",
+        "gpusched.cache.cache.Cache._enter_pod",
+        "gpusched.cache.families.Families.join",
+        "gpusched.io.binder.Binder.observe",
+        "gpusched.io.status_writes.GroupWrite.request",
+        "gpusched.objects.encode.event",
+    ],
+)
+def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, where):
+    """Reading, counting, writing: the daemon stays, and the others run."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        fired = []
+        parts = where.split(".")
+        module = ".".join(parts[:3])
+        owner = __import__(module, fromlist=["x"])
+        for part in parts[3:-1]:
+            owner = getattr(owner, part)
+        original = getattr(owner, parts[-1])
+        if parts[-1] in {"make_gang", "_charged"}:
+
+            def planted(*args, **how):
+                key = next(each for each in (getattr(a, "key", None) for a in args) if each)
+                if key.name == "bad":
+                    fired.append(key)
+                    raise Planted(key.name)
+                return original(*args, **how)
+
+        elif parts[-1] in {"request", "event"}:
+
+            def planted(*args, **how):
+                about = args[0]
+                text = str(getattr(about, "status", "")) + str(getattr(about, "gang", ""))
+                text += str(getattr(about, "regarding", ""))
+                if "name='bad" in text:
+                    fired.append(text)
+                    raise Planted(where)
+                return original(*args, **how)
+
+        else:
+            planted = planted_for(original, "bad", fired)
+        monkeypatch.setattr(owner, parts[-1], planted)
+        daemon = w.daemon()
+        w.gang("bad", 1)
+        w.gang("good", 1)
+        await w.until(lambda: w.running("good"))
+        w.gang("later", 1)
+        await w.until(lambda: w.running("later"))
+        await w.clock.sleep(10)
+        assert not daemon.task.done()
+        assert daemon.leading
+        assert fired
+
+    play(scenario)
+
+
+def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch):
+    """Its author is told that it is not his fault; the list of its kind goes on."""
+    from gpusched.objects import decode_group  # noqa: PLC0415
+
+    original = decode_group._disruption_mode
+
+    def planted(wish):
+        if wish is not None and wish.mode == "Group":
+            raise Planted("mode")
+        return original(wish)
+
+    monkeypatch.setattr(decode_group, "_disruption_mode", planted)
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.group("bad", minMember=1, disruption={"mode": "Group"})
+        w.job("bad", 1, group="bad")
+        daemon = w.daemon()
+        w.gang("good", 1)
+        await w.until(lambda: w.running("good"))
+        assert list(metric(daemon, "contained_faults_total")) == [("reading", "PodGroup")]
+        await w.until(
+            lambda: (
+                "a defect of the scheduler" in condition(w, "bad", "Admitted").get("message", "")
+            )
+        )
+
+    play(scenario)
