@@ -49,6 +49,7 @@ from gpusched.objects.seal import KEY, is_key
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _ROLE: Final = "Role gpusched-leader (manifests/rbac.yaml)"
 _RENEWALS_KEPT: Final = 15
+_SECONDS_A_MINUTE: Final = 60
 """More than can be unanswered: a lease lasts for fewer retry periods."""
 _log = Log(__name__)
 
@@ -315,9 +316,18 @@ class Elector:
         return Record(
             version=str(version),
             holder="" if holder is None else str(holder),
-            transitions=transitions if isinstance(transitions, int) else 0,
+            transitions=transitions if isinstance(transitions, int) else self._beginning(),
             duration_s=float(duration) if isinstance(duration, int) else 0.0,
         )
+
+    def _beginning(self) -> int:
+        """Where a Lease that was never held begins to count: the minutes since 1970.
+
+        So the count goes on where a Lease is deleted and made again. An API server that evaluates
+        the policy gpusched-fence may know the old one for ever: once no policy with a parameter
+        of this kind is left, Kubernetes 1.36 never watches the kind again until it is restarted.
+        """
+        return int(self._clock.now() // _SECONDS_A_MINUTE)
 
     def _body(self, call: Call) -> dict[str, Any]:
         """What to write: what was read, with our fields in it, so that labels survive."""

@@ -26,7 +26,8 @@ class LeaseServer:
         self.writes: list[tuple[float, str, int]] = []
         self.fate = None
         if lease:
-            self.set(metadata={"name": "gpusched", "labels": {"app": "x"}}, spec={})
+            spec = {"leaseTransitions": 0}  # one that was held before, so that counts are small
+            self.set(metadata={"name": "gpusched", "labels": {"app": "x"}}, spec=spec)
 
     def set(self, **parts):
         """Overwrite parts of the Lease as somebody else would."""
