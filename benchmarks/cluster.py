@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -48,11 +49,7 @@ class Cluster:
     @contextmanager
     def daemon(self) -> Iterator[None]:
         """The whole daemon in its own process."""
-        command = [
-            COMMAND, "run", "--kubeconfig", self.kubeconfig, "--listen", "none",
-            "--log-level", "warning",
-        ]  # fmt: skip
-        with running(command):
+        with daemon_process(self.kubeconfig):
             yield
 
     async def create(self, path: str, objects: Iterable[Obj]) -> None:
@@ -125,6 +122,28 @@ async def cluster(*, nodes: int, make: Callable[[int], Obj] = node) -> AsyncIter
 
 def _namespace() -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+@contextmanager
+def daemon_process(kubeconfig: str) -> Iterator[subprocess.Popen[str]]:
+    """The whole daemon in its own process, for those who look at it from outside."""
+    command = [
+        COMMAND, "run", "--kubeconfig", kubeconfig, "--listen", "none", "--log-level", "warning",
+    ]  # fmt: skip
+    with running(command) as process:
+        yield process
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextmanager

@@ -290,6 +290,8 @@ class App:
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
         self.cache.on_pod_gone.append(status.observe_gone)
+        self.cache.families.on_gone.append(status.gang_gone)
+        self.cache.families.on_gone.append(carrier.gang_gone)
         self.readers = Readers(
             api,
             self.cache,

@@ -6,7 +6,7 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -110,6 +110,8 @@ class Families:
         self._active: dict[GangKey, Gang] = {}
         self._active_shown: dict[GangKey, Gang] | None = None
         self._running: dict[str, set[GangKey]] = {}
+        self.on_gone: list[Callable[[GangKey, UID], None]] = []
+        """Called for each gang that is no more, when that is noticed: before the next session."""
 
     def join(self, pod: Pod, known: Pod | None) -> None:
         """A member appeared or changed; ``known`` is what it was before."""
@@ -469,7 +471,8 @@ class Families:
         changed = set(self._dirty)
         self._dirty.clear()
         for key in changed:
-            for gang in self._families.pop(key, ()):
+            before = self._families.pop(key, ())
+            for gang in before:
                 if gang.queue in self._held:
                     self._held[gang.queue].drop(gang.key)
                     self._leaving[gang.queue].drop(gang.key)
@@ -480,6 +483,7 @@ class Families:
                 family = tuple(map(self._charged, self._family(key)))
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._failed(key, error)
+            self._tell_gone(before, family)
             self._waiting.discard(key)
             self._count_idle(self._idle.pop(key, None), -1)
             if not family:
@@ -494,6 +498,15 @@ class Families:
                 if gang.held:
                     self._enter(gang)
         return changed
+
+    def _tell_gone(self, before: Sequence[Gang], now: Sequence[Gang]) -> None:
+        if not self.on_gone or not before:
+            return
+        left = {gang.uid for gang in now}
+        for gang in before:
+            if gang.uid not in left:
+                for listener in self.on_gone:
+                    listener(gang.key, gang.uid)
 
     def _count_idle(self, queue: str | None, times: int) -> None:
         if queue is None:

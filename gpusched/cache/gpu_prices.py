@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
+from weakref import WeakValueDictionary, ref
 
 import attrs
 from msgspec import structs
@@ -28,8 +30,9 @@ class GpuPrices:
         self.smallest = 0
         self._memory: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
-        self._priced: dict[str, PodClass] = {}
-        self._plain: dict[str, PodClass] = {}
+        self._priced: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
+        self._plain: dict[str, tuple[ref[PodClass], PodClass]] = {}
+        """By digest, priced classes that somebody has and what they were made of."""
 
     def put(self, node: str, labels: Mapping[str, str]) -> bool:
         """A node has these labels; whether prices changed by that."""
@@ -44,7 +47,9 @@ class GpuPrices:
         share = pod_class.share
         if share is None or not share.memory:
             return pod_class
-        pod_class = self._plain.get(pod_class.digest, pod_class)
+        made = self._plain.get(pod_class.digest)
+        if made is not None:
+            pod_class = made[1]
         if not self.smallest:
             return pod_class
         known = self._priced.get(pod_class.digest)
@@ -54,8 +59,13 @@ class GpuPrices:
             requests = pod_class.requests.replaced_by(Resources.of({SHARED: price}))
             known = attrs.evolve(pod_class, requests=requests, digest=digest)
             self._priced[pod_class.digest] = known
-            self._plain[digest] = pod_class
+            self._plain[digest] = (ref(known, partial(self._gone, digest)), pod_class)
         return known
+
+    def _gone(self, digest: str, priced: ref[PodClass]) -> None:
+        made = self._plain.get(digest)
+        if made is not None and made[0] is priced:
+            del self._plain[digest]
 
     def on_pod(self, pod: Pod) -> Pod:
         """The pod with the price of now."""

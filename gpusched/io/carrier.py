@@ -260,6 +260,10 @@ class Carrier:
         for switch in switches:
             self._cache.switch_job(switch.key, switch.uid, None)
 
+    def gang_gone(self, gang: GangKey, _uid: UID) -> None:
+        """A gang is no more: how often nothing came of making room for it does not matter."""
+        self._failures.pop(gang, None)
+
     def _later(self, act: Callable[..., None], *args: object) -> None:
         """What was accepted is believed for a while even if the watch never shows it."""
         asyncio.get_running_loop().call_later(limits.OVERLAY_MAX_S, act, *args)

@@ -28,6 +28,8 @@ from gpusched.objects.encode import EventNote
 from gpusched.objects.meta import UID
 
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
+LINES: Final = ("moves",)
+"""Lines of news that objects may have beside the usual one."""
 _log = Log(__name__)
 
 
@@ -40,6 +42,7 @@ class _Object:
         news: not sent yet, and the reason under which it is counted.
         timer: until it may be sent.
         namespace: of the object: news of several are told in turn.
+        gone: whether the object is deleted: once the news are sent, nothing is known of it.
         queued: whether the news are to be sent as soon as it is their turn.
     """
 
@@ -49,6 +52,7 @@ class _Object:
     timer: asyncio.TimerHandle | None = None
     namespace: str = ""
     queued: bool = False
+    gone: bool = False
 
 
 class EventWriter:
@@ -114,6 +118,7 @@ class EventWriter:
             self._trim()
         else:
             self._objects.move_to_end(uid)
+            known.gone = False
         self.withdraw(uid)
         last, at = known.sent.get(topic, ("", float("-inf")))
         if last == note.note:
@@ -137,6 +142,19 @@ class EventWriter:
             if known.timer is not None:
                 known.timer.cancel()
                 known.timer = None
+            self._leave(uid, known)
+
+    def forget(self, uid: UID) -> None:
+        """An object is gone: of what was told about it nothing need be known."""
+        for each in (uid, *(UID(f"{uid}/{line}") for line in LINES)):
+            known = self._objects.get(each)
+            if known is not None:
+                known.gone = True
+                self._leave(each, known)
+
+    def _leave(self, uid: UID, known: _Object) -> None:
+        if known.gone and known.news is None:
+            self._objects.pop(uid, None)
 
     async def flush(self) -> None:
         """Tell now all that waits."""
@@ -200,6 +218,7 @@ class EventWriter:
         now = self._clock.monotonic()
         known.sent[topic] = (note.note, now)
         told = known.names.get(note.name, 0)
+        self._leave(uid, known)
         answer = await self._send(note, told)
         if answer is not None and answer.status == 404 and told:
             # The server keeps events for an hour only; 404 otherwise: the namespace is gone.

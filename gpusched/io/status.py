@@ -42,7 +42,7 @@ from gpusched.io.status_writes import (
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
 from gpusched.objects.membership import WITHOUT_OBJECT
-from gpusched.objects.meta import UID, ObjectKey, Rejected
+from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.pod import Pod
 from gpusched.session.plan import Ask, GangStatus, QueueStatus, TopologyStatus
 from gpusched.session.reasons import Reason
@@ -63,6 +63,7 @@ class _Object:
         want: to be written; None when nothing is.
         namespace: whose it is: those of several are written in turn.
         ready_at: monotonic seconds before which it is not written again.
+        gone: whether the object is deleted: nothing is to be known of it any more.
     """
 
     want: Write | None = None
@@ -72,6 +73,7 @@ class _Object:
     timer: asyncio.TimerHandle | None = None
     queued: bool = False
     writing: bool = False
+    gone: bool = False
 
 
 class StatusWriter:
@@ -339,7 +341,38 @@ class StatusWriter:
 
     def observe_gone(self, uid: UID) -> None:
         """A pod is gone, or cannot be believed any more."""
+        self.forget(uid)
+
+    def gang_gone(self, gang: GangKey, uid: UID) -> None:
+        """A gang is no more: nothing need be known of what was told about it."""
+        self.forget(uid or UID(f"{gang.namespace}/{gang.name}"))
+
+    def forget(self, uid: UID) -> None:
+        """An object is gone, and with it what was told about it."""
         self._mended.discard(uid)
+        self._said.pop(uid, None)
+        self._bound.pop(uid, None)
+        self._rejected.pop(uid, None)
+        self.stops.forget(uid)
+        self.events.forget(uid)
+        if "/" in uid:  # a part of its controller, on which it was told
+            self.events.forget(UID(uid.partition("/")[0]))
+        known = self._objects.get(uid)
+        if known is None:
+            return
+        known.gone = True
+        if known.timer is not None:
+            known.timer.cancel()
+            known.timer = None
+        self._leave(uid, known)
+
+    def _leave(self, uid: UID, known: _Object) -> None:
+        """Drop what is known of an object that is gone, unless a task has it in hand."""
+        if known.gone and not known.queued and not known.writing:
+            if known.want is not None:
+                self._count(known.want, -1)
+                known.want = None
+            self._objects.pop(uid, None)
 
     def _tell(self, status: GangStatus) -> None:
         if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:
@@ -423,6 +456,9 @@ class StatusWriter:
     async def _work(self, uid: UID) -> None:
         known = self._objects[uid]
         known.queued = False
+        if known.gone and not known.writing:
+            self._leave(uid, known)
+            return
         now = self._clock.monotonic()
         if known.want is None:
             return
@@ -436,6 +472,7 @@ class StatusWriter:
                 await self._write(uid, known)
         finally:
             known.writing = False
+            self._leave(uid, known)
 
     def _failed(self, uid: UID, error: Exception) -> None:
         """What was to be written cannot be: the next news about the object may."""
@@ -503,7 +540,7 @@ class StatusWriter:
             _log.error("a status may not be written", why=error)
         now = self._clock.monotonic()
         known.ready_at = now + pause_s
-        if known.want is None:
+        if known.want is None and not known.gone:
             known.want = want
             self._count(want, 1)
             self._schedule(uid, known, now)

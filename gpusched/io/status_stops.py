@@ -20,7 +20,7 @@ from gpusched.session.plan import Ask, GangStatus, JobSwitch, Stop
 
 _DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}
 _OTHERWISE: Final = "Stopping"
-_LINE: Final = "moves"
+LINE: Final = "moves"
 """What was done to a gang is told beside why it waits now, and neither replaces the other."""
 
 
@@ -59,7 +59,7 @@ class StopNotes:
                 regarding=about,
                 type="Warning", reason=first.reason, action=action, note=first.sentence,
             ),
-            line=_LINE,
+            line=LINE,
         )  # fmt: skip
         if gang.kind == "PodGroup":
             self._told[stop.uid] = Ask(reason=first.reason, sentence=first.sentence)
@@ -75,8 +75,12 @@ class StopNotes:
                 type="Warning" if switch.suspend else "Normal", reason=switch.reason,
                 action="Suspending" if switch.suspend else "Starting", note=switch.sentence,
             ),
-            line=_LINE,
+            line=LINE,
         )  # fmt: skip
+
+    def forget(self, uid: UID) -> None:
+        """A gang is no more."""
+        self._told.pop(uid, None)
 
     def merged(self, status: GangStatus) -> GangStatus:
         """The status with the condition that is still to be written, if one is."""
