@@ -63,6 +63,9 @@ AUDIT_PAUSE_S: Final = 0.2
 """Between two pages of such a list, so that 100,000 pods are read within 40 s and not at once."""
 AUDIT_GRACE_S: Final = 10.0
 """An event that has not come so long after the list was made is lost."""
+AUDIT_CUT_PAUSE_S: Final = 240.0
+"""At least between two such lists because streams were cut off: a load balancer that cuts idle
+connections every minute must not cost the API server a list of all pods each time."""
 RESTORE_LOOK_S: Final = 0.5
 """Between two looks at a version that is lower than one seen before: a replica that lags by as
 much as that is not taken for a restored etcd, and a repair may take a minute in all."""

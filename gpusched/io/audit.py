@@ -4,10 +4,15 @@ A watch that loses an event tells nobody. So the leader lists these kinds every 
 pages with pauses between them, and holds each object against the cache by UID and version. What
 differs and was not touched by any event since the list began, nor for a while after it, was
 lost on the way: the listed object is applied as that event would have been, and counted.
+
+Soon after a stream was cut off they are listed too. The server may have been restored from a
+backup and written past our versions since: then what differs, or is listed older than it is
+known, shows that the server's past is another, and everything is to be read again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -25,8 +30,8 @@ class AuditedReader(Protocol):
     """What we ask of a reflector."""
 
     @property
-    def lists(self) -> int:
-        """Full lists that have reached the sink."""
+    def following(self) -> int:
+        """Number of the stream that is open now, 0 for none."""
 
     @property
     def resource_version(self) -> str:
@@ -47,6 +52,9 @@ class AuditedSink(Protocol):
 
     def knows(self, item: Any) -> bool:
         """Whether the cache has the object in just this version."""
+
+    def knows_newer(self, item: Any) -> bool:
+        """Whether the cache has it in a newer version."""
 
     def keys(self) -> Sequence[ObjectKey]:
         """Of all objects that the cache has."""
@@ -72,6 +80,7 @@ class Auditor:
         audited: name of the kind, its reflector and its sink.
         wanted: whether this process should look at all: standbys read everything again anyway
             before they write.
+        restored: told in a sentence that the server's past is another.
         clock: time.
         telemetry: counts.
     """
@@ -81,38 +90,76 @@ class Auditor:
         audited: Sequence[tuple[str, AuditedReader, AuditedSink]],
         *,
         wanted: Callable[[], bool],
+        restored: Callable[[str], None],
         clock: Clock,
         telemetry: AuditTelemetry,
     ) -> None:
         self._audited = tuple(audited)
         self._wanted = wanted
+        self._restored = restored
+        self._cut = asyncio.Event()
         self._clock = clock
         self._telemetry = telemetry
+
+    def soon(self) -> None:
+        """A stream was cut off."""
+        self._cut.set()
 
     async def run(self) -> None:
         """Audit until cancelled."""
         while True:
-            await self._clock.sleep(limits.AUDIT_PERIOD_S)
+            cut = await self._pause()
             for kind, reader, sink in self._audited:
                 if self._wanted():
-                    await self.audit(kind, reader, sink)
+                    await self.audit(kind, reader, sink, after_cut=cut)
+            if cut:
+                await self._clock.sleep(limits.AUDIT_CUT_PAUSE_S)
 
-    async def audit(self, kind: str, reader: AuditedReader, sink: AuditedSink) -> int:
-        """One look at one kind; how many differences were repaired."""
+    async def _pause(self) -> bool:
+        """Whether a stream was cut off; else the usual time has passed."""
+        try:
+            async with asyncio.timeout(limits.AUDIT_PERIOD_S):
+                await self._cut.wait()
+        except TimeoutError:
+            return False
+        await self._clock.sleep(limits.WATCH_SHORT_S)  # the other streams are cut off as well
+        self._cut.clear()
+        return True
+
+    async def audit(
+        self, kind: str, reader: AuditedReader, sink: AuditedSink, *, after_cut: bool = False
+    ) -> None:
+        """One look at one kind."""
+        stream = await self._stream(reader)
         sink.touched = set()
-        lists = reader.lists
         try:
             listed, differing = await self._read(reader, sink)
             # What was on its way when the list was made has come by then.
             await self._clock.sleep(limits.AUDIT_GRACE_S)
-            if reader.lists != lists:
-                return 0  # everything was listed and compared meanwhile
-            return self._repair(kind, sink, listed, differing)
+            if not stream or reader.following != stream:
+                if after_cut:
+                    self._cut.set()
+                return  # what differs may just not have come yet
+            differing, gone = _settled(sink, listed, differing)
+            back = sum(map(sink.knows_newer, differing))
+            if back or (after_cut and (differing or gone)):
+                self._restored(
+                    f"{len(differing) + len(gone)} of the {kind} that the server lists are not "
+                    f"as its watch told, {back} of them older: its etcd was restored from a backup"
+                )
+            else:
+                self._repair(kind, sink, differing, gone)
         except errors.GpuschedError as error:
             _log.info("an audit was not finished", resource=kind, why=error)
-            return 0
         finally:
             sink.touched = None
+
+    async def _stream(self, reader: AuditedReader) -> int:
+        """Wait until events come, for as long as is waited between two tries to get them."""
+        until = self._clock.monotonic() + limits.BACKOFF_MAX_S
+        while not reader.following and self._clock.monotonic() < until:
+            await self._clock.sleep(1.0)
+        return reader.following
 
     async def _read(
         self, reader: AuditedReader, sink: AuditedSink
@@ -134,26 +181,30 @@ class Auditor:
             await self._clock.sleep(limits.AUDIT_PAUSE_S)
 
     def _repair(
-        self, kind: str, sink: AuditedSink, listed: set[ObjectKey], differing: Sequence[Any]
-    ) -> int:
-        touched = sink.touched or set()
+        self, kind: str, sink: AuditedSink, differing: Sequence[Any], gone: Sequence[ObjectKey]
+    ) -> None:
         had = set(sink.keys())
-        names: list[str] = []
         for item in differing:
-            key = sink.key_of(item)
-            if key in touched or sink.knows(item):
-                continue
-            change = "MODIFIED" if key in had else "ADDED"
+            change = "MODIFIED" if sink.key_of(item) in had else "ADDED"
             sink.apply(change, item)
             self._telemetry.events_lost(kind, change)
-            names.append(str(key))
-        for key in had - listed - touched:
+        for key in gone:
             sink.drop(key)
             self._telemetry.events_lost(kind, "DELETED")
-            names.append(str(key))
+        names = sorted(str(key) for key in (*map(sink.key_of, differing), *gone))
         if names:
             _log.warning(
                 "the watch had lost events; the objects were put right",
-                resource=kind, objects=len(names), first=", ".join(sorted(names)[:_NAMED_MAX]),
+                resource=kind, objects=len(names), first=", ".join(names[:_NAMED_MAX]),
             )  # fmt: skip
-        return len(names)
+
+
+def _settled(
+    sink: AuditedSink, listed: set[ObjectKey], differing: Sequence[Any]
+) -> tuple[list[Any], list[ObjectKey]]:
+    """What still differs although no event was about it: objects, and keys of which none is."""
+    touched = sink.touched or set()
+    still = [
+        item for item in differing if sink.key_of(item) not in touched and not sink.knows(item)
+    ]
+    return still, sorted(set(sink.keys()) - listed - touched)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
-from gpusched import API_VERSION
+from gpusched import API_VERSION, limits
 from gpusched.cache.cache import Cache
 from gpusched.cache.insides import InsideShelf
 from gpusched.cache.layers import Layer
@@ -22,7 +22,7 @@ from gpusched.objects.adapters.kinds import INSIDES, OWN, ForeignKind
 from gpusched.objects.codec import DEFECT
 from gpusched.objects.decode import CODECS
 from gpusched.objects.group import PodGroup, Queue, Topology
-from gpusched.objects.meta import Charge, ObjectKey, Rejected
+from gpusched.objects.meta import UID, Charge, ObjectKey, Rejected, older
 from gpusched.objects.pod import Pod
 
 KINDS: Final = {
@@ -77,6 +77,8 @@ class KindSink:
         self._reject = reject
         self._find = find
         self.touched: set[ObjectKey] | None = None
+        self._left_out: set[UID] = set()
+        """Of objects that the cache could not take in any form; an audit does not miss them."""
 
     def replace(self, items: Sequence[Any]) -> None:
         """This is all there is: what is missing no longer exists."""
@@ -116,6 +118,8 @@ class KindSink:
         except Exception as again:  # noqa: BLE001 - as if it were not there
             log_contained("ADDED", again, rejected.key)
             self._dropped(rejected.key)
+            if len(self._left_out) < limits.TOLD_MAX:
+                self._left_out.add(rejected.uid)
         self._reject(rejected)
 
     # -- for audits --------------------------------------------------------------------------
@@ -125,11 +129,18 @@ class KindSink:
 
     def knows(self, item: Any) -> bool:
         """Whether the cache has the object in just this version."""
+        if item.uid in self._left_out:
+            return True
         known = self._find(_key(item))
         return known is not None and (known.uid, known.resource_version) == (
             item.uid,
             item.resource_version,
         )
+
+    def knows_newer(self, item: Any) -> bool:
+        """Whether the cache has it in a newer version."""
+        known = self._find(_key(item))
+        return known is not None and older(item.resource_version, known.resource_version)
 
     def keys(self) -> list[ObjectKey]:
         """Of everything of this kind that the cache holds."""
@@ -137,7 +148,7 @@ class KindSink:
 
     def drop(self, key: ObjectKey) -> None:
         """It no longer exists."""
-        self._drop(key)
+        self._dropped(key)
 
 
 def _key(item: Any) -> ObjectKey:

@@ -55,7 +55,11 @@ class Readers:
         for each in self._usual:
             each.on_restored = restored
             each.on_refused = partial(self._refused, each)
-        self._auditor = Auditor(audited, wanted=leading, clock=clock, telemetry=telemetry)
+        self._auditor = Auditor(
+            audited, wanted=leading, restored=restored, clock=clock, telemetry=telemetry
+        )
+        for _, reflector, _ in audited:
+            reflector.on_cut = self._auditor.soon
         self._adapters = Adapters(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )

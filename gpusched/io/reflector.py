@@ -96,6 +96,7 @@ class Reflector(Generic[Item]):
         self._list_done = asyncio.Condition()
         self._lines: Lines | None = None
         self._open = False
+        self._streams = 0
         self._opened_at = 0.0
         self._broken_at = 0.0
         self._cause = ""
@@ -104,6 +105,8 @@ class Reflector(Generic[Item]):
         """Called when an optional kind turns out to be refused, or not to be any more."""
         self.on_restored: Callable[[str], None] = _nothing_of
         """Told in a sentence that the server's versions went back."""
+        self.on_cut: Callable[[], None] = _nothing
+        """Called when a stream ended before its time."""
         self._cut_off = False
         self._refused_list = 0
         self._given_up_list = 0
@@ -124,9 +127,9 @@ class Reflector(Generic[Item]):
         return self._version
 
     @property
-    def lists(self) -> int:
-        """Number of the last full list that reached the sink."""
-        return self._lists_done
+    def following(self) -> int:
+        """Number of the stream that is open now, 0 for none; a list begins a new one."""
+        return self._streams if self._open else 0
 
     @property
     def trouble(self) -> str:
@@ -311,6 +314,8 @@ class Reflector(Generic[Item]):
             end = _End("broken", str(error))
         lasted_s = self._closed()
         self._cut_off = lasted_s < int(window) - 1
+        if self._cut_off and lasted_s:
+            self.on_cut()
         if self._list_wanted:
             end = _End("relist-asked", relist=True, fault=False)
         elif lasted_s >= limits.WATCH_SHORT_S:
@@ -400,6 +405,7 @@ class Reflector(Generic[Item]):
             lines.close()
         self._lines = lines
         self._open = True
+        self._streams += 1
         self._opened_at = self._clock.monotonic()
         loop = asyncio.get_running_loop()
         self._settling = loop.call_later(limits.WATCH_SHORT_S, self._settled)

@@ -112,3 +112,26 @@ def test_an_audit_of_a_busy_cluster_finds_nothing(play):
         assert lost(daemon) == {}
 
     play(scenario, limit_s=3000)
+
+
+def test_a_server_that_restarts_under_load_has_lost_nothing(play):
+    """Connections are cut again and again while pods come and go: no etcd was restored."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        for number in range(240):
+            w.pod(f"p-{number}", gpus=1)
+            if number % 37 == 20:
+                await w.unplug()
+                await w.clock.sleep(number / 10)
+                await w.plug()
+            await w.clock.sleep(0.9)
+            if number >= 8:
+                w.client.delete("pods", "default", f"p-{number - 8}")
+        await w.clock.sleep(60)
+        assert lost(daemon) == {}
+        assert daemon.app.telemetry._started_over[("restored",)] == 0
+
+    play(scenario, limit_s=3000)

@@ -56,3 +56,143 @@ def test_pods_that_a_restore_unbound_are_bound_again(play, ran_s, down_s):
         assert took < REPAIRED_S
 
     play(scenario)
+
+
+def test_versions_that_others_have_written_past_again_hide_nothing(play):
+    """While the server was away from us, others wrote so much that its versions are higher than
+    the ones we know: the Lease shows that the past is another.
+    """
+
+    async def scenario(w):
+        (daemon,) = await backed_up(w)
+        await w.clock.sleep(30)
+        known = int(daemon.app.readers._usual[0].resource_version)
+        await w.cluster.restarts.restart("snapshot", "backup", down_s=3.0)
+        for number in range(200):
+            w.client.create(
+                "configmaps",
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": f"c-{number}", "namespace": "default"},
+                },
+            )
+        cordon(w, on=False)
+        assert w.cluster.core.store.version > known
+        took = await repaired(w, w.clock.monotonic())
+        assert took < REPAIRED_S
+        assert daemon.app.telemetry._started_over[("restored",)] == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_restore_under_two_daemons(play, kill):
+    """Whoever leads then repairs it; nothing is bound twice, and nobody ends."""
+
+    async def scenario(w):
+        daemons = await backed_up(w, daemons=2)
+        await w.clock.sleep(30)
+        leader = next(each for each in daemons if each.leading)
+        await restore(w, down_s=2.0)
+        if kill:
+            leader.kill()
+        assert await repaired(w, w.clock.monotonic()) < REPAIRED_S
+        assert not any(each.task.done() for each in daemons if not each.dead)
+        w.node("more")
+        w.gang("b", 1)
+        await w.until(lambda: len(w.running("b")) == 1)
+
+    play(scenario)
+
+
+def test_a_backup_of_another_leadership(play):
+    """The restored Lease names a daemon that is dead: it runs out, then all is repaired."""
+
+    async def scenario(w):
+        (first,) = await backed_up(w)
+        first.kill()
+        second = w.daemon()
+        await w.until(lambda: second.leading)
+        await w.clock.sleep(10)
+        await restore(w)
+        assert await repaired(w, w.clock.monotonic()) < REPAIRED_S
+
+    play(scenario)
+
+
+def test_a_backup_without_a_lease(play):
+    """It was taken before the daemon was first started."""
+
+    async def scenario(w):
+        w.check_journal = False
+        await w.start(nodes=1)
+        w.cluster.restarts.take("backup")
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        w.pod("p")
+        await w.until(lambda: len(w.running()) == 1)
+        await restore(w)
+        w.pod("q")
+        begun = w.clock.monotonic()
+        await w.until(lambda: len(w.running()) == 1, within=300)
+        assert w.clock.monotonic() - begun < REPAIRED_S
+        assert not daemon.task.done()
+
+    play(scenario)
+
+
+def test_a_backup_in_which_gone_pods_run(play):
+    """Pods that were deleted since hold their GPUs again, and are counted."""
+
+    async def scenario(w):
+        w.check_journal = False
+        await w.start(nodes=1)
+        w.daemon()
+        w.pod("old")
+        await w.until(lambda: len(w.running()) == 1)
+        w.cluster.restarts.take("backup")
+        w.client.delete("pods", "default", "old")
+        await w.until(lambda: w.pods() == [])
+        await restore(w)
+        w.pod("new")
+        await w.clock.sleep(REPAIRED_S)
+        assert [p["metadata"]["name"] for p in w.bound()] == ["old"]
+        w.client.delete("pods", "default", "old")
+        await w.until(lambda: [p["metadata"]["name"] for p in w.running()] == ["new"])
+
+    play(scenario)
+
+
+def test_an_eviction_that_was_restored_is_decided_again(play):
+    """The backup knows neither the promise nor that the victim left."""
+
+    async def scenario(w):
+        w.check_journal = False
+        await w.start(nodes=1)
+        w.daemon()
+        for name, value in (("low", 100), ("high", 1000)):
+            w.client.create(
+                "priorityclasses.scheduling.k8s.io",
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                },
+            )
+        w.pod("victim", spec={"priorityClassName": "low"})
+        await w.until(lambda: len(w.running()) == 1)
+        w.cluster.restarts.take("backup")
+        w.pod("urgent", spec={"priorityClassName": "high"})
+        await w.until(lambda: [p["metadata"]["name"] for p in w.running()] == ["urgent"])
+        await restore(w)
+        assert [p["metadata"]["name"] for p in w.bound()] == ["victim"]
+        w.pod("urgent", spec={"priorityClassName": "high"})
+        begun = w.clock.monotonic()
+        await w.until(
+            lambda: [p["metadata"]["name"] for p in w.running()] == ["urgent"], within=300
+        )
+        assert w.clock.monotonic() - begun < REPAIRED_S
+
+    play(scenario)
