@@ -6,10 +6,11 @@ FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY requirements-run.lock requirements-scenarios.lock requirements.lock ./
-# Only what runs, every archive checked against its hash. The build backend, which does not reach
-# the final image, is installed beside it from its own entry of the development lock.
-RUN python -m venv /opt/gpusched \
-    && /opt/gpusched/bin/pip install --require-hashes --only-binary :all: -r requirements-run.lock \
+# Only what runs, every archive checked against its hash, and no installer: a venv with pip has the
+# setuptools of its Python too, which no lock names. The build backend, which does not reach the
+# final image, is installed beside it from its own entry of the development lock.
+RUN python -m venv --without-pip /opt/gpusched \
+    && python -m pip --python /opt/gpusched/bin/python install --require-hashes --only-binary :all: -r requirements-run.lock \
     && awk '/^[A-Za-z]/ {take = /^setuptools==/} take' requirements.lock > /tmp/backend.lock \
     && python -m venv /opt/backend \
     && /opt/backend/bin/pip install --require-hashes --only-binary :all: -r /tmp/backend.lock
@@ -20,11 +21,9 @@ COPY manifests manifests
 COPY conf conf
 COPY kwok-scenarios kwok-scenarios
 RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel . \
-    && /opt/gpusched/bin/pip install --no-deps --no-index /tmp/wheel/*.whl \
+    && python -m pip --python /opt/gpusched/bin/python install --no-deps --no-index /tmp/wheel/*.whl \
     && cp -r /opt/gpusched /opt/gpusched-run \
-    && /opt/gpusched/bin/pip install --require-hashes --only-binary :all: -r requirements-scenarios.lock \
-    && /opt/gpusched/bin/pip uninstall --yes --quiet pip \
-    && rm -rf /opt/gpusched-run/lib/python*/site-packages/pip /opt/gpusched-run/lib/python*/site-packages/pip-*
+    && python -m pip --python /opt/gpusched/bin/python install --require-hashes --only-binary :all: -r requirements-scenarios.lock
 
 # For CI: plays scenarios on an embedded cluster. docker build --target scenarios -t gpusched-scenarios:0.1.0 .
 FROM ${BASE} AS scenarios

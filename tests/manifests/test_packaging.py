@@ -116,3 +116,14 @@ def test_the_image_is_not_root_and_copies_what_exists():
     assert not {source for source in sources if not (ROOT / source).exists()}
     assert re.search(r"(?m)^USER [1-9]\d*:[1-9]\d*$", text)
     assert 'ENTRYPOINT ["gpusched"]\nCMD ["run"]' in text
+
+
+def test_no_installer_reaches_the_image():
+    """What is copied into the final stages is a venv without pip, and so without its setuptools."""
+    text = (ROOT / "Dockerfile").read_text()
+    copied = set(re.findall(r"(?m)^COPY --from=build (\S+)", text))
+    assert copied == {"/opt/gpusched", "/opt/gpusched-run"}
+    assert "cp -r /opt/gpusched /opt/gpusched-run" in text
+    made = re.findall(r"python -m venv (.*?)(\S+) \\\n", text)
+    assert ("--without-pip ", "/opt/gpusched") in made
+    assert "/opt/gpusched/bin/pip" not in text
