@@ -43,8 +43,9 @@ FIELDS: Final[dict[str, frozenset[str]]] = {
 KWOK: Final = frozenset(("Quote", "Now", "StartTime", "YAML", "Version", "NodeConditions"))
 OF_KIND: Final = {
     "Pod": frozenset(("NodeIP", "PodIP", "NodeIPWith", "NodeIPsWith", "PodIPWith", "PodIPsWith")),
-    "Node": frozenset(("NodeIP", "NodeName", "NodePort")),
+    "Node": frozenset(("NodeIP", "NodePort")),
 }
+"""Without NodeName: on KWOK it is its own option of that name, empty as a rule, not the node's."""
 SPRIG: Final = frozenset(("dict", "default", "max", "min", "sub", "add", "trunc"))
 GO: Final = frozenset(
     ("and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "index", "len", "printf", "print")
