@@ -20,7 +20,9 @@ from gpusched.scenario.real_prepare import OWN_KINDS, clean
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
 HOME: Final = "gpusched-system"
 _SYSTEM: Final = frozenset(("kube-system", "kube-public", "kube-node-lease", HOME))
+_HOME: Final = f"/api/v1/namespaces/{HOME}"
 _READY_S: Final = 20.0
+_GONE_S: Final = 30.0
 _LOOK_S: Final = 0.5
 _NAMED: Final = 3
 _CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -89,7 +91,7 @@ async def look(kubeconfig: str) -> Cluster:
         await ground.kinds.read()
         nodes = await _all(ground, "Node")
         pods = await _all(ground, "Pod")
-        home = await ground.read(f"/api/v1/namespaces/{HOME}")
+        home = await ground.read(_HOME)
         return Cluster(
             host=api.host,
             version=version,
@@ -156,7 +158,10 @@ async def tidy(kubeconfig: str, before: Cluster) -> list[str]:
             for kind in ("podgroups", "queues", "topologies"):
                 await api.request("DELETE", f"{_CRD}/{kind}.scheduling.gpusched.io", timeout_s=30)
         if not before.home:
-            await api.request("DELETE", f"/api/v1/namespaces/{HOME}", timeout_s=30)
+            await api.request("DELETE", _HOME, timeout_s=30)
+            until = ground.clock.monotonic() + _GONE_S
+            while await ground.read(_HOME) and ground.clock.monotonic() < until:
+                await ground.clock.sleep(_LOOK_S)
         await ground.kinds.read()
         left = []
         for kind in dict.fromkeys((*_MADE, *ALWAYS)):
