@@ -59,3 +59,27 @@ def test_every_policy_is_in_the_kustomization_and_bound():
         assert binding["spec"]["policyName"] == policy["metadata"]["name"]
         assert binding["spec"]["validationActions"] == ["Deny"]
         assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+async def test_policies_are_listed_as_kubectl_shows_them():
+    """Number of validations, kind of parameters, and which ones a binding takes."""
+    cluster = await start(ClusterOptions(stages=False, controllers=False, apply=APPLIED))
+    try:
+        headers = {
+            "Authorization": f"Bearer {cluster.token}",
+            "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io",
+        }
+        rows = {}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            for kind in ("policies", "policybindings"):
+                path = f"/apis/admissionregistration.k8s.io/v1/validatingadmission{kind}"
+                async with session.get(cluster.url + path) as answer:
+                    table = await answer.json()
+                    rows[kind] = [row["cells"][:-1] for row in table["rows"]]
+    finally:
+        await cluster.close()
+    assert ["gpusched-fence", 1, "coordination.k8s.io/v1/Lease"] in rows["policies"]
+    assert ["gpusched-queues", 3, "<unset>"] in rows["policies"]
+    fence = ["gpusched-fence", "gpusched-fence", "gpusched-system/gpusched"]
+    assert fence in rows["policybindings"]
+    assert ["gpusched-queues", "gpusched-queues", "<unset>"] in rows["policybindings"]

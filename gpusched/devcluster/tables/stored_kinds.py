@@ -50,6 +50,22 @@ def _yes(*path: str) -> Cell:
     return cell
 
 
+# -- admission policies --------------------------------------------------------------------------
+
+
+def _param_kind(obj: Doc, _now: float) -> str:
+    kind = dig(obj, "spec", "paramKind")
+    return f"{kind['apiVersion']}/{kind['kind']}" if kind else _UNSET
+
+
+def _param_ref(obj: Doc, _now: float) -> str:
+    reference = dig(obj, "spec", "paramRef") or {}
+    if name := reference.get("name"):
+        return f"{reference['namespace']}/{name}" if reference.get("namespace") else f"*/{name}"
+    selector = reference.get("selector")
+    return _UNSET if selector is None else _labels(selector.get("matchLabels"))
+
+
 # -- services ----------------------------------------------------------------------------------
 
 
@@ -337,6 +353,23 @@ STORED: dict[tuple[str, str], Columns] = {
         NAME,
         Column("StorageClassName", field("storageClassName"), description="Of which class."),
         Column("Capacity", field("capacity"), description="How much there is."),
+    ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): (
+        NAME,
+        Column(
+            "Validations",
+            lambda o, _: len(dig(o, "spec", "validations") or ()),
+            type="integer",
+            description="Number of things that must hold.",
+        ),
+        Column("ParamKind", _param_kind, description="Kind of its parameters."),
+        AGE,
+    ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): (
+        NAME,
+        Column("PolicyName", field("spec", "policyName"), description="The policy in force."),
+        Column("ParamRef", _param_ref, description="Its parameters."),
+        AGE,
     ),
     ("resource.k8s.io", "DeviceClass"): (NAME, AGE),
     ("resource.k8s.io", "ResourceClaimTemplate"): (NAME, AGE),
