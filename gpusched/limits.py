@@ -458,3 +458,7 @@ FAULT_DUMP_BYTES_MAX: Final = 4 * 2**20
 RECORDS_WAITING_MAX: Final = 16
 """Decisions that wait to be written into files: snapshots share what did not change between
 them, and 16 of 2,500 nodes and 10,000 pods are 11 s of writing."""
+COMMAND_TRIES_MAX: Final = 6
+"""How often a command asks a server that says it is busy: a new kind's first seconds fit in."""
+COMMAND_WAIT_S_MAX: Final = 5.0
+"""Longest wait between two of them, whatever the server asks for: somebody sits there."""

@@ -22,6 +22,7 @@ T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
 
 GROUP_PATH: Final = "/apis/scheduling.gpusched.io/v1alpha1"
+_BUSY: Final = 429
 _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -47,7 +48,7 @@ def with_cluster(kubeconfig: str | None, read: Callable[[Api], Awaitable[T]]) ->
 
 async def get_object(api: Api, path: str, *, what: str) -> Json | None:
     """One object, or None when there is none of that name."""
-    answer = await api.request("GET", path, timeout_s=limits.REQUEST_TIMEOUT_S)
+    answer = await _asked(api, path)
     if answer.status == 404:
         return None
     return _body(api, answer, what=what)
@@ -64,7 +65,7 @@ async def list_objects(
     items: list[Json] = []
     params = {**(query or {}), "limit": str(limits.LIST_PAGE)}
     while True:
-        answer = await api.request("GET", path, query=params, timeout_s=limits.REQUEST_TIMEOUT_S)
+        answer = await _asked(api, path, params)
         page = _body(api, answer, what=what)
         found = page.get("items")
         items.extend(found if isinstance(found, list) else [])
@@ -72,6 +73,20 @@ async def list_objects(
         if not more or len(items) > limits.OBJECTS_PER_KIND_MAX:
             return items
         params["continue"] = str(more)
+
+
+async def _asked(api: Api, path: str, query: Mapping[str, str] | None = None) -> Response:
+    """The answer; a server that says it is busy is asked again.
+
+    One that has just got a kind's definition says so for some seconds, too.
+    """
+    left = limits.COMMAND_TRIES_MAX
+    while True:
+        answer = await api.request("GET", path, query=query, timeout_s=limits.REQUEST_TIMEOUT_S)
+        left -= 1
+        if answer.status != _BUSY or not left:
+            return answer
+        await SystemClock().sleep(min(max(answer.retry_after_s(), 1.0), limits.COMMAND_WAIT_S_MAX))
 
 
 def _body(api: Api, answer: Response, *, what: str) -> Json:
