@@ -3,6 +3,9 @@
 The API alone is read here: when a member was bound is its PodScheduled time, and now is the
 server's clock, so neither a restart nor a clock that jumps gives a gang more time. A gang that
 once had its minimum is left alone: what it lost since is a matter of policy.
+
+Several such gangs may hold the rest of each other. After half of the time all but one are taken
+back, so that this one has the other half to become whole with what they leave.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ class PartialGang:
         pending_since: creation times of the members without a node.
         ever_started: whether its PodGroup's status says that it was whole; False for gangs
             that have no PodGroup.
+        priority: of the gang.
 
     Times are seconds since the epoch by the API server's clock, 0.0 for unknown.
     """
@@ -35,6 +39,7 @@ class PartialGang:
     bound: tuple[tuple[ObjectKey, UID, str, float], ...]
     pending_since: tuple[float, ...]
     ever_started: bool
+    priority: int = 0
 
 
 def due_at(gang: PartialGang) -> float | None:
@@ -50,29 +55,46 @@ def due_at(gang: PartialGang) -> float | None:
     return min(ours) + limits.GANG_RECOVERY_MAX_S
 
 
-def decide(gang: PartialGang, *, server_now: float) -> Undo | None:
+def decide(
+    gang: PartialGang, *, server_now: float, rival: PartialGang | None = None
+) -> Undo | None:
     """What to do about one gang now; None to leave it, so that it can still be completed.
 
     Args:
         gang: bound in part.
         server_now: seconds since the epoch by the API server's clock.
+        rival: another gang bound in part that goes before it; None for none.
     """
     due = due_at(gang)
+    patience_s = limits.GANG_RECOVERY_MAX_S
+    if due is not None and rival is not None:
+        patience_s /= 2
+        due -= patience_s
     if due is None or server_now < due:
         return None
     ours = tuple(sorted((key, uid) for key, uid, plan, _ in gang.bound if plan))
+    goal = f"{rival.key} can start first" if rival else "the gang can start as a whole"
     sentence = (
         f"only {len(gang.bound)} of {gang.min_member} members could be bound within "
-        f"{limits.GANG_RECOVERY_MAX_S:g} s; {len(ours)} of them are evicted so that the gang "
-        "can start as a whole"
+        f"{patience_s:g} s; {len(ours)} of them are evicted so that {goal}"
     )
     return Undo(gang=gang.key, pods=ours, sentence=sentence)
 
 
 def recover(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:
     """What to take back of all gangs, in order of their keys."""
-    undos = (decide(gang, server_now=server_now) for gang in gangs)
+    partial = [gang for gang in gangs if due_at(gang) is not None]
+    first = min(partial, key=_rank, default=None)
+    undos = (
+        decide(gang, server_now=server_now, rival=None if gang is first else first)
+        for gang in partial
+    )
     return tuple(sorted((u for u in undos if u is not None), key=lambda undo: undo.gang))
+
+
+def _rank(gang: PartialGang) -> tuple[int, float, GangKey]:
+    """The highest priority first, then who lacks the smallest part, then by key."""
+    return -gang.priority, -len(gang.bound) / gang.min_member, gang.key
 
 
 def _was_whole(gang: PartialGang) -> bool:

@@ -441,13 +441,16 @@ class SessionCycle:
 
     def _take_back(self, snapshot: Snapshot) -> None:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
-        now = self._binder.server_now()
+        partial = []
         for gang in snapshot.gangs:
             if not gang.placed or not gang.need or self._binder.knows(gang.key):
                 continue
             with self.faults.contain("recovery", gang.key):
-                for undo in recover([_partial(gang)], server_now=now):
-                    self._binder.undo(undo)
+                partial.append(_partial(gang))
+        # Together: of several that hold the rest of each other one goes on.
+        for undo in recover(partial, server_now=self._binder.server_now()):
+            with self.faults.contain("recovery", undo.gang):
+                self._binder.undo(undo)
 
     def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
         """Gauges of what queues hold and are due; only those that changed are set again."""
@@ -495,6 +498,7 @@ def _partial(gang: Gang) -> PartialGang:
         pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
         ever_started=gang.pod_group is not None
         and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
+        priority=gang.priority,
     )
 
 
