@@ -122,6 +122,12 @@ VICTIM_MODEL_S: Final = 0.2
 """Deterministic seconds for one model of victims: medians are a tenth of it."""
 BINDS_IN_FLIGHT_MAX: Final = 64
 CONNECTIONS_MAX: Final = 96
+FILES_WANTED: Final = 256
+"""Files and connections that the daemon may have open: both pools, the solver's pipes, scrapes."""
+FILES_LEAST: Final = 64
+"""With fewer the kinds could not be watched and gangs bound at the same time."""
+FILES_KEPT: Final = 24
+"""Of these a pool of connections leaves so many to the lease, the solver, files and scrapes."""
 BIND_TIMEOUT_SERVER_S: Final = 4.0
 BIND_TIMEOUT_CLIENT_S: Final = 5.0
 """The client waits longer than the server works: an answer tells what happened."""

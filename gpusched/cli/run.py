@@ -18,6 +18,7 @@ from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.errors import UsageError
+from gpusched.io import descriptors
 from gpusched.io.collector import collect_rarely
 from gpusched.io.decision_recorder import LAST, Recording
 from gpusched.io.logs import set_up
@@ -74,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     set_up(
         log_format=arguments.log_format, level=getLevelNamesMapping()[arguments.log_level.upper()]
     )
+    descriptors.prepare()
     collect_rarely()
     path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
     options = AppOptions(

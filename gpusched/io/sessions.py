@@ -10,7 +10,7 @@ import aiohttp
 from yarl import URL
 
 from gpusched import __version__, limits
-from gpusched.io import credentials
+from gpusched.io import credentials, descriptors
 
 JSON: Final = "application/json"
 
@@ -86,7 +86,7 @@ def over_http(access: credentials.Access, connections: int) -> Session:
     """A session over HTTP with its own connection pool."""
     context = access.tls()
     connector = aiohttp.TCPConnector(
-        limit=connections,
+        limit=descriptors.connections(connections),
         ssl=True if context is None else context,
         keepalive_timeout=limits.KEEPALIVE_S,
         ttl_dns_cache=limits.DNS_AGE_S,
