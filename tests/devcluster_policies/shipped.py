@@ -270,7 +270,8 @@ def _owned(made: Obj) -> Obj:
     return made
 
 
-def _workload(kind: str, labels: Obj, **spec: Any) -> Obj:
+def workload(kind: str, labels: Obj, **spec: Any) -> Obj:
+    """A workload of apps/v1 whose pods are ours."""
     body: Obj = {
         "selector": {"matchLabels": {"app": "a"}},
         "replicas": 0,
@@ -332,8 +333,8 @@ def queues() -> Conversation:
             Ask("POST", jobs, job("other", labels=theirs, schedulerName="else"), ALICE),
             label(f"{jobs}/a", theirs),
             label(f"{jobs}/a", {"more": "y"}),
-            Ask("POST", _apps(name, "deployments"), _workload("Deployment", theirs), ALICE),
-            Ask("POST", _apps(name, "statefulsets"), _workload("StatefulSet", theirs), ALICE),
+            Ask("POST", _apps(name, "deployments"), workload("Deployment", theirs), ALICE),
+            Ask("POST", _apps(name, "statefulsets"), workload("StatefulSet", theirs), ALICE),
             Ask("POST", _apps(name, "cronjobs", "batch/v1"), _cron(theirs), ALICE),
             Ask("POST", pods, pod("a", labels=theirs), ALICE),
             Ask("POST", pods, _owned(pod("a", labels=theirs)), ALICE),
@@ -402,7 +403,7 @@ def priority() -> Conversation:
             Ask(
                 "POST",
                 _apps(name, "deployments"),
-                _workload("Deployment", {}, **spec("theirs")),
+                workload("Deployment", {}, **spec("theirs")),
                 ALICE,
             ),
         ],

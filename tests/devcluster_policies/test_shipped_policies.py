@@ -11,10 +11,11 @@ import yaml
 
 from gpusched import assets
 from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.simulate.loop import run_virtual
 
 from .exchanges import Conversation
 from .playing import play
-from .shipped import shipped_conversations
+from .shipped import shipped_conversations, workload
 
 MANIFESTS = assets.path("manifests")
 RECORDED = json.loads((Path(__file__).parent / "recorded_shipped.json").read_text())
@@ -83,3 +84,30 @@ async def test_policies_are_listed_as_kubectl_shows_them():
     fence = ["gpusched-fence", "gpusched-fence", "gpusched-system/gpusched"]
     assert fence in rows["policybindings"]
     assert ["gpusched-queues", "gpusched-queues", "<unset>"] in rows["policybindings"]
+
+
+def test_a_controller_whose_pods_are_refused_says_so():
+    """A Deployment's template holds an annotation of ours: no pod, an event, and nothing breaks."""
+
+    async def given(clock):
+        cluster = await start(ClusterOptions(clock=clock, stages=False, apply=APPLIED))
+        try:
+            client = cluster.client
+            made = workload("Deployment", {})
+            made["metadata"]["namespace"] = "default"
+            made["spec"]["replicas"] = 2
+            made["spec"]["template"]["metadata"]["annotations"] = {"gpusched.io/slots": "0"}
+            client.create("deployments.apps", made)
+            await clock.sleep(30)
+            return client.list("pods"), [
+                event["message"]
+                for event in client.list("events", "default")
+                if event["reason"] == "FailedCreate"
+            ]
+        finally:
+            await cluster.close()
+
+    pods, told = run_virtual(given)
+    assert pods == []
+    assert told
+    assert all("gpusched.io/slots is written by gpusched alone" in each for each in told)

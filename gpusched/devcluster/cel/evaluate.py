@@ -173,12 +173,13 @@ def _call(tree: Call) -> Run:
 def _metered(name: str, args: list[Run]) -> Run:
     """A call of a function, which costs by the size of what it is given."""
     function = CONVERSIONS.get(name) or FUNCTIONS[name]
+    free = _plain(function, args)
 
     def run(env: Env) -> Any:
+        if METER not in env:
+            return free(env)
         values = tuple(arg(env) for arg in args)
-        meter = env.get(METER)
-        if meter is not None:
-            meter.spend_on(name, values)
+        env[METER].spend_on(name, values)
         return function(*values)
 
     return run

@@ -146,7 +146,7 @@ class Expression:
 
     def value(self, run: Callable[[Env], Any], env: Env, budget: Meter) -> Any:
         """Run within what one expression may cost; CelFault says why there is no value."""
-        before, meter = env.get(METER), Meter(CALL_UNITS)
+        before, meter = env.get(METER) or Meter(CALL_UNITS), Meter(CALL_UNITS)
         env[METER] = meter
         try:
             return run(env)
