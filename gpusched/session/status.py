@@ -106,7 +106,8 @@ def _status(session: Session, gang: Gang) -> GangStatus:
         scheduled = Ask(reason=Reason.SCHEDULED, sentence=_running_sentence(gang))
         admission = None
     else:
-        scheduled = ask or _not_tried(gang)
+        admission = admission and _with_remark(gang, admission)
+        scheduled = _with_remark(gang, ask or _not_tried(gang))
     is_admitted = admission is None
     runs_again = _runs_again(gang) if whole else None
     waiting: list[tuple[ObjectKey, UID]] = []
@@ -165,6 +166,18 @@ def _placement(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def _has_admitted(gang: Gang) -> bool:
+    """Whether a condition Admitted tells its author what to know: our own PodGroup has one."""
+    return gang.pod_group is not None and not gang.pod_group.source
+
+
+def _with_remark(gang: Gang, ask: Ask) -> Ask:
+    """Why it waits, and what its author should know: a suspended Job has events for that alone."""
+    if not gang.remark or not gang.suspended:
+        return ask
+    return attrs.evolve(ask, sentence=cut(f"{ask.sentence}; {gang.remark}"))
+
+
 def _admitted_sentence(gang: Gang) -> str:
     text = f"admitted to queue {gang.queue}"
     return cut(f"{text}; {gang.remark}") if gang.remark else text
@@ -173,9 +186,7 @@ def _admitted_sentence(gang: Gang) -> str:
 def _running_sentence(gang: Gang) -> str:
     text = f"{members(gang.ready)} placed, {gang.min_member} needed{_proof(gang)}"
     text = f"{text}; {gang.pending} more wait" if gang.pending else text
-    # Our own PodGroup says so in its condition Admitted, which others do not have.
-    own = gang.pod_group is not None and not gang.pod_group.source
-    return cut(f"{text}; {gang.remark}") if gang.remark and not own else text
+    return cut(f"{text}; {gang.remark}") if gang.remark and not _has_admitted(gang) else text
 
 
 def _proof(gang: Gang) -> str:

@@ -150,6 +150,10 @@ def test_the_template_of_a_suspended_job_counts_as_far_as_its_pods_would_be_admi
         template = {"spec": {**pod_spec(8), "priorityClassName": "high"}}
         await mallory.job("taker", 1, suspend=True, template=template)
         await stays(w)
+        told = [each["message"] for each in w.client.list("events", "mallory")]
+        assert any("priorityClassName high of its pods does not count" in each for each in told), (
+            told
+        )
         w.client.patch("resourcequotas", "mallory", "classes", {"spec": {"hard": {"pods": "1"}}})
         await w.until(lambda: w.client.list("pods", "mallory"), within=120)
         taker = w.client.list("pods", "mallory")[0]
