@@ -217,8 +217,8 @@ def test_the_loop_gets_its_turn_in_a_flood(play, says):
     assert play(scenario) <= limits.WATCH_EVENTS_PER_TURN
 
 
-def test_faults_of_the_sink_are_not_swallowed(play):
-    """A bug behind the sink ends the task with its story; it is no stream failure."""
+def test_broken_invariants_of_the_sink_are_not_swallowed(play):
+    """They end the task with their story; they are no stream failure."""
 
     async def scenario(world, reflector, sink, clock, server):
         def broken(items):
@@ -232,3 +232,23 @@ def test_faults_of_the_sink_are_not_swallowed(play):
         waiting.cancel()
 
     play(scenario)
+
+
+def test_other_faults_of_the_sink_are_told_and_all_is_listed_again(play, caplog):
+    """A defect behind the sink ends no daemon: what it kept from the sink comes with the next list."""
+
+    async def scenario(world, reflector, sink, clock, server):
+        original = sink.replace
+
+        def broken(items):
+            sink.replace = original
+            raise KeyError("a defect")
+
+        await clock.sleep(1)
+        sink.replace = broken
+        await reflector.relist()
+        assert not reflector.task.done()
+        assert reflector.synced
+
+    play(scenario)
+    assert any("a defect" in getattr(each, "gpusched_dump", "") for each in caplog.records)
