@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -24,6 +25,7 @@ from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
 from gpusched.commit.model import Phase
 from gpusched.config.model import Config
+from gpusched.errors import GpuschedError, InvariantBroken
 from gpusched.io.api import Api
 from gpusched.io.binder import Binder, Settled
 from gpusched.io.carrier import Carrier
@@ -45,11 +47,13 @@ from gpusched.io.pace import Pace
 from gpusched.io.readers import Readers
 from gpusched.io.self_care import SelfCare
 from gpusched.io.server_clock import ServerClock
+from gpusched.io.session_mark import SessionMark
 from gpusched.io.sessions import Open, over_http
 from gpusched.io.slot_news import SlotNews
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.status import StatusWriter
 from gpusched.io.telemetry import Telemetry
+from gpusched.io.text import one_line
 from gpusched.io.tracing import Tracing
 from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
@@ -79,6 +83,7 @@ class AppOptions:
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
         recording: of decisions; None keeps none.
+        state_file: shows the next process what this one died of; empty for none.
         secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
             nobody forges anything.
         opened: makes what carries requests to the API server and answers back.
@@ -95,6 +100,7 @@ class AppOptions:
     pod: ObjectRef | None = None
     inline: bool = False
     recording: Recording | None = None
+    state_file: str = ""
     secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
     search: Search = search_here
@@ -114,6 +120,7 @@ class App:
         self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
         self.telemetry = Telemetry(Tracing.from_environment())
         self.faults = FaultReport(options.clock, self.telemetry)
+        self._mark: SessionMark | None = None
         self.leadership = Leadership()
         self.readers: Readers | None = None
         self.port = 0
@@ -149,13 +156,29 @@ class App:
             _log.warning("the configuration may not do what was meant", why=warning)
         rules = Rules(options.config, loaded.policy, Guard(options.clock))
         api = await Api.connect(options.kubeconfig, clock=options.clock, opened=options.opened)
+        if options.state_file:
+            self._mark = SessionMark.open(Path(options.state_file))
         try:
             await self._serve(api, rules)
+        except Exception as error:
+            self._remember(error)
+            raise
+        else:
+            if self._fault is not None:
+                self._remember(self._fault)
         finally:
+            if self._mark is not None:
+                self._mark.close()
             await api.close()
             self.telemetry.shutdown()
         if self._fault is not None:
             raise self._fault
+
+    def _remember(self, error: BaseException) -> None:
+        """For the next process, what this one ends of, where that is a fault of ours."""
+        ours = not isinstance(error, GpuschedError) or isinstance(error, InvariantBroken)
+        if self._mark is not None and ours:
+            self._mark.fault(f"{type(error).__name__}: {one_line(str(error))}")
 
     async def _connect(self, most: int) -> Api:
         of = self.options
@@ -318,6 +341,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             faults=self.faults,
+            mark=self._mark,
             inline=options.inline,
             solver=solver,
             here=options.search,

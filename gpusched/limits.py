@@ -468,3 +468,9 @@ COMMAND_TRIES_MAX: Final = 6
 """How often a command asks a server that says it is busy: a new kind's first seconds fit in."""
 COMMAND_WAIT_S_MAX: Final = 5.0
 """Longest wait between two of them, whatever the server asks for: somebody sits there."""
+STATE_FILES_MAX: Final = 8
+"""Processes of one name on one machine that each have a state file of their own."""
+DEATHS_FORGOTTEN_S: Final = 300.0
+"""Full sessions for so long, after which earlier deaths of the process are forgotten."""
+DEATHS_OF_GANG_MAX: Final = 2
+"""Processes that died with one gang in hand, after which the next begins without it."""

@@ -36,6 +36,7 @@ class Enqueue:
         session.enqueue_ran = True
         fresh = []
         for gang in session.gangs:
+            session.hand(gang.key)
             verdict = admission(session, gang)
             new = not gang.placed
             if new and not verdict.refuses and session.hooks.enqueue_checks:

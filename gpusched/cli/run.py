@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import random
 import secrets
 import signal
+import tempfile
 from logging import getLevelNamesMapping
 from pathlib import Path
 from typing import Final
@@ -59,6 +61,12 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--record-all", action="store_true", help="sessions that changed nothing as well"
     )
+    parser.add_argument(
+        "--state-file",
+        metavar="F",
+        help="remembers what a process died of, for the next one; 'none' for no file (default: one "
+        "for this kubeconfig and configuration in the folder for temporary files)",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info"
@@ -89,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         pod=_own_pod(),
         listen=_addresses(arguments.listen),
         recording=_recording(arguments),
+        state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
     )
     return asyncio.run(_serve(options))
 
@@ -127,6 +136,20 @@ def _recording(arguments: argparse.Namespace) -> Recording | None:
     return Recording(
         folder=Path(arguments.record_decisions), last=last, everything=arguments.record_all
     )
+
+
+def _state_file(named: str | None, *of: str | None) -> str:
+    """Where this daemon remembers what it died of: two of one cluster and configuration share it.
+
+    Args:
+        named: by its user; None for a file of its own, ``none`` for no file.
+        of: what tells this daemon from others of the same user.
+    """
+    if named is not None:
+        return "" if named == "none" else named
+    told = "\n".join((os.environ.get("HOME", ""), os.environ.get("KUBECONFIG", ""), *map(str, of)))
+    name = hashlib.sha256(told.encode()).hexdigest()[:16]
+    return str(Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}" / f"{name}.state")
 
 
 def _identity() -> str:

@@ -24,6 +24,7 @@ from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.errors import Fenced, InvariantBroken
+from gpusched.io.after_death import begin_after
 from gpusched.io.aside import Aside
 from gpusched.io.backoff import Backoff
 from gpusched.io.carrier import Carrier
@@ -33,6 +34,7 @@ from gpusched.io.fault_report import FaultReport, fault_around
 from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
+from gpusched.io.session_mark import SessionMark
 from gpusched.io.solver_process import SolverProcess
 from gpusched.io.telemetry import Telemetry
 from gpusched.io.volume_binder import VolumeBinder
@@ -96,6 +98,7 @@ class SessionCycle:
         clock: time.
         telemetry: counts and spans.
         faults: told of what is contained; None for one of its own.
+        mark: shows the next process what this one died of; None shows nothing.
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
         here: runs searches where there is no solver.
@@ -116,6 +119,7 @@ class SessionCycle:
         clock: Clock,
         telemetry: Telemetry,
         faults: FaultReport | None = None,
+        mark: SessionMark | None = None,
         inline: bool = False,
         solver: SolverProcess | None = None,
         here: Search = search_here,
@@ -134,6 +138,8 @@ class SessionCycle:
         self._fragmentation = FragmentationGauge(clock, telemetry)
         self.faults = faults if faults is not None else FaultReport(clock, telemetry)
         """Told of what is contained."""
+        self._mark = mark
+        self._remembered = False
         self._trouble = Backoff(random.Random(0))  # noqa: S311 - a wait, no secret
         self._changed = asyncio.Event()
         self._last_change = 0.0
@@ -253,6 +259,8 @@ class SessionCycle:
     # -- what ------------------------------------------------------------------------------
     async def _held(self) -> bool:
         """Whether a session came to its end; what it does not contain itself ends here."""
+        if self._mark is not None:
+            self._mark.begin()
         try:
             await self._session()
         except (InvariantBroken, Fenced):
@@ -260,6 +268,9 @@ class SessionCycle:
         except Exception as error:  # noqa: BLE001 - a restart would meet the same again
             self.faults.failed("session", error)
             return False
+        finally:
+            if self._mark is not None:
+                self._mark.end()
         self.faults.worked("session")
         return True
 
@@ -359,6 +370,12 @@ class SessionCycle:
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
         solver, placement = self._solver, self.rules.config.placement
+        mark = self._mark
+        if mark is not None and not self._remembered:
+            self._remembered = True
+            told = begin_after(mark.memory, mark.death, rules.containment, snapshot)
+            if told:
+                self.faults.died(told, mark.memory.deaths)
         search = solver if solver is not None else self._here
         tape = Tape(search, rules.guard.failing()) if self._recorder is not None else None
         took: list[tuple[str, float]] = []
@@ -388,6 +405,8 @@ class SessionCycle:
                 search=search if tape is None else tape,
                 ended=ended,
                 containment=rules.containment,
+                hand=mark.hand if mark is not None else _unmarked,
+                began=mark.stage if mark is not None else _unmarked,
             )
             with self.faults.contain("fragmentation"):
                 self._fragmentation.look(decision.snapshot, rules.masks)
@@ -403,6 +422,9 @@ class SessionCycle:
             telemetry.solver(str(each.outcome), each.seconds, each.gap)
         telemetry.cycle("session", clock.monotonic() - start)
         self.faults.session(decision, snapshot)
+        if mark is not None:
+            full = decision.degraded is None and not decision.set_aside
+            mark.went_well(clock.monotonic(), full=full)
         for judge in self.judged:
             with self.faults.contain("plugin report"):
                 judge(rules.guard)
@@ -484,6 +506,10 @@ class SessionCycle:
             if sentence not in self._told and len(self._told) < 1000:
                 self._told.add(sentence)
                 _log.error("a plugin failed", why=sentence)
+
+
+def _unmarked(_what: object) -> None:
+    """Nobody remembers what this process dies of."""
 
 
 def _partial(gang: Gang) -> PartialGang:

@@ -17,7 +17,7 @@ from gpusched.clock import Clock
 from gpusched.errors import Fenced, InvariantBroken
 from gpusched.io.dumps import Dumps
 from gpusched.io.logs import Log
-from gpusched.io.own_news import CONTAINED, Events, OwnNews
+from gpusched.io.own_news import CONTAINED, DIED, Events, OwnNews
 from gpusched.io.status_notes import regarding
 from gpusched.io.status_writes import StatusCache
 from gpusched.io.telemetry import Telemetry
@@ -159,6 +159,13 @@ class FaultReport:
             return None
         key = ObjectKey(suspect.key.namespace, suspect.key.name)
         return ObjectRef(suspect.key.kind, key, uid)
+
+    def died(self, sentence: str, deaths: int) -> None:
+        """Earlier processes died; told by the one that leads next."""
+        _log.error("an earlier process died", why=sentence)
+        self._telemetry.set_deaths(deaths)
+        if self._news is not None:
+            self._news.warn(DIED, reason="SchedulerDied", action="Starting", sentence=sentence)
 
     # -- everything around them ---------------------------------------------------------------
     @contextmanager

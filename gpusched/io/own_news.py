@@ -17,6 +17,7 @@ PLUGINS: Final = "plugins"
 STUCK: Final = "stuck"
 SOLVER: Final = "solver"
 CONTAINED: Final = "contained"
+DIED: Final = "died"
 RESTORED: Final = "restored"
 
 

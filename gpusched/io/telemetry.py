@@ -235,6 +235,10 @@ class Telemetry:
             self._degraded.clear()
             self._degraded.update({(what,): 1.0 for what in off})
 
+    def set_deaths(self, deaths: int) -> None:
+        """So many processes in a row died in their sessions before this one began."""
+        self._deaths[()] = float(deaths)
+
     def set_leader(self, *, leading: bool) -> None:
         """Whether this process may write."""
         self._leader[()] = float(leading)
@@ -373,6 +377,11 @@ class Telemetry:
         )
         self._set_aside: dict[Row, float] = {}
         self._degraded: dict[Row, float] = {}
+        self._deaths: dict[Row, float] = {}
+        self._gauge(
+            "session_deaths", "Processes that died in sessions in a row before this one began", (),
+            lambda: self._deaths,
+        )  # fmt: skip
         self._gauge(
             "set_aside_objects", "Objects that are left out of sessions after faults", ("what",),
             lambda: self._set_aside,

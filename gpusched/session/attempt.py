@@ -15,6 +15,7 @@ from gpusched import limits
 from gpusched.cache.snapshot import Round, Snapshot
 from gpusched.config.model import Placement
 from gpusched.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.objects.meta import GangKey
 from gpusched.placement.problem import Search
 from gpusched.session.binds import gang_binds
 from gpusched.session.claims import claims, stops
@@ -74,6 +75,8 @@ class Setting:
     placement: Placement
     search: Search
     ended: ActionTimer = lambda _name: None
+    hand: Callable[[GangKey], None] = lambda _gang: None
+    began: ActionTimer = lambda _name: None
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +115,7 @@ def attempt(
         setting: of the decision.
         mode: how much of a session is done.
     """
-    stage = Stage()
+    stage = Stage(told=setting.began)
     smaller = snapshot
     try:
         smaller = without(snapshot, aside)
@@ -150,12 +153,12 @@ def _session(snapshot: Snapshot, setting: Setting, mode: Mode, stage: Stage) -> 
     skipped: set[str] = set()
     faults: list[str] = []
     while True:
-        stage.name = OPEN
+        stage.enter(OPEN)
         session = Session(
             snapshot, policy, guard=setting.guard, masks=setting.masks, placement=placement,
-            search=setting.search,
+            search=setting.search, hand=setting.hand,
         )  # fmt: skip
-        stage.name = STOPS
+        stage.enter(STOPS)
         if STOPS not in mode.skipped:
             stop_gangs(session)
         failed = _act(session, policy.actions, skipped, stage, setting.ended)
@@ -166,10 +169,10 @@ def _session(snapshot: Snapshot, setting: Setting, mode: Mode, stage: Stage) -> 
         faults += session.hooks.faults
     parts: dict[str, Any] = {}
     for name, build in _PARTS:
-        stage.name = name
+        stage.enter(name)
         if name not in mode.skipped:
             parts[_FIELDS[name]] = build(session)
-    stage.name = WAITING
+    stage.enter(WAITING)
     waiting = {} if WAITING in mode.skipped else unplaced(session)
     setting.masks.only(snapshot.gangs, snapshot.active)
     return Decided(
@@ -202,7 +205,7 @@ def _act(
     for action in actions:
         if action.name in skipped:
             continue
-        stage.name = action.name
+        stage.enter(action.name)
         session.work.begin()
         if _failed(session, action):
             return action.name

@@ -38,6 +38,9 @@ class Held:
 def hold(snapshot: Snapshot, setting: Setting, memory: Containment) -> Held:
     """Decide; what raises is contained and remembered."""
     known, mode = memory.begin(snapshot)
+    if not mode.decides and memory.degraded is not None and memory.degraded.fault is None:
+        # Processes died of whatever was tried: this one waits until it is time to try again.
+        return Held(decided=_nothing(snapshot))
     if not mode.together:
         return _one_by_one(snapshot, setting, memory, known=known, mode=mode, fault=None)
     aside = frozenset(known)
@@ -168,9 +171,7 @@ def _one_by_one(
     """
     mode = attrs.evolve(mode, decides=True)
     guilty: dict[Suspect, Fault] = {}
-    base = Decided(
-        snapshot=snapshot, plan=Plan(revision=snapshot.revision), waiting={}, faults=(), searches=()
-    )
+    base = _nothing(snapshot)
     waiting = [gang for gang in snapshot.gangs if gang.need and of_gang(gang.key) not in known]
     every = frozenset(of_gang(gang.key) for gang in snapshot.gangs if gang.need)
     outcome = _alone(snapshot, setting, memory, aside=every | frozenset(known), mode=mode)
@@ -203,6 +204,12 @@ def _one_by_one(
     new = memory.set_aside(snapshot, guilty)
     memory.settle(snapshot, mode, fault)
     return Held(decided=attrs.evolve(base, plan=plan), contained=new, again=again and _acts(plan))
+
+
+def _nothing(snapshot: Snapshot) -> Decided:
+    return Decided(
+        snapshot=snapshot, plan=Plan(revision=snapshot.revision), waiting={}, faults=(), searches=()
+    )
 
 
 def _alone(

@@ -6,12 +6,13 @@ as if it were not there; see ``session.containment`` and docs/containment.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from gpusched.cache.snapshot import Round, Snapshot
 from gpusched.config.model import Placement
+from gpusched.objects.meta import GangKey
 from gpusched.placement.problem import Search, search_here
 from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside, topologies_aside
 from gpusched.session.attempt import ActionTimer, Decided, Setting
@@ -71,6 +72,8 @@ def decide(
     search: Search = search_here,
     ended: ActionTimer = lambda _name: None,
     containment: Containment | None = None,
+    hand: Callable[[GangKey], None] = lambda _gang: None,
+    began: ActionTimer = lambda _name: None,
 ) -> Decision:
     """Run one session.
 
@@ -84,10 +87,19 @@ def decide(
         ended: told after each action.
         containment: remembers from session to session what was set aside under this policy; None
             where this session is the only one.
+        hand: told of each gang as it is taken in hand.
+        began: told of each stage as it begins.
     """
     memory = Containment() if containment is None else containment
     setting = Setting(
-        policy=policy, guard=guard, masks=masks, placement=placement, search=search, ended=ended
+        policy=policy,
+        guard=guard,
+        masks=masks,
+        placement=placement,
+        search=search,
+        ended=ended,
+        hand=hand,
+        began=began,
     )
     held = hold(snapshot, setting, memory)
     return _told(snapshot, held.decided, memory, contained=held.contained, again=held.again)

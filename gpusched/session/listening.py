@@ -29,9 +29,15 @@ R = TypeVar("R")
 
 @attrs.define
 class Stage:
-    """Where an attempt is."""
+    """Where an attempt is; ``told`` hears of each step."""
 
     name: str = "open"
+    told: Callable[[str], None] = lambda _name: None
+
+    def enter(self, name: str) -> None:
+        """The attempt is here now."""
+        self.name = name
+        self.told(name)
 
 
 class Listening:

@@ -6,7 +6,7 @@ snapshot and policy give the same plan, whatever the order in which objects arri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -63,6 +63,7 @@ class Session:
         masks: filter results kept from earlier sessions of the same policy.
         placement: how long and how to search where one pass does not find a place.
         search: runs what may take long or crash, here or in the solver's process.
+        hand: told of each gang as it is taken in hand, for whoever remembers what a process died of.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class Session:
         masks: MaskCache,
         placement: Placement,
         search: Search = search_here,
+        hand: Callable[[GangKey], None] = lambda _gang: None,
     ) -> None:
         self.snapshot = snapshot
         self.placement = placement
         self.search = search
+        self.hand = hand
         """Runs what may take long or crash."""
         self.effort = effort(placement)
         """How hard to try for one problem."""

@@ -36,6 +36,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     told = session.masks.told
     found = []
     for gang in session.gangs:
+        session.hand(gang.key)
         if gang.placed:
             if session.kept(gang) or not all(member.confirmed for member in gang.placed):
                 continue

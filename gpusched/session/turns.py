@@ -113,6 +113,7 @@ def turns(
     had: Counter[GangKey] = Counter()
     while root.peek() is not None:
         gang = root.take()
+        session.hand(gang.key)
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
