@@ -11,6 +11,7 @@ same command, finds it at its next start. A file that cannot be used costs nothi
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -123,6 +124,8 @@ class SessionMark:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            if os.fstat(lock).st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "the file is another user's")
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(lock, _SIZE)
             page = mmap.mmap(lock, _SIZE)
