@@ -220,10 +220,12 @@ class Api:
         *,
         options: DeleteOptions,
         by: Options | None = None,
+        with_others: bool = False,
     ) -> tuple[Obj | Stored, bool]:
         """Delete an object; return the body of the answer and whether it is gone.
 
-        ``by`` tells who deletes, for admission policies, and gets their warnings.
+        ``by`` tells who deletes, for admission policies, and gets their warnings; to them a request
+        that deletes it ``with_others`` names no object.
         """
         stored = self.get(resource, namespace, name)
         if resource.only_read:
@@ -236,7 +238,7 @@ class Api:
                 "DELETE",
                 objects=(None, stored.obj),
                 options=attrs.evolve(by, dry_run=options.dry_run),
-                name=name,
+                name="" if with_others else name,
                 namespace=namespace,
             )
         last, gone = delete(self.core, resource, stored, options=options)

@@ -109,7 +109,7 @@ def admit(
         operation: create, update or delete.
         objects: the new and the old object, each None where there is none.
         options: of the write; without a user nobody is asked.
-        name: of the object; the server has made one by now.
+        name: of the object; the server has made one by now. Empty for one of many.
         namespace: of the request.
         subresource: of the request.
         kind: of the body, where it is not that of the resource.

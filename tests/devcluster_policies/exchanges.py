@@ -388,7 +388,72 @@ def _unusual() -> list[Conversation]:
             Ask("DELETE", f"{pods}/p?gracePeriodSeconds=0"),
         ],
     )
-    return [stale, _scaled(), _selected(), _excluded(), _equivalent()]
+    return [stale, _ways(), _scaled(), _selected(), _excluded(), _equivalent()]
+
+
+def _ways() -> Conversation:
+    """Every way to write an object leads past the policy, those that change nothing as well."""
+    name = "ways"
+    maps = _maps(name)
+    told = (
+        "request.operation + ' ' + request.?subResource.orValue('-') + ' ' + "
+        "request.?name.orValue('-') + ' ' + string(has(request.options)) + ' ' + "
+        "string(object == null ? 0 : size(object.metadata.?labels.orValue({})))"
+    )
+    made = policy(
+        name,
+        [_rule("configmaps", "pods", "pods/status", "resourcequotas/status")],
+        validations=[{"expression": f"({told}) == ''", "messageExpression": told}],
+        matchConditions=[
+            {
+                "name": "marked",
+                "expression": "[object, oldObject].exists(o, o != null && "
+                "o.metadata.?labels[?'mark'].orValue('') == 'no')",
+            }
+        ],
+    )
+    held = config_map("held")
+    marked = {"metadata": {"labels": {"mark": "no"}}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", **marked}
+    fresh = {**body, "metadata": {"name": "fresh", **marked["metadata"]}}
+    apply = "application/apply-patch+yaml"
+    patches = [
+        ("application/merge-patch+json", marked),
+        ("application/strategic-merge-patch+json", marked),
+        (
+            "application/json-patch+json",
+            [{"op": "add", "path": "/metadata/labels", "value": {"mark": "no"}}],
+        ),
+    ]
+    quota = {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {},
+    }  # fmt: skip
+    quotas = f"/api/v1/namespaces/vap-{name}/resourcequotas"
+    return Conversation(
+        name,
+        [
+            (maps, held),
+            (maps, {**config_map("kept"), "metadata": {"name": "kept", **marked["metadata"]}}),
+            (quotas, quota),
+            (POLICIES, made),
+            (BINDINGS, binding(name)),
+        ],
+        [
+            *[Ask("PATCH", f"{maps}/held", patch, "", media) for media, patch in patches],
+            Ask("PATCH", f"{maps}/held?fieldManager=a", {**body, "data": {}}, "", apply),
+            Ask("PATCH", f"{maps}/fresh?fieldManager=a", fresh, "", apply),
+            Ask("PATCH", f"{maps}/held?dryRun=All", marked, "", "application/merge-patch+json"),
+            Ask("PATCH", f"{maps}/kept", {}, "", "application/merge-patch+json"),
+            Ask(
+                "PUT", f"{maps}/held", {**body, "metadata": {"name": "held", **marked["metadata"]}}
+            ),
+            Ask("PATCH", f"{quotas}/q/status", marked, "", "application/merge-patch+json"),
+            Ask("DELETE", f"{maps}/kept"),
+            Ask("DELETE", f"{maps}?labelSelector=mark=no"),
+            Ask("DELETE", f"{maps}/kept?dryRun=All"),
+            Ask("DELETE", f"{maps}/held"),
+        ],
+    )
 
 
 def _scaled() -> Conversation:

@@ -261,6 +261,7 @@ class Endpoints:
                 name,
                 options=options,
                 by=by,
+                with_others=True,
             )
             last.append(answer if isinstance(answer, Stored) else stored)
         done = Page(items=last, version=self._core.store.version)

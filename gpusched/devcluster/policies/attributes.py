@@ -21,7 +21,8 @@ class Attributes:
 
     Attributes:
         kind: of the object sent, as group, version and kind; a subresource has its own.
-        name: as in the path or the body, or as the server has made it.
+        name: as in the path or the body, or as the server has made it; empty for one of many that
+            one request deletes.
         namespace: empty for objects of the whole cluster; a Namespace's own name for itself.
         obj: as it would be stored; None for deletions.
         old: as it is stored; None for creates.

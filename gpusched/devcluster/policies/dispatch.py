@@ -179,7 +179,7 @@ def _refusal(
     error = status.forbidden(
         resource.plural,
         resource.group,
-        asked.name,
+        asked.name or "Unknown",
         why=message,
         causes=[{"message": message}],
     )
