@@ -436,3 +436,61 @@ def test_a_hundred_thousand_wishes_are_bounded(told, pod, monkeypatch):
         assert len(patches(given)) == 150
 
     told(scenario)
+
+
+def test_statuses_of_others_find_room(told, pod, monkeypatch):
+    """Given a tenant that fills the queue, then another's status is written all the same."""
+
+    async def scenario(given, writer, shown):
+        monkeypatch.setattr(limits, "STATUS_QUEUE_MAX", 100)
+        names = [f"p{n}" for n in range(150)]
+        shown.pods = {f"u-{n}": pod(n, f"u-{n}", 5) for n in names}
+        shown.pods["u-other"] = pod("other", "u-other", 5)
+        writer.submit([says_status(waiting=names, kind="Job")], [])
+        mine = ((ObjectKey("quiet", "other"), UID("u-other")),)
+        gang = GangKey("Job", "quiet", "j")
+        theirs = says_status(gang=gang, uid=UID("u-j"))
+        writer.submit([attrs.evolve(theirs, waiting=mine)], [])
+        await asyncio.sleep(5)
+        assert len(patches(given, "/pods/other/status")) == 1
+        assert writer.dropped == 100
+
+    told(scenario)
+
+
+def test_what_is_known_of_objects_that_are_gone_is_forgotten(told, pod):
+    """Given a gang and its pod that were told about, when they are gone, then nothing is kept."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {"u-p": pod("p", "u-p", 5)}
+        writer.submit([says_status(waiting=["p"])], [])
+        await asyncio.sleep(3)
+        assert len(patches(given)) == 2
+        shown.pods.clear()
+        shown.groups.items.clear()
+        writer.observe_gone(UID("u-p"))
+        writer.gang_gone(GangKey("PodGroup", "ns", "g"), UID("u-g"))
+        # A session that had begun before says it once more.
+        writer.submit([says_status(waiting=["p"])], [])
+        writer.gang_gone(GangKey("PodGroup", "ns", "g"), UID("u-g"))
+        await asyncio.sleep(limits.EVENT_PERIOD_S + 3)
+        assert not writer._objects
+        assert not writer._said
+        assert not writer.events._objects
+        assert writer.waiting == 0
+
+    told(scenario)
+
+
+def test_a_provisional_status_replaces_nothing(told):
+    """Given a gang that was told why it waits, then that it waits to be looked at is not told."""
+
+    async def scenario(given, writer, shown):
+        later = Ask(reason="WaitingForTurn", sentence="waits to be looked at")
+        writer.submit([says_status()], [])
+        await asyncio.sleep(2)
+        writer.submit([says_status(later, provisional=True)], [])
+        await asyncio.sleep(2)
+        assert len(patches(given, "/podgroups/g/status")) == 1
+
+    told(scenario)

@@ -1,0 +1,51 @@
+"""What we wrote ourselves begins no session, and a round that goes on comes to its end."""
+
+from __future__ import annotations
+
+from gpusched import limits
+
+
+def test_what_a_pod_is_told_begins_no_session(play):
+    """Given pods that find no place, when the watch shows what they were told, then it is quiet."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        for number in range(10):
+            w.pod(f"large-{number}", gpus=16 + number)
+        await w.until(lambda: all(w.told(f"large-{n}") for n in range(10)))
+        await w.clock.sleep(1)
+        before = daemon.app.cycle.sessions
+        for number in range(10):
+            pod = w.told(f"large-{number}")
+            told = [{**pod, "message": f"told otherwise {number}"}]
+            w.client.patch(
+                "pods", "default", f"large-{number}", {"status": {"conditions": told}},
+                patch_type="strategic", subresource="status",
+            )  # fmt: skip
+            await w.clock.sleep(0.3)
+        # Only the session that comes anyway, and the one in which it is told again.
+        assert daemon.app.cycle.sessions - before <= 2
+
+    play(scenario)
+
+
+def test_a_round_goes_on_until_everybody_was_looked_at(play, monkeypatch):
+    """Given more gangs than a session looks at, then all are told why they wait, and then it rests."""
+    monkeypatch.setattr(limits, "SESSION_WORK_MAX", 3_000)
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        for number in range(40):
+            w.pod(f"large-{number:02d}", gpus=16 + number)
+        w.pod("zz-fits", gpus=1, annotations={"gpusched.io/run-for": "10h"})
+        await w.until(lambda: len(w.bound()) == 1, within=10)
+        await w.until(lambda: all(w.told(f"large-{n:02d}") for n in range(40)), within=20)
+        await w.clock.sleep(30)
+        before = daemon.app.cycle.sessions
+        await w.clock.sleep(60)
+        # A round that time begins goes on once a second, not at once.
+        assert daemon.app.cycle.sessions - before <= 60
+
+    play(scenario)
