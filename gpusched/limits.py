@@ -122,6 +122,10 @@ VICTIM_MODEL_S: Final = 0.2
 """Deterministic seconds for one model of victims: medians are a tenth of it."""
 BINDS_IN_FLIGHT_MAX: Final = 64
 CONNECTIONS_MAX: Final = 96
+LOG_LINES_MAX: Final = 10_000
+"""Log lines that wait for their reader; at 1 KiB each these are 10 MiB."""
+LOG_DRAIN_S: Final = 2.0
+"""At its end the process waits so long for the reader of its log."""
 FILES_WANTED: Final = 256
 """Files and connections that the daemon may have open: both pools, the solver's pipes, scrapes."""
 FILES_LEAST: Final = 64

@@ -20,7 +20,7 @@ from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.errors import UsageError
-from gpusched.io import descriptors
+from gpusched.io import descriptors, log_queue
 from gpusched.io.collector import collect_rarely
 from gpusched.io.decision_recorder import LAST, Recording
 from gpusched.io.logs import set_up
@@ -81,7 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
         GpuschedError: it cannot start, or something broke.
     """
     set_up(
-        log_format=arguments.log_format, level=getLevelNamesMapping()[arguments.log_level.upper()]
+        log_format=arguments.log_format,
+        level=getLevelNamesMapping()[arguments.log_level.upper()],
+        waits=False,
     )
     descriptors.prepare()
     collect_rarely()
@@ -99,7 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
         recording=_recording(arguments),
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
     )
-    return asyncio.run(_serve(options))
+    try:
+        return asyncio.run(_serve(options))
+    finally:
+        log_queue.drain()
 
 
 async def _serve(options: AppOptions) -> int:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
 
 from gpusched import limits
+from gpusched.io.log_queue import LogQueue
 from gpusched.io.text import one_line
 
 LogFormat = Literal["text", "json"]
@@ -121,7 +122,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(
-    *, log_format: LogFormat = "text", level: int = logging.INFO, stream: TextIO | None = None
+    *,
+    log_format: LogFormat = "text",
+    level: int = logging.INFO,
+    stream: TextIO | None = None,
+    waits: bool = True,
 ) -> None:
     """Send every log record of the process to one stream, replacing earlier handlers.
 
@@ -131,9 +136,10 @@ def set_up(
         log_format: ``text`` or ``json``.
         level: least severe level shown of our own records.
         stream: standard error unless given; colour only if it is a terminal.
+        waits: whether who logs waits for the stream; a daemon must not, see ``log_queue``.
     """
     target = stream or sys.stderr
-    handler = logging.StreamHandler(target)
+    handler = logging.StreamHandler(target) if waits else LogQueue(target)
     handler.setFormatter(
         JsonFormatter() if log_format == "json" else TextFormatter(colour=target.isatty())
     )

@@ -21,6 +21,7 @@ from enum import Enum, auto
 from gpusched import limits
 from gpusched.clock import Clock
 from gpusched.errors import GpuschedError
+from gpusched.io import log_queue
 from gpusched.io.logs import Log
 from gpusched.io.long_calls import Call, LongCalls
 from gpusched.pluginhost.guard import Running
@@ -101,7 +102,7 @@ class Watchdog:
         running: Callable[[], Running | None] = lambda: None,
         session: Callable[[], int] = lambda: 0,
         stuck: Callable[[Running], None] = lambda _running: None,
-        end: Callable[[int], object] = os._exit,
+        end: Callable[[int], object] | None = None,
     ) -> None:
         self._clock = clock
         self._leading = leading
@@ -109,7 +110,7 @@ class Watchdog:
         self._running = running
         self._session = session
         self._stuck = stuck
-        self._end = end
+        self._end = end or _end
         self._calls = LongCalls(
             dump_after_s=limits.PLUGIN_STUCK_S, exit_after_s=limits.PLUGIN_STUCK_MAX_S
         )
@@ -177,6 +178,11 @@ class Watchdog:
         _log.dump("a plugin does not come back", stack, **facts)
         self._stuck(call)
         return False
+
+
+def _end(status: int) -> None:
+    log_queue.drain()
+    os._exit(status)
 
 
 def _named(call: Running) -> str:

@@ -1,8 +1,11 @@
-"""A real process short of files, connections or ports: row 52 of docs/faults.md."""
+"""A real process short of files, readers, collectors or ports: rows 50 to 52 of docs/faults.md."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import os
 import resource
 import socket
 import subprocess
@@ -16,6 +19,7 @@ import yaml
 
 from gpusched import limits
 from gpusched.io import descriptors
+from gpusched.io.log_queue import LogQueue
 
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
 GANG = [
@@ -67,13 +71,11 @@ def start(*words, files=0, **how):
         if files:
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
+    streams = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **how}
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words],
         preexec_fn=narrow,  # noqa: PLW1509 - nothing else runs in a thread here
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        **how,
+        **streams,
     )
 
 
@@ -176,3 +178,63 @@ def test_the_soft_limit_is_raised_where_that_is_allowed(monkeypatch):
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: set_to.append(pair))
     descriptors.prepare()
     assert set_to == [(limits.FILES_WANTED, 4096)]
+
+
+# -- row 50 ------------------------------------------------------------------------------------
+def test_a_log_that_nobody_reads_stops_nothing(cluster):
+    """Given a standard error that takes no byte more, a gang is bound, and the end is in order."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    words = ("run", "--kubeconfig", cluster, "--listen", "none", "--log-level", "debug")
+    process = start(*words, stderr=writing, stdout=subprocess.DEVNULL)
+    try:
+        assert bound(cluster, 8) == 8
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+        os.close(reading)
+        os.close(writing)
+
+
+def test_lines_beyond_the_bound_are_dropped_and_counted():
+    """Given a stream that stands still, who logs goes on at once; later the loss is told."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading) as reader:
+        queue = LogQueue(stream, most=100)
+        logger = logging.getLogger("of a test")
+        logger.propagate = False
+        logger.addHandler(queue)
+        for number in range(50_000):
+            logger.warning("line %06d %s", number, "x" * 100)
+        assert queue.dropped > 40_000
+        assert not queue.drain(0.01)
+        lines, told = 0, 0
+        while told < queue.dropped:
+            line = reader.readline()
+            lines += line.startswith("line ")
+            told += int(line.rpartition(" ")[2]) if line.startswith("log lines") else 0
+        assert (told, lines) == (queue.dropped, 50_000 - queue.dropped)
+        assert queue.drain(limits.LOG_DRAIN_S)
+    logger.removeHandler(queue)
+
+
+# -- row 51 ------------------------------------------------------------------------------------
+def test_a_trace_collector_that_never_answers_stops_nothing(cluster):
+    """Given a collector that takes connections and says nothing, a gang is bound all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = start(
+            "run", "--kubeconfig", cluster, "--listen", "none",
+            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": where,
+                 "OTEL_EXPORTER_OTLP_TIMEOUT": "2", "OTEL_BSP_SCHEDULE_DELAY": "100"},
+        )  # fmt: skip
+        try:
+            assert bound(cluster, 8) == 8
+        finally:
+            process.terminate()
+            assert process.wait(timeout=60) == 0
