@@ -113,6 +113,10 @@ class KindCodec(Generic[Parsed, Entity]):
             event[wire_type]
         )
 
+    def entity_of(self, raw: bytes) -> Entity:
+        """One object as it is; raises whatever stands in the way."""
+        return self._entity(self._one.decode(raw))
+
     def decode_page(self, body: bytes) -> Page[Entity]:
         """The body of a list.
 

@@ -313,3 +313,13 @@ def test_native_condition_is_never_taken_back():
     assert group_status(kinds.NATIVE, "u", current, state, now=0.0) is None
     fresh = json.loads(group_status(kinds.NATIVE, "u", b"{}", state, now=0.0) or b"")
     assert fresh["status"]["conditions"][0]["reason"] == "Unschedulable"
+
+
+@pytest.mark.parametrize(
+    "kind", ["PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "PaddleJob", "MPIJob"]
+)
+def test_a_training_job_that_names_a_queue_twice(kind):
+    """Its own label counts before the words of its policy."""
+    spec = {"runPolicy": {"schedulingPolicy": {"queue": "theirs"}}}
+    assert workload(kind, spec, labels={"gpusched.io/queue": "ours"}).queue == "ours"
+    assert workload(kind, spec).queue == "theirs"

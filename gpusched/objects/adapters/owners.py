@@ -21,7 +21,12 @@ Made = Callable[[Any], Workload]
 
 
 def _workload(
-    kind: str, metadata: WorkloadMetadata, parts: tuple[Part, ...], **more: Any
+    kind: str,
+    metadata: WorkloadMetadata,
+    parts: tuple[Part, ...],
+    *,
+    queue: str = "",
+    **more: Any,
 ) -> Workload:
     """What all workloads have in common.
 
@@ -41,7 +46,7 @@ def _workload(
         resource_version=version_of(metadata),
         created=parse_time(metadata.creation_timestamp or ""),
         parts=parts,
-        queue=hints.queue_of(labels, notes) or more.pop("queue", ""),
+        queue=hints.queue_of(labels, notes) or queue,
         hints=hints.hints_of(notes),
         **more,
     )
