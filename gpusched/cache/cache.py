@@ -194,7 +194,8 @@ class Cache:
     def _put_rejected_pod(self, item: Rejected) -> None:
         self.drop_pod(item.key)
         self.charged[item.key] = item
-        held = holdings.charged(item)
+        sealed = item.charge is not None and self.seal.fits(item.uid, item.charge)
+        held = holdings.charged(item, sealed=sealed)
         if held is not None:
             self._hold(held)
         self._changed()
@@ -251,7 +252,8 @@ class Cache:
         if not self.seal.key or (known is not None and _says(known) == _says(pod)):
             return
         why = pod.slots_doubt
-        if not why and pod.seal and not self.seal.fits_binding(pod):
+        held = self.ledger.get(pod.uid)
+        if not why and pod.seal and held is not None and not held.sealed:
             why = (
                 f"its annotation {SEAL} does not fit its node, slots, plan and fence: they were "
                 "changed after the binding, or copied"

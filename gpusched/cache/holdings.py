@@ -8,6 +8,9 @@ from gpusched.cache.ledger import Hold, Holding, gpus_of
 from gpusched.cache.verify_shares import beside_shares
 from gpusched.objects.meta import Rejected
 from gpusched.objects.pod import Pod
+from gpusched.objects.resources import Resources
+from gpusched.objects.share import SHARED
+from gpusched.objects.units import DEVICE
 
 
 def bound(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
@@ -40,18 +43,26 @@ def placed(
     )
 
 
-def charged(item: Rejected) -> Holding | None:
-    """What a pod holds that cannot be believed; None for nothing."""
+def charged(item: Rejected, *, sealed: bool) -> Holding | None:
+    """What a pod holds that cannot be believed; None for nothing.
+
+    Of a GPU of which nobody can read how much it has, it has all, where we gave it one.
+    """
     charge = item.charge
     if charge is None or not charge.node:
         return None
-    gpu, gpus = gpus_of(charge.requests)
+    requests = charge.requests
+    gpu, gpus = gpus_of(requests)
+    if requests is not None and charge.shared and not gpus and sealed:
+        requests = requests.plus(Resources.of({SHARED: DEVICE}))
+        gpu, gpus = SHARED, 1
     return Holding(
         uid=item.uid,
         node=charge.node,
-        requests=charge.requests,
+        requests=requests,
         gpu=gpu,
         gpus=gpus,
-        slots=charge.slots,
+        slots=charge.slots if gpus else 0,
         hold=Hold.CONFIRMED,
+        sealed=sealed,
     )

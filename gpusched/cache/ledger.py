@@ -273,7 +273,9 @@ class _Sums:
                 lost.append(holding)
                 continue
             assert holding.share is not None
-            part = holding.share.of(gpu_memory) or DEVICE
+            part = holding.share.of(gpu_memory) or (DEVICE if holding.sealed else 0)
+            if not part:
+                continue  # no GPU here could give it, and nobody of us put it here
             twice = DEVICE if self.taken >> slot & 1 else 0
             now, going = self.shared.get(slot, (twice, 0))
             self.shared[slot] = (now + part, going + part * holding.leaving)
@@ -290,7 +292,7 @@ class _Sums:
         for holding in sorted(shares, key=lambda each: (each.leaving, not each.ours, each.uid)):
             assert holding.share is not None
             before = -(-filled // DEVICE)
-            filled += min(DEVICE, holding.share.of(gpu_memory) or DEVICE)
+            filled += holding.share.of(gpu_memory) or (DEVICE if holding.sealed else 0)
             if -(-filled // DEVICE) > before:
                 self.unknown[SHARED] = self.unknown.get(SHARED, 0) + 1
                 self._add(SHARED, DEVICE, leaving=holding.leaving, ours=holding.ours)

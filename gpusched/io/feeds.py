@@ -12,6 +12,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.insides import InsideShelf
 from gpusched.cache.layers import Layer
 from gpusched.cache.storage import StorageShelf
+from gpusched.cache.verify_shares import beside_shares
 from gpusched.clock import Clock
 from gpusched.io.api import Api
 from gpusched.io.pool import log_contained
@@ -170,11 +171,16 @@ def _rejected(item: Any, error: Exception) -> Rejected:
         field=DEFECT,
         why=f"{why}: {type(error).__name__}",
         generation=getattr(item, "generation", 0),
-        charge=Charge(pod.node, pod.pod_class.requests, pod.slots) if pod and pod.node else None,
+        charge=_charge(pod) if pod and pod.node else None,
         ours=isinstance(item, PodGroup | Queue | Topology),
         scheduler=pod.scheduler if pod is not None else "",
         status=getattr(item, "status", b"{}"),
     )
+
+
+def _charge(pod: Pod) -> Charge:
+    requests, shared = beside_shares(pod.pod_class), pod.pod_class.share is not None
+    return Charge(pod.node, requests, pod.slots, shared, pod.plan, pod.fence, pod.seal)
 
 
 def _layer(layer: Layer[Any] | StorageShelf[Any] | InsideShelf[Any]) -> tuple[Any, Put, Drop]:

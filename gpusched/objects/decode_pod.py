@@ -39,9 +39,8 @@ from gpusched.objects.pod import Pod, PodClass, PodPhase, Refusal
 from gpusched.objects.pod_class import PodClasses, requests_of
 from gpusched.objects.requests import as_far_as_read
 from gpusched.objects.resources import Resources
-from gpusched.objects.share import KEYS, SHARED, Share, share_of
+from gpusched.objects.share import KEYS, Share, share_of
 from gpusched.objects.slot import SLOTS, gpu_request, parse_slots
-from gpusched.objects.units import DEVICE
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -306,10 +305,18 @@ def _charge(node: str, spec: bytes, metadata: bytes) -> Charge:
         requests = as_far_as_read(spec)
     if requests is None:
         return Charge(node, None)
-    if _shares(metadata):
-        # How much of its GPU it has is what nobody can read: all of it.
-        requests = requests.plus(Resources.of({SHARED: DEVICE}))
-    return Charge(node, requests, _slots_written(metadata, requests))
+    shared = _shares(metadata)
+    try:
+        wanted = gpu_request(requests)[1]
+        notes = decode_part(
+            _NOTES, split.members(metadata).get("annotations", b""), field="annotations"
+        )
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Charge(node, requests, shared=shared)
+    notes = notes or wire.PodAnnotations()
+    slots, _ = _claimed(notes.slots or "", wanted or shared)
+    plan, fence, seal = notes.plan or "", notes.fence or "", (notes.seal or "")[:FOREIGN_TEXT_MAX]
+    return Charge(node, requests, slots, shared, plan, fence, seal)
 
 
 def _shares(metadata: bytes) -> bool:
@@ -319,19 +326,6 @@ def _shares(metadata: bytes) -> bool:
         **split.members(parts.get("annotations", b"{}")),
     }
     return any(key in said for key in KEYS)
-
-
-def _slots_written(metadata: bytes, requests: Resources) -> int:
-    """The slots of a pod that cannot be believed otherwise; 0 when they cannot be read either."""
-    try:
-        notes = decode_part(
-            _NOTES, split.members(metadata).get("annotations", b""), field="annotations"
-        )
-        if notes is None:
-            return 0
-        return _claimed(notes.slots or "", gpu_request(requests)[1])[0]
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return 0
 
 
 PODS: Final = KindCodec("Pod", wire_type=wire.Pod, entity=pod_of, adorn=_adorned)

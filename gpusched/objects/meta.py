@@ -49,13 +49,20 @@ class Owner:
 class Charge:
     """What an object that we refuse to believe still takes from a node.
 
-    ``requests`` is None when even that cannot be read: the node then counts as full. ``slots``
-    are those that were written with its binding, as a bitmask; 0 when nobody knows which.
+    Attributes:
+        requests: None when even that cannot be read: the node then counts as full.
+        slots: those that were written with its binding, as a bitmask; 0 when nobody knows which.
+        shared: whether it asks for a share of a GPU, of which nobody can read how much it is.
+        plan, fence, seal: as written with its binding.
     """
 
     node: str
     requests: Resources | None
     slots: int = 0
+    shared: bool = False
+    plan: str = ""
+    fence: str = ""
+    seal: str = ""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.objects.meta import TIME_MAX, UID, format_time
+from gpusched.objects.meta import TIME_MAX, UID, Charge, format_time
 from gpusched.objects.move import Move, format_move
 from gpusched.objects.others import Job
 from gpusched.objects.pod import Pod
@@ -58,14 +58,18 @@ class Seal:
 
     def fits_binding(self, pod: Pod) -> bool:
         """Whether a bound pod is where we bound it, with the slots, plan and fence we wrote."""
+        return self.fits(pod.uid, pod)
+
+    def fits(self, uid: UID, binding: Pod | Charge) -> bool:
+        """The same of what is read of the binding of a pod, believed otherwise or not."""
         if self.open:
             return True
-        if not pod.seal:
+        if not binding.seal:
             return False
         made = self.of_binding(
-            pod.uid, node=pod.node, slots=pod.slots, plan=pod.plan, fence=pod.fence
+            uid, node=binding.node, slots=binding.slots, plan=binding.plan, fence=binding.fence
         )
-        return bool(made) and hmac.compare_digest(made.encode(), pod.seal.encode())
+        return bool(made) and hmac.compare_digest(made.encode(), binding.seal.encode())
 
     def fits_move(self, uid: UID, move: Move) -> bool:
         """Whether we wrote this record on the object of that UID."""

@@ -96,6 +96,7 @@ def parse_slots(text: str) -> int:
     return mask_of(numbers)
 
 
+@lru_cache(maxsize=4096)
 def format_slots(mask: int) -> str:
     """The annotation's text for a bitmask."""
     return ",".join(str(number) for number in numbers_of(mask))

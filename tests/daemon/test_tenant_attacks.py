@@ -151,7 +151,11 @@ def test_slots_patched_on_an_own_pod_take_nobody_elses(play, restart):
     play(scenario)
 
 
-def test_tiny_shares_open_as_many_gpus_as_they_ask_for(play):
+@pytest.mark.parametrize(
+    ("key", "share"),
+    [("gpu-fraction", "0.01"), ("gpu-fraction", "much"), ("gpu-memory", "1Mi")],
+)
+def test_tiny_shares_open_as_many_gpus_as_they_ask_for(play, key, share):
     """Eight pods that preset their node and ask for a hundredth of a GPU each block one or two."""
 
     async def scenario(w):
@@ -159,12 +163,37 @@ def test_tiny_shares_open_as_many_gpus_as_they_ask_for(play):
         mallory = await tenant(w, "mallory")
         daemon = w.daemon()
         for number in range(8):
-            notes = {"gpusched.io/gpu-fraction": "0.01", "gpusched.io/slots": str(number)}
+            notes = {f"gpusched.io/{key}": share, "gpusched.io/slots": str(number)}
             await mallory.pod(f"a-{number}", spec={"nodeName": "node-0"}, annotations=notes)
             del notes["gpusched.io/slots"]
             await mallory.pod(f"b-{number}", spec={"nodeName": "node-0"}, annotations=notes)
         w.gang("honest", 1, gpus=6)
         await w.until(lambda: len(w.running("honest")) == 1, within=10)
+        remove(w, "mallory")
+        await daemon.stop()
+
+    play(scenario)
+
+
+def test_a_share_that_is_made_unreadable_keeps_its_gpu(play):
+    """The tenant changes what its own bound pod says: the GPU that we gave it stays taken."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        mallory = await tenant(w, "mallory")
+        daemon = w.daemon()
+        await mallory.pod("own", annotations={"gpusched.io/gpu-fraction": "0.5"})
+        await w.until(lambda: "nodeName" in w.client.get("pods", "mallory", "own")["spec"])
+        await mallory.note("pods", "own", **{"gpu-fraction": "much"})
+        await w.clock.sleep(1)
+        w.gang("eight", 1)
+        w.gang("seven", 1, gpus=7)
+        await w.until(lambda: len(w.running("seven")) == 1, within=10)
+        await w.clock.sleep(10)
+        assert not w.bound("eight")
+        mine = w.client.get("pods", "mallory", "own")["metadata"]["annotations"]
+        theirs = w.bound("seven")[0]["metadata"]["annotations"]["gpusched.io/slots"]
+        assert mine["gpusched.io/slots"] not in theirs.split(",")
         remove(w, "mallory")
         await daemon.stop()
 

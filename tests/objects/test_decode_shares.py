@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusched.cache import holdings
 from gpusched.objects.meta import Rejected
 from gpusched.objects.resources import Resources
 from gpusched.objects.share import Share, gpu_memory, sliced
@@ -107,7 +108,10 @@ def test_a_share_beside_whole_gpus_is_refused(wire, plain, name):
 
 
 def test_a_bound_share_that_cannot_be_read_keeps_its_gpu(wire, plain):
-    """Someone edits the annotation of a running pod: its slot is not given to anybody else."""
+    """Someone edits the annotation of a running pod: its slot is not given to anybody else.
+
+    That is so where we gave it one: who presets a node and cannot be read asks for no GPU.
+    """
     notes = {FRACTION: "much", "gpusched.io/slots": "3", "gpusched.io/fence": "f/1"}
     running = asking(plain, said=notes)
     running["spec"]["nodeName"] = "n1"
@@ -115,7 +119,9 @@ def test_a_bound_share_that_cannot_be_read_keeps_its_gpu(wire, plain):
     read = wire.read("pods", running)
     assert isinstance(read, Rejected)
     assert (read.charge.node, read.charge.slots) == ("n1", 0b1000)
-    assert read.charge.requests.get(GPU) == 1000
+    assert (read.charge.shared, read.charge.requests.get(GPU)) == (True, 0)
+    held = [holdings.charged(read, sealed=sealed) for sealed in (True, False)]
+    assert [(each.requests.get(GPU), each.slots) for each in held] == [(1000, 0b1000), (0, 0)]
 
 
 def test_pods_that_differ_in_their_share_are_of_two_classes(wire, plain):
