@@ -136,7 +136,7 @@ def test_the_daemon_touches_one_lease_only():
     election = load_file(str(CONF / "gpusched.yaml")).leader_election
     assert election.lease_name == lease["metadata"]["name"]
     assert election.lease_namespace == lease["metadata"]["namespace"]
-    assert election.lease_duration_s == lease["spec"]["leaseDurationSeconds"]
+    assert lease["spec"] == {}, "a second apply must not undo what the leader wrote"
 
 
 def test_bindings_point_at_roles_and_accounts_that_exist():
