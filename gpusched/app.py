@@ -88,6 +88,7 @@ class AppOptions:
             nobody forges anything.
         opened: makes what carries requests to the API server and answers back.
         search: runs searches of inline sessions.
+        session_s: how long an inline session takes, in seconds of the clock.
     """
 
     config: Config
@@ -104,6 +105,7 @@ class AppOptions:
     secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
     search: Search = search_here
+    session_s: Callable[[], float] = lambda: 0.0
 
 
 class App:
@@ -345,6 +347,7 @@ class App:
             inline=options.inline,
             solver=solver,
             here=options.search,
+            lasts=options.session_s,
             recorder=self._recorder,
             only_look=bool(self._restored),
         )

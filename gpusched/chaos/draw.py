@@ -13,6 +13,7 @@ BUSY_S: Final = 110.0
 """Virtual seconds in which something may happen."""
 _KINDS: Final = ("pods", "nodes", "podgroups", "queues", "jobs", "")
 _LATENCIES: Final = ((0.0, 0.0), (0.0, 0.0), (0.001, 0.01), (0.01, 0.2), (0.05, 1.5))
+_THINKS: Final = ((0.0, 0.0), (0.002, 0.03), (0.05, 0.4), (0.2, 3.0))
 _ACTIONS: Final = (
     (),
     (),
@@ -33,6 +34,7 @@ class _Draw:
         self._rng = random.Random(f"chaos {seed}")  # noqa: S311  # repeatable
         self._steps: list[Step] = []
         self._gangs: list[Obj] = []
+        self._came: list[float] = []
         self._leaves: list[str] = []
         self._nodes: list[str] = []
         self._made = 0
@@ -59,6 +61,7 @@ class _Draw:
             daemons=self._daemons,
             steps=tuple(steps),
             latency=rng.choice(_LATENCIES),
+            thinks=rng.choice(_THINKS),
             actions=rng.choice(_ACTIONS),
         )
 
@@ -67,6 +70,13 @@ class _Draw:
 
     def _some(self, low: float = 2.0, high: float = BUSY_S) -> float:
         return self._rng.uniform(low, high)
+
+    def _soon(self) -> float:
+        """Often just when a gang has come: then there is most to get wrong."""
+        rng = self._rng
+        if self._came and rng.random() < 0.6:
+            return rng.choice(self._came) + rng.uniform(0.0, 3.0)
+        return self._some()
 
     # -- what there is -----------------------------------------------------------------------
     def _cluster(self) -> None:
@@ -111,6 +121,7 @@ class _Draw:
         rng = self._rng
         name = f"g{len(self._gangs)}"
         at = rng.choice((0.5, self._some(1, 80), self._some(1, 80)))
+        self._came.append(max(at, 2.0))
         roles = [self._role(n) for n in range(rng.choice((1, 1, 1, 2, 3)))]
         gang: Obj = {"name": name, "queue": rng.choice(self._leaves)}
         if rng.random() < 0.6:
@@ -169,7 +180,7 @@ class _Draw:
     # -- what changes ------------------------------------------------------------------------
     def _change(self) -> None:
         rng = self._rng
-        node, at = rng.choice(self._nodes), self._some()
+        node, at = rng.choice(self._nodes), self._soon()
         changes: list[Callable[[], None]] = [
             lambda: self._vanish(node, at),
             lambda: self._add(at, "cordon", name=node, back=round(self._some(5, 60), 3)),
@@ -235,7 +246,7 @@ class _Draw:
     # -- faults ------------------------------------------------------------------------------
     def _fault(self) -> None:
         rng = self._rng
-        at, lasts = self._some(), round(rng.choice((2.0, 8.0, 20.0, 30.0)) * rng.random(), 3)
+        at, lasts = self._soon(), round(rng.choice((2.0, 8.0, 20.0, 30.0)) * rng.random(), 3)
         slot = rng.randrange(self._daemons)
         kind = rng.random()
         if kind < 0.2:

@@ -73,6 +73,7 @@ class Fleet:
         slots: how many daemons there are.
         config: of all of them.
         latency: seconds on the way to the server, at least and at most.
+        thinks: seconds of one session, at least and at most.
         folder: for a configuration file that changes; None for none.
         wrote: told each accepted write.
 
@@ -93,6 +94,7 @@ class Fleet:
         slots: int,
         config: Config,
         latency: tuple[float, float],
+        thinks: tuple[float, float] = (0.0, 0.0),
         folder: Path | None = None,
         wrote: Callable[[str, str], None],
     ) -> None:
@@ -105,6 +107,7 @@ class Fleet:
         self._seed = seed
         self._config = config
         self._latency = latency
+        self._thinks = thinks
         self._file = folder / "gpusched.yaml" if folder is not None else None
         self._wrote = wrote
         self._outside = contextvars.copy_context()
@@ -119,6 +122,16 @@ class Fleet:
     def alive(self) -> list[Process]:
         """Those that run or are paused."""
         return [each for each in self._all if each.alive]
+
+    @property
+    def contained(self) -> list[str]:
+        """What daemons have contained of late: each is a defect, though nobody else suffers."""
+        return [
+            said
+            for process in self.alive
+            if process.app is not None and process.app.cycle is not None
+            for said in process.app.cycle.faults.degraded
+        ]
 
     def configure(self, *, good: bool, period: int = 9) -> None:
         """Write the configuration file, as it should be or not."""
@@ -155,6 +168,7 @@ class Fleet:
             config_file=str(self._file) if self._file is not None else "",
             opened=sessions_to(place.wire),
             search=self._search,
+            session_s=lambda: rng.uniform(*self._thinks),
         )
         place.process = process
         self.starts += 1
@@ -244,7 +258,7 @@ class Fleet:
         """Faults are over: everybody runs, and clocks are right again."""
         self.tampering.clear()
         self._solver = ""
-        self._latency = (0.0, 0.0)
+        self._latency = self._thinks = (0.0, 0.0)
         for place in self._slots:
             place.clock.wall_s = 0.0
             if place.wire is not None:

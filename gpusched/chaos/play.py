@@ -46,6 +46,7 @@ SETTLE_S: Final = 3000.0
 """After the last fault it may take so long until nothing moves."""
 PERIOD_S: Final = 30.0
 """Sessions that nothing asks for: a third of the shipped number, as each costs milliseconds."""
+_APPLIED_S: Final = 0.5
 _LOOK_S: Final = 5.0
 _CALM_S: Final = 45.0
 _MOVING: Final = frozenset({"pods", GROUPS, QUEUES, JOBS})
@@ -163,6 +164,7 @@ class _Run:
                 slots=self._script.daemons,
                 config=self._config,
                 latency=self._script.latency,
+                thinks=self._script.thinks,
                 folder=Path(folder) if reloads else None,
                 wrote=self._wrote,
             )
@@ -212,6 +214,10 @@ class _Run:
             finding = Finding(invariant="I14", kind="Daemon", name="", sentence=f"ended: {why}")
             self._extra.append(Seen(at=round(at, 6), finding=finding))
         self._fleet.crashes.clear()
+        for said in self._fleet.contained:
+            self._witness.say(
+                Finding(invariant="I14", kind="Daemon", name="", sentence=f"contained: {said}")
+            )
         if self.until_first and (self._extra or self._witness.seen):
             raise _Enough
 
@@ -298,10 +304,8 @@ def _is_able(pod: model.Obj) -> bool:
 
 def patience_of(script: Script) -> float:
     """How old what a daemon decides on may be, by the faults of the script."""
-    longest = 10.0
-    for step in script.steps:
-        longest = max(longest, 10.0 + _blind_s(step))
-    return longest
+    way_s = _APPLIED_S + 4 * script.latency[1]  # an event, the last look at the gang, a binding
+    return max((way_s + _blind_s(step) for step in script.steps), default=way_s)
 
 
 def _blind_s(step: Step) -> float:

@@ -69,6 +69,7 @@ class Script:
         steps: in the order of their times.
         latency: seconds that a request takes to the server at least and at most, and the answer
             back.
+        thinks: seconds that a session takes at least and at most.
         actions: of the daemons' configuration; empty for the shipped ones.
     """
 
@@ -76,6 +77,7 @@ class Script:
     daemons: int = 1
     steps: tuple[Step, ...] = ()
     latency: tuple[float, float] = (0.0, 0.0)
+    thinks: tuple[float, float] = (0.0, 0.0)
     actions: tuple[str, ...] = ()
 
     @property
@@ -89,6 +91,7 @@ class Script:
             f"seed: {self.seed}",
             f"daemons: {self.daemons}",
             f"latency: {_flow(list(self.latency))}",
+            f"thinks: {_flow(list(self.thinks))}",
         ]
         if self.actions:
             head.append(f"actions: {_flow(list(self.actions))}")
@@ -122,17 +125,22 @@ def parse(value: Any) -> Script:
     """A script from what YAML made of it; raises ValueError or TypeError."""
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
         raise TypeError("it needs a mapping with seed and steps")
-    if unknown := set(value) - {"seed", "daemons", "latency", "actions", "steps"}:
+    if unknown := set(value) - {"seed", "daemons", "latency", "thinks", "actions", "steps"}:
         raise ValueError(f"{min(map(str, unknown))} is no known key")
-    low, high = value.get("latency") or (0.0, 0.0)
     steps = tuple(_step(each, number) for number, each in enumerate(value["steps"], start=1))
     return Script(
         seed=int(value.get("seed", 0)),
         daemons=int(value.get("daemons", 1)),
         steps=tuple(sorted(steps, key=lambda step: step.at)),
-        latency=(float(low), float(high)),
+        latency=_two(value.get("latency")),
+        thinks=_two(value.get("thinks")),
         actions=tuple(map(str, value.get("actions") or ())),
     )
+
+
+def _two(value: Any) -> tuple[float, float]:
+    low, high = value or (0.0, 0.0)
+    return float(low), float(high)
 
 
 def _step(value: Any, number: int) -> Step:

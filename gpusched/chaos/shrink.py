@@ -61,7 +61,7 @@ def _fewer(script: Script, test: Fails) -> Script:
 
 
 def _settings(script: Script, test: Fails) -> Script:
-    for change in ({"latency": (0.0, 0.0)}, {"actions": ()}):
+    for change in ({"latency": (0.0, 0.0)}, {"thinks": (0.0, 0.0)}, {"actions": ()}):
         candidate = attrs.evolve(script, **change)
         if candidate != script and test(candidate):
             script = candidate

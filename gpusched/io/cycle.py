@@ -102,6 +102,7 @@ class SessionCycle:
         inline: run sessions in the event loop, for virtual time, not in a thread.
         solver: where searches run; None for the session's own thread.
         here: runs searches where there is no solver.
+        lasts: seconds of the clock that an inline session takes, as one in a thread would.
         recorder: keeps decisions in files; None for none.
         only_look: what the first session decides is not carried out.
     """
@@ -123,6 +124,7 @@ class SessionCycle:
         inline: bool = False,
         solver: SolverProcess | None = None,
         here: Search = search_here,
+        lasts: Callable[[], float] = lambda: 0.0,
         recorder: DecisionRecorder | None = None,
         only_look: bool = False,
     ) -> None:
@@ -147,6 +149,7 @@ class SessionCycle:
         self._thread = None if inline else Aside("session")
         self._solver = solver
         self._here = here
+        self._lasts = lasts
         self._recorder = recorder
         self._only_look = only_look
         self._dumps = Dumps()
@@ -414,6 +417,8 @@ class SessionCycle:
 
         self._guard = rules.guard
         decision = run() if self._thread is None else await self._thread.run(run)
+        if self._thread is None and (seconds := self._lasts()) > 0:
+            await clock.sleep(seconds)
         for action, seconds in took:
             telemetry.cycle(action, seconds)
             telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
