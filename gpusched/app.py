@@ -36,7 +36,7 @@ from gpusched.io.decision_recorder import DecisionRecorder, Recording
 from gpusched.io.elector import Elector, timing_of
 from gpusched.io.fault_report import FaultReport
 from gpusched.io.foreign import group_path
-from gpusched.io.home import ensure_namespace, unless
+from gpusched.io.home import ensure_namespace, make_namespace, unless
 from gpusched.io.http import Endpoints
 from gpusched.io.layout_news import LayoutNews
 from gpusched.io.leadership import Leadership
@@ -441,6 +441,9 @@ class App:
             clock=options.clock,
             create_if_missing=not api.in_cluster,
             on_restored=self._restored_store,
+            make_home=None
+            if api.in_cluster
+            else lambda: make_namespace(api, election.lease_namespace),
             new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
         )
         self.leadership.elector = elector

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
+
+import attrs
 
 from gpusched.chaos import objects
 from gpusched.chaos.fleet import Fleet
@@ -44,6 +48,8 @@ class Actor:
         self._later: set[asyncio.Task[None]] = set()
         self._gangs: dict[str, Obj] = {}
         self._rules = 0
+        self._armed: list[Any] = []
+        self._outside = contextvars.copy_context()
         self._made = 0
         self._replaced: set[str] = set()
         self.skipped = 0
@@ -58,6 +64,47 @@ class Actor:
                 await done
         except (StatusError, Unknown, LookupError):
             self.skipped += 1
+
+    def arm(self, step: Step) -> None:
+        """Do a step at an occasion: ``on`` says at which, ``nth`` at which of them from now on.
+
+        Occasions are requests of daemons, by the end of their path (``binding``, ``eviction``,
+        ``status``), in the moment before the server has them; and ``session``, when one is
+        decided. ``it`` as the name of a node or gang is the one that the request is about.
+        """
+        self._armed.append([step, int(step.args.get("nth", 1))])
+
+    def occasion(self, path: str, body: bytes) -> None:
+        """A daemon sends this, or has decided."""
+        kind = path.rpartition("/")[2]
+        for armed in list(self._armed):
+            step, left = armed
+            if step.args["on"] != kind:
+                continue
+            armed[1] = left - 1
+            if armed[1] > 0:
+                continue
+            self._armed.remove(armed)
+            # Not in the daemon's context: what happens goes on when the daemon is paused by it.
+            doing = self.do(self._meant(step, path, body))
+            task = asyncio.get_running_loop().create_task(doing, context=self._outside)
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
+
+    def _meant(self, step: Step, path: str, body: bytes) -> Step:
+        """The step with what ``it`` stands for."""
+        args = {key: each for key, each in step.args.items() if key not in {"on", "nth"}}
+        if args.get("node") == "it" or args.get("name") == "it":
+            key = "node" if args.get("node") == "it" else "name"
+            target = json.loads(body or b"{}").get("target") or {}
+            args[key] = target.get("name", "")
+        if args.get("gang") == "it":
+            pod = self._client.get("pods", NAMESPACE, path.split("/")[-2]) if "/" in path else None
+            args["gang"] = (
+                (pod or {"metadata": {}})["metadata"].get("labels", {}).get(objects.GROUP_LABEL, "")
+            )
+            args["pod"] = pod["metadata"]["name"] if pod is not None else ""
+        return attrs.evolve(step, args=args)
 
     async def finish(self) -> None:
         """Wait for what was to happen later."""
@@ -185,7 +232,11 @@ class Actor:
                 self._client.delete("pods", NAMESPACE, pod["metadata"]["name"], grace_s=0)
 
     def _lose(self, args: Obj) -> None:
-        found = [pod for pod in self._pods(args["gang"]) if pod["spec"].get("nodeName")]
+        pods = self._pods(args["gang"])
+        if args.get("pod"):
+            found = [pod for pod in pods if pod["metadata"]["name"] == args["pod"]]
+        else:
+            found = [pod for pod in pods if pod["spec"].get("nodeName")]
         self._delete(found[: args["count"]])
 
     def _fail(self, args: Obj) -> None:
@@ -202,6 +253,8 @@ class Actor:
         gang = self._gangs[args["gang"]]
         for pod in self._pods(args["gang"]):
             if pod["spec"].get("nodeName") or pod["metadata"].get("ownerReferences"):
+                continue
+            if args.get("pod") and pod["metadata"]["name"] != args["pod"]:
                 continue
             self._replaced.add(pod["metadata"]["uid"])
             self._delete([pod])
@@ -252,8 +305,7 @@ class Actor:
         self._fleet.stop(slot, back=float(args.get("back", _BACK_S)))
 
     def _pause(self, args: Obj) -> None:
-        thaw = self._fleet.freeze(args["slot"], args["for"], suspended=bool(args.get("suspended")))
-        self._after(args["for"], thaw)
+        self._after(args["for"], self._fleet.freeze(args["slot"]))
 
     def _clock(self, args: Obj) -> None:
         self._fleet.skew(args["slot"], float(args["by"]))

@@ -196,7 +196,6 @@ class _Life:
                 outside=outside,
                 latency=(0.0, 0.0),
                 tampering=[self._lost],
-                wrote=lambda *_what: None,
             )
             if number == 0 and self._point is not None and self._point.what != "event":
                 wire.death = Death(writes=self._point.number, answered=self._point.what == "after")

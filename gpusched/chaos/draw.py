@@ -50,6 +50,8 @@ class _Draw:
             self._gang()
         for _ in range(rng.randint(0, 6)):
             self._change()
+        for _ in range(rng.randint(0, 5)):
+            self._meanwhile()
         for _ in range(round(rng.randint(1, 7) * self._calls)):
             self._fault()
         for slot in range(self._daemons):
@@ -196,6 +198,30 @@ class _Draw:
         ]  # fmt: skip
         rng.choice(changes)()
 
+    def _meanwhile(self) -> None:
+        """Something happens just when a daemon has decided, or sends what it has."""
+        rng = self._rng
+        at = rng.choice(self._came) if rng.random() < 0.5 else self._some(1, 60)
+        on = rng.choice(("session", "session", "binding", "binding", "eviction", "status"))
+        it = "it" if on == "binding" else rng.choice(self._nodes)
+        gang = "it" if on in {"binding", "eviction"} else rng.choice(self._gangs)["name"]
+        nth = rng.randint(1, 6)
+        do, args = rng.choice(
+            (
+                ("unnode", {"name": it}),
+                ("cordon", {"name": it, "back": round(self._some(5, 60), 3)}),
+                ("foreign", {"name": f"other-{self._count()}", "node": it,
+                             "gpus": self._gpus, "lasts": 30}),
+                ("lose", {"gang": gang, "count": 1}),
+                ("replace", {"gang": gang}),
+                ("replace", {"gang": gang}),
+                ("resize", {"gang": gang, "min": rng.randint(1, 6)}),
+                ("ungang", {"gang": gang, "whole": rng.random() < 0.5}),
+                ("pause", {"slot": rng.randrange(self._daemons), "for": 16.5}),
+            )
+        )  # fmt: skip
+        self._add(at, do, **args, on=on, nth=nth)
+
     def _count(self) -> int:
         self._made += 1
         return self._made
@@ -255,8 +281,7 @@ class _Draw:
             self._add(at, "stop", slot=slot, back=round(rng.uniform(0.1, 10), 3))
         elif kind < 0.35:
             pause = rng.choice((1.0, 4.0, 9.0, 14.0, 16.0, 25.0, 45.0)) * rng.uniform(0.9, 1.1)
-            self._add(at, "pause", slot=slot, **{"for": round(pause, 3)},
-                      suspended=rng.random() < 0.3)  # fmt: skip
+            self._add(at, "pause", slot=slot, **{"for": round(pause, 3)})  # fmt: skip
         elif kind < 0.39:
             by = rng.choice((86_400, -86_400, 3600, -30))
             self._add(at, "clock", slot=slot, by=by)

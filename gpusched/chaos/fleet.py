@@ -33,21 +33,15 @@ class SkewedClock(LoopClock):
 
     Attributes:
         wall_s: by so much its wall clock is wrong.
-        asleep_s: so long it was suspended: its monotonic clock stood still.
     """
 
     def __init__(self, epoch: float) -> None:
         super().__init__(epoch)
         self.wall_s = 0.0
-        self.asleep_s = 0.0
 
     def now(self) -> float:
         """See ``Clock.now``."""
         return super().now() + self.wall_s
-
-    def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
-        return super().monotonic() - self.asleep_s
 
 
 @attrs.define(eq=False)
@@ -75,6 +69,8 @@ class Fleet:
         latency: seconds on the way to the server, at least and at most.
         thinks: seconds of one session, at least and at most.
         folder: for a configuration file that changes; None for none.
+        sends: told path and body of each write before the server has it; and, with the path
+            ``session``, that a daemon has decided.
         wrote: told each accepted write.
 
     Attributes:
@@ -96,6 +92,7 @@ class Fleet:
         latency: tuple[float, float],
         thinks: tuple[float, float] = (0.0, 0.0),
         folder: Path | None = None,
+        sends: Callable[[str, bytes], None],
         wrote: Callable[[str, str], None],
     ) -> None:
         self.crashes: list[tuple[float, str]] = []
@@ -109,6 +106,7 @@ class Fleet:
         self._latency = latency
         self._thinks = thinks
         self._file = folder / "gpusched.yaml" if folder is not None else None
+        self._sends = sends
         self._wrote = wrote
         self._outside = contextvars.copy_context()
         self._slots = [_Slot(number, SkewedClock(epoch)) for number in range(slots)]
@@ -155,6 +153,7 @@ class Fleet:
             outside=self._outside,
             latency=self._latency,
             tampering=self.tampering,
+            sends=self._sends,
             wrote=self._wrote,
         )
         access = Access(host=self._cluster.url, authorization=f"Bearer {self._token}")
@@ -168,7 +167,7 @@ class Fleet:
             config_file=str(self._file) if self._file is not None else "",
             opened=sessions_to(place.wire),
             search=self._search,
-            session_s=lambda: rng.uniform(*self._thinks),
+            session_s=lambda: self._thought(rng),
         )
         place.process = process
         self.starts += 1
@@ -176,6 +175,11 @@ class Fleet:
         process.start(App(options))
         assert process.task is not None
         process.task.add_done_callback(lambda task: self._over(place, process, task))
+
+    def _thought(self, rng: random.Random) -> float:
+        """A session has been decided; so long it takes until that is carried out."""
+        self._sends("session", b"")
+        return rng.uniform(*self._thinks)
 
     def _over(self, place: _Slot, process: Process, task: asyncio.Task[None]) -> None:
         """It ended: by itself it should not."""
@@ -221,8 +225,8 @@ class Fleet:
         process.app.stop()
         process.task.add_done_callback(lambda _task: self._again(place.number, back))
 
-    def freeze(self, slot: int, seconds: float, *, suspended: bool) -> Callable[[], None]:
-        """Pause a process, or suspend its machine; what is returned lets it go on."""
+    def freeze(self, slot: int) -> Callable[[], None]:
+        """Pause a process; what is returned lets it go on."""
         place = self._slots[slot % len(self._slots)]
         process = place.process
         if process is None or process.dead:
@@ -232,8 +236,6 @@ class Fleet:
         def thaw() -> None:
             if process.dead or not process.frozen:
                 return
-            if suspended:
-                place.clock.asleep_s += seconds
             process.thaw()
 
         return thaw

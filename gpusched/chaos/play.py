@@ -166,9 +166,12 @@ class _Run:
                 latency=self._script.latency,
                 thinks=self._script.thinks,
                 folder=Path(folder) if reloads else None,
+                sends=self._sends,
                 wrote=self._wrote,
             )
-            actor = Actor(self._cluster, self._fleet, witness=self._witness, clock=clock)
+            actor = self._actor = Actor(
+                self._cluster, self._fleet, witness=self._witness, clock=clock
+            )
             try:
                 with suppress(_Enough):
                     await self._busy(actor)
@@ -198,7 +201,10 @@ class _Run:
         for step in self._script.steps:
             await self._until(step.at)
             self._counts[step.do] += 1
-            await actor.do(step)
+            if "on" in step.args:
+                actor.arm(step)
+            else:
+                await actor.do(step)
         await self._until(self._script.busy_s)
         await actor.finish()
 
@@ -237,6 +243,9 @@ class _Run:
             if len(able) < stored.obj["spec"].get("minMember", 1):
                 return True
         return False
+
+    def _sends(self, path: str, body: bytes) -> None:
+        self._actor.occasion(path, body)
 
     def _wrote(self, method: str, path: str) -> None:
         self._counts["requests"] += 1

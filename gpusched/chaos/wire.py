@@ -94,6 +94,7 @@ class Wire(Inside):
         outside: the context in which requests travel.
         latency: seconds to the server, at least and at most, and the same back.
         tampering: in force, shared by all wires.
+        sends: told path and body of each write before the server has it.
         wrote: told method and path of each accepted write.
     """
 
@@ -107,7 +108,8 @@ class Wire(Inside):
         outside: Context,
         latency: tuple[float, float],
         tampering: list[Tampering],
-        wrote: Callable[[str, str], None],
+        sends: Callable[[str, bytes], None] = lambda _path, _body: None,
+        wrote: Callable[[str, str], None] = lambda _method, _path: None,
     ) -> None:
         self._server = inside
         self._process = process
@@ -116,6 +118,7 @@ class Wire(Inside):
         self._outside = outside
         self.latency = latency
         self._tampering = tampering
+        self._sends = sends
         self._wrote = wrote
         self._open_streams: dict[Stream, None] = {}
         self._closed = False
@@ -176,6 +179,8 @@ class Wire(Inside):
             await self._clock.sleep(delay)
         if delay > BIND_TIMEOUT_SERVER_S and counts:
             return Said(504, CIMultiDict(), b'{"message": "the server gave up"}')
+        if counts:
+            self._sends(url.path, body)
         said = await self._server.ask(method, url, headers=headers, body=body)
         if counts and said.status < 300:
             self._wrote(method, url.path)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -78,6 +78,7 @@ class Elector:
         clock: monotonic, boot and wall time.
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
+        make_home: makes the namespace of the Lease, where it is missing.
         new_key: makes a key for ``objects.seal``, as text; whoever leads first keeps it in the
             Lease, where all later leaders find it.
 
@@ -97,8 +98,10 @@ class Elector:
         create_if_missing: bool = False,
         on_restored: Callable[[str], None] = lambda _sentence: None,
         new_key: Callable[[], str] | None = None,
+        make_home: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         check_timing(timing)
+        self._make_home = make_home
         self._new_key = new_key
         self._key = ""
         self._on_restored = on_restored
@@ -261,10 +264,16 @@ class Elector:
             return await self._api.request("GET", path, timeout_s=call.timeout_s)
         body = json.dumps(self._body(call)).encode()
         if call.op is Op.CREATE:
-            return await self._api.request(
-                "POST", self._collection, body=body, timeout_s=call.timeout_s
-            )
+            answer = await self._create(body, call.timeout_s)
+            if answer.status == 404 and self._make_home is not None:
+                # Its namespace is gone too: a person, or a restore of etcd, took it away.
+                await self._make_home()
+                answer = await self._create(body, call.timeout_s)
+            return answer
         return await self._api.request("PUT", path, body=body, timeout_s=call.timeout_s)
+
+    async def _create(self, body: bytes, timeout_s: float) -> Response:
+        return await self._api.request("POST", self._collection, body=body, timeout_s=timeout_s)
 
     def _verdict(self, call: Call, answer: Response) -> Event:
         now = self._now()

@@ -31,7 +31,7 @@ async def ensure_namespace(api: Api, name: str, clock: Clock) -> None:
     told = ""
     while True:
         try:
-            await _ensure(api, name)
+            await make_namespace(api, name)
         except Denied as error:
             _log.warning("cannot make sure that the lease's namespace exists", why=str(error))
             return
@@ -44,7 +44,12 @@ async def ensure_namespace(api: Api, name: str, clock: Clock) -> None:
             return
 
 
-async def _ensure(api: Api, name: str) -> None:
+async def make_namespace(api: Api, name: str) -> None:
+    """Create the namespace when it is missing.
+
+    Raises:
+        GpuschedError: it cannot be read or created.
+    """
     answer = await api.request("GET", f"{_PATH}/{name}", timeout_s=limits.REQUEST_TIMEOUT_S)
     if answer.ok:
         return
