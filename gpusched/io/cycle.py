@@ -370,6 +370,15 @@ class SessionCycle:
         if self._settled != seen:
             self._changed.set()
 
+    async def _run(self, run: Callable[[], Decision]) -> Decision:
+        """In the thread, or here, where it takes as long as we are told."""
+        if self._thread is not None:
+            return await self._thread.run(run)
+        decision = run()
+        if (seconds := self._lasts()) > 0:
+            await self._clock.sleep(seconds)
+        return decision
+
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock, telemetry = self.rules, self._clock, self._telemetry
         solver, placement = self._solver, self.rules.config.placement
@@ -416,9 +425,7 @@ class SessionCycle:
             return decision
 
         self._guard = rules.guard
-        decision = run() if self._thread is None else await self._thread.run(run)
-        if self._thread is None and (seconds := self._lasts()) > 0:
-            await clock.sleep(seconds)
+        decision = await self._run(run)
         for action, seconds in took:
             telemetry.cycle(action, seconds)
             telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
