@@ -211,11 +211,14 @@ def of_snapshot(snapshot: SnapshotFile, schedulers: tuple[str, ...]) -> Cluster:
         if each.resource in ours.values()
     ]
     unread.append("seals, terms and admission policies are not in a snapshot")
+    if snapshot.anonymized:
+        unread.append("I15 was not looked at: an anonymised snapshot has no messages")
     return Cluster(
         objects={plural: list(snapshot.objects.get(name, ())) for plural, name in ours.items()},
         now=snapshot.taken_at,
         schedulers=schedulers,
         unread=tuple(unread),
+        messages=not snapshot.anonymized,
     )
 
 

@@ -49,10 +49,15 @@ def pod(name, *, on="n", gpus=4, slots="0-3", scheduler="gpusched", **notes):
 def recorded(tmp_path):
     """Write a snapshot of pods on one node of eight GPUs; its path."""
 
-    def write(*pods):
+    def write(*pods, anonymized=False):
         path = tmp_path / "cluster.snapshot"
         header = SnapshotFile(
-            path="", taken_at=1_767_229_200.0, server="v1.36.2", recorder="0", objects={}
+            path="",
+            taken_at=1_767_229_200.0,
+            server="v1.36.2",
+            recorder="0",
+            objects={},
+            anonymized=anonymized,
         )
         lines = {"nodes": [msgspec.json.encode(node("n"))]}
         lines["pods"] = [msgspec.json.encode(each) for each in pods]
@@ -123,3 +128,13 @@ def test_text_of_tenants_obeys_no_terminal(recorded, capsys):
     file = recorded(pod("a", slots="\x1b[31m0"))
     main(["audit", "--snapshot", file])
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_an_anonymised_snapshot_has_no_messages_to_ask_for(recorded, capsys):
+    """Given a pod that waits without a word, only a snapshot with messages is held to it."""
+    waits = pod("a", slots="", on="")
+    waits["metadata"]["annotations"] = {}
+    assert main(["audit", "--snapshot", recorded(waits)]) == 1
+    assert "I15 Pod team/a" in capsys.readouterr().out
+    assert main(["audit", "--snapshot", recorded(waits, anonymized=True)]) == 0
+    assert "I15 was not looked at" in capsys.readouterr().out
