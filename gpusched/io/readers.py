@@ -72,7 +72,7 @@ class Readers:
                 return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
         now = self._clock.monotonic()
         for each in followed:
-            if not each.fresh(now):
+            if not each.kind.optional and not each.fresh(now):
                 return f"{each.kind.name} are out of date: {each.trouble}"
         return self._adapters.unready()
 

@@ -304,3 +304,31 @@ def test_an_amount_that_cannot_be_believed_takes_that_resource_alone(play, amoun
         await daemon.stop()
 
     play(scenario)
+
+
+def test_pods_that_an_older_version_bound_keep_their_slots(play):
+    """They have no seal: nobody else claims their slots, so these count, and nobody is named."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.write_kubeconfig()
+        first = w.daemon()
+        w.gang("old", 2, gpus=2)
+        await w.until(lambda: len(w.running("old")) == 2)
+        await first.stop()
+        bare = {"metadata": {"annotations": {"gpusched.io/seal": None}}}
+        for pod in w.bound("old"):
+            w.client.patch("pods", "default", pod["metadata"]["name"], bare)
+        uids = {pod["metadata"]["uid"] for pod in w.bound("old")}
+        second = w.daemon()
+        await w.until(lambda: second.leading)
+        w.gang("new", 1, gpus=4)
+        await w.until(lambda: len(w.running("new")) == 1, within=10)
+        new = w.bound("new")[0]["metadata"]["annotations"]["gpusched.io/slots"]
+        old = [pod["metadata"]["annotations"]["gpusched.io/slots"] for pod in w.bound("old")]
+        assert sorted(",".join([new, *old]).split(",")) == [str(slot) for slot in range(8)]
+        assert {pod["metadata"]["uid"] for pod in w.running("old")} == uids
+        assert not events(w, "default", "UntrustedSlots")
+        await second.stop()
+
+    play(scenario)
