@@ -45,6 +45,8 @@ KINDS: Final = {
 OPTIONAL: Final = frozenset({"resourcequotas"})
 """Decisions go on without these where they may not be read, and it is told what is then not safe."""
 
+SYSTEM: Final = "kube-system"
+"""A namespace that is never deleted: its UID is as good as the cluster's."""
 AUDITED: Final = ("pods", "nodes")
 """Kinds whose loss of one event could give a GPU twice or not at all."""
 GROUP: Final = API_VERSION.partition("/")[0]
@@ -77,6 +79,8 @@ class KindSink:
         self._keys = keys
         self._reject = reject
         self._find = find
+        self.before: Callable[[Any], None] = _nothing
+        """Told of each object before the cache is."""
         self.touched: set[ObjectKey] | None = None
         self._left_out: set[UID] = set()
         """Of objects that the cache could not take in any form; an audit does not miss them."""
@@ -96,6 +100,7 @@ class KindSink:
         if event_type == "DELETED":
             self._dropped(_key(item))
             return
+        self.before(item)
         try:
             self._put(_key(item), item)
         except Exception as error:  # noqa: BLE001 - one object must not end what reads the others
@@ -150,6 +155,30 @@ class KindSink:
     def drop(self, key: ObjectKey) -> None:
         """It no longer exists."""
         self._dropped(key)
+
+
+def _nothing(_item: Any) -> None:
+    """Nobody wants to know."""
+
+
+def another_cluster(cache: Cache, restored: Callable[[str], None]) -> Callable[[Any], None]:
+    """Notices that the API server is that of another cluster than it was.
+
+    Args:
+        cache: what was known.
+        restored: told so in a sentence.
+    """
+
+    def look(item: Any) -> None:
+        key = _key(item)
+        known = cache.namespaces.items.get(key) if key.name == SYSTEM else None
+        if known is not None and known.uid != item.uid:
+            restored(
+                f"namespace {SYSTEM} had UID {known.uid} and has {item.uid}: this is another "
+                "cluster, or its etcd was made anew"
+            )
+
+    return look
 
 
 def _key(item: Any) -> ObjectKey:
@@ -264,9 +293,11 @@ def reflectors(
     rng: random.Random,
     telemetry: Telemetry,
     reject: Callable[[str, Rejected], None],
+    restored: Callable[[str], None],
 ) -> tuple[list[Reflector[Any]], list[tuple[str, Reflector[Any], KindSink]]]:
     """One reflector a kind, not yet running; and those that are audited, with their sinks."""
     into = sinks(cache, reject)
+    into["namespaces"].before = another_cluster(cache, restored)
     made = {
         kind: Reflector(
             api,

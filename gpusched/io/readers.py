@@ -50,7 +50,13 @@ class Readers:
         self._clock = clock
         self._on_refused = refused
         self._usual, audited = reflectors(
-            api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
+            api,
+            cache,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            reject=reject,
+            restored=restored,
         )
         for each in self._usual:
             each.on_restored = restored

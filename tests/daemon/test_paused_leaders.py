@@ -72,3 +72,51 @@ def test_what_a_paused_leader_was_about_to_say_does_not_replace_what_is_true(pla
         assert not first.task.done()
 
     play(scenario, freezing=True)
+
+
+def classes(w):
+    """Two priority classes."""
+    for name, value in (("low", 100), ("high", 1000)):
+        w.client.create(
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            },
+        )
+
+
+@pytest.mark.parametrize("after", range(6, 90, 6))
+def test_a_leader_that_is_paused_while_it_makes_room(play, after):
+    """Promises, evictions and a Job's start are its successor's to decide: once, and to the end."""
+
+    async def scenario(w):
+        w.check_journal = False
+        await w.start(nodes=3)
+        classes(w)
+        first = w.daemon()
+        for number in range(3):
+            w.pod(f"low-{number}", spec={"priorityClassName": "low"})
+        await w.until(lambda: len(w.running()) == 3)
+        second = w.daemon()
+        await w.clock.sleep(3)
+        w.freeze_after(first, after, 40.0)
+        w.pod("urgent", spec={"priorityClassName": "high"})
+        w.job("paused", 1, gpus=0, queue="default", suspend=True)
+        await w.until(lambda: "urgent" in {p["metadata"]["name"] for p in w.running()}, within=90)
+        await w.until(
+            lambda: any(
+                p["metadata"].get("labels", {}).get("job-name") == "paused" for p in w.running()
+            ),
+            within=90,
+        )
+        await w.clock.sleep(60)
+        assert not first.task.done()
+        assert not second.task.done()
+        assert sum(each.leading for each in (first, second)) == 1
+        names = {p["metadata"]["name"] for p in w.running()}
+        assert len(names & {"low-0", "low-1", "low-2"}) == 2  # one left, and no second one
+
+    play(scenario, freezing=True)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.cache.cache import Cache
+from gpusched.io.feeds import another_cluster
+from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.objects.others import Namespace
+
 REPAIRED_S = 60.0
 """Within this every pod that the restore unbound has a place again."""
 
@@ -196,3 +201,39 @@ def test_an_eviction_that_was_restored_is_decided_again(play):
         assert w.clock.monotonic() - begun < REPAIRED_S
 
     play(scenario)
+
+
+def test_another_cluster_at_the_same_address(play):
+    """Everything is new, and its pods are placed."""
+
+    async def scenario(w):
+        (daemon,) = await backed_up(w)
+        await w.clock.sleep(30)
+        await w.cluster.restarts.restart("empty", down_s=2.0)
+        w.node("node-9")
+        w.pod("p")
+        begun = w.clock.monotonic()
+        await w.until(lambda: len(w.running()) == 1, within=300)
+        assert w.clock.monotonic() - begun < REPAIRED_S
+        assert not daemon.task.done()
+
+    play(scenario)
+
+
+def test_a_system_namespace_with_another_uid_is_noticed():
+    """Told once, when it is seen; the same again is nothing."""
+    told: list[str] = []
+    cache = Cache(["gpusched"])
+    look = another_cluster(cache, told.append)
+
+    def system(uid):
+        return Namespace(
+            name="kube-system", uid=UID(uid), resource_version=ResourceVersion("1"), labels={},
+            queue="",
+        )  # fmt: skip
+
+    for uid in ("a", "a", "b"):
+        look(system(uid))
+        cache.put_namespace(ObjectKey("", "kube-system"), system(uid))
+    assert len(told) == 1
+    assert told[0].startswith("namespace kube-system had UID a and has b: ")
