@@ -509,6 +509,11 @@ class Cache:
         faults, self.families.faults = self.families.faults, []
         return faults
 
+    def begin_anew(self) -> None:
+        """A snapshot broke off: what it had taken of the marks is not known, so all is taken again."""
+        self.families.touch_all()
+        self.residents.forget()
+
     # -- snapshots -------------------------------------------------------------------------
     def snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""

@@ -50,6 +50,10 @@ class ResidentRows:
         else:
             self._awaited.pop(pod.uid, None)
 
+    def forget(self) -> None:
+        """All rows are listed again."""
+        self._current = None
+
     def drop(self, uid: UID) -> None:
         """A pod is gone."""
         self._awaited.pop(uid, None)

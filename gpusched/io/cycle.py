@@ -24,6 +24,7 @@ from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
 from gpusched.errors import Fenced, InvariantBroken
+from gpusched.io import snapshots
 from gpusched.io.after_death import begin_after
 from gpusched.io.aside import Aside
 from gpusched.io.backoff import Backoff
@@ -280,7 +281,8 @@ class SessionCycle:
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
         seen = self._changes
-        snapshot, fence = self._cache.snapshot(self._clock.now()), self._lease.fence
+        snapshot = snapshots.take(self._cache, self._clock.now(), self.faults.failed)
+        fence = self._lease.fence
         for key, error in self._cache.take_faults():
             self.faults.failed("counting", error, key)
         self._due = None

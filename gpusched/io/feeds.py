@@ -118,7 +118,7 @@ class KindSink:
 
     def _put_rejected(self, item: Any, error: Exception) -> None:
         """It counts as one that cannot be believed: what a pod holds stays charged."""
-        rejected = _rejected(item, error)
+        rejected = rejected_for(item, error)
         try:
             self._put(rejected.key, rejected)
         except Exception as again:  # noqa: BLE001 - as if it were not there
@@ -186,7 +186,7 @@ def _key(item: Any) -> ObjectKey:
     return item.key if isinstance(item, Rejected) else ObjectKey(namespace, item.name)
 
 
-def _rejected(item: Any, error: Exception) -> Rejected:
+def rejected_for(item: Any, error: Exception) -> Rejected:
     """The object as one that the scheduler fails to take in."""
     if isinstance(item, Rejected):
         return item

@@ -15,11 +15,12 @@ import asyncio
 from gpusched import limits
 from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
+from gpusched.errors import Fenced, InvariantBroken
 from gpusched.io.binder import Binder
 from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
-from gpusched.io.pool import OnFault
+from gpusched.io.pool import OnFault, log_contained
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.volumes import Claim
 from gpusched.session.plan import GangBind, PodBind, Undo
@@ -121,9 +122,11 @@ class VolumeBinder:
             self._binder.submit(gang)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        del self._under_way[task]
+        gang = self._under_way.pop(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if isinstance(error, Exception) and not isinstance(error, InvariantBroken | Fenced):
+            log_contained("volumes", error, gang.gang)  # its places were given back
+        elif error is not None:
             self._on_fault(error)
 
     async def _prepare(self, gang: GangBind, fence: str) -> str:

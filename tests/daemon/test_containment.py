@@ -337,3 +337,50 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
         )
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("where", "culprit"),
+    [
+        ("gpusched.cache.queues.own_trouble", "team"),
+        ("gpusched.cache.queues._own_words", "team"),
+    ],
+)
+def test_an_object_that_no_snapshot_can_hold_is_left_out(play, monkeypatch, where, culprit):
+    """All others are decided; it comes back with its next event."""
+    module, _, name = where.rpartition(".")
+    owner = __import__(module, fromlist=["x"])
+    original = getattr(owner, name)
+
+    def planted(*args, **how):
+        if any(getattr(each, "name", "") == culprit for each in args):
+            raise Planted(culprit)
+        return original(*args, **how)
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        w.gang("before", 1, gpus=2)
+        await w.until(lambda: w.running("before"))
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, planted)
+            w.client.create(
+                "queues.scheduling.gpusched.io",
+                {
+                    "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                    "kind": "Queue",
+                    "metadata": {"name": "team"},
+                    "spec": {},
+                },
+            )
+            w.gang("good", 1, gpus=2)
+            await w.until(lambda: w.running("good"))
+            assert metric(daemon, "contained_faults_total")[("snapshot", "object")] == 1
+            w.group("bad", minMember=1, queue=culprit)
+            w.job("bad", 1, gpus=1, group="bad")
+            await w.clock.sleep(5)
+            assert not w.running("bad")
+        w.client.patch("queues.scheduling.gpusched.io", "", "team", {"spec": {"weight": 2}})
+        await w.until(lambda: w.running("bad"))
+
+    play(scenario)
