@@ -497,12 +497,15 @@ class StatusWriter:
         want = known.want
         if request is None or want is None:
             return
-        known.want = None
-        self._count(want, -1)
         now = self._clock.monotonic()
         if not self._lease.may_act(now, self._clock.boottime(), _CALL_S):
-            self._said.pop(want.gang, None)
+            # Renewals may be slow for a moment, and sessions do not repeat what is no news; who
+            # has lost the lease drops all of this with its term.
+            known.ready_at = now + _RETRY_S
+            self._schedule(uid, known, now)
             return
+        known.want = None
+        self._count(want, -1)
         known.ready_at = now + limits.STATUS_PERIOD_S
         try:
             answer = await self._api.request(

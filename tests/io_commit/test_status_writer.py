@@ -216,6 +216,21 @@ def test_nothing_is_written_without_the_lease(told):
     told(scenario)
 
 
+def test_what_waited_for_the_lease_is_written_without_another_session(told):
+    """A slow renewal lets the lease be too short for a moment: nobody repeats what is not news."""
+
+    async def scenario(given, writer, shown):
+        given.lease.ours = False
+        writer.submit([says_status(running=3)], [])
+        await asyncio.sleep(1)
+        assert patches(given) == []
+        given.lease.ours = True
+        await asyncio.sleep(5)
+        assert [body["status"]["running"] for body in patches(given)] == [3]
+
+    told(scenario)
+
+
 @pytest.mark.parametrize(("ask", "reason"), [(LACK, "Unschedulable"), (QUOTA, "WaitingForQuota")])
 def test_only_pods_that_lack_nodes_are_unschedulable(told, pod, ask, reason):
     """Autoscalers act on the word: quota is nothing that nodes could help."""
