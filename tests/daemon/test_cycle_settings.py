@@ -35,10 +35,11 @@ class Accepting:
     def __getattr__(self, name: str) -> Any:
         return lambda *_args, **_kwargs: False
 
-    def submit(self, gang: Any, *_queues: Any) -> None:
-        """Gangs come alone, statuses as lists."""
+    def submit(self, gang: Any, *_queues: Any) -> tuple[()]:
+        """Gangs come alone, statuses as lists; nothing of a plan cannot be carried out."""
         if hasattr(gang, "binds"):
             self.gangs.append(gang)
+        return ()
 
     def may_act(self, *_: float) -> bool:
         """The lease holds."""
