@@ -60,9 +60,12 @@ class Portion:
         self.left_out: dict[GangKey, int] = {}
         """Gangs that this session does not look at, and how many of their tenant come before."""
         self._waiting: dict[Tenant, list[Gang]] = {}
+        tenants: dict[tuple[str, str], list[Gang]] = {}
         for gang in session.every_gang:
             if not _always(session, gang):
-                self._waiting.setdefault(tenant_of(session, gang), []).append(gang)
+                tenants.setdefault((gang.queue, gang.key.namespace), []).append(gang)
+        for alike in tenants.values():
+            self._waiting.setdefault(tenant_of(session, alike[0]), []).extend(alike)
         asked = {tenant: self._asked(gangs) for tenant, gangs in self._waiting.items()}
         shares = _shares(asked)
         self.work = Work(_allowed(shares))
@@ -98,8 +101,13 @@ class Portion:
 
     # -- choosing ----------------------------------------------------------------------------
     def _asked(self, gangs: Iterable[Gang]) -> int:
-        costs = self._costs()
-        return sum(costs.of(gang) for gang in gangs)
+        """What they would cost together, as far as that matters: never far beyond a session."""
+        costs, units = self._costs(), 0
+        for gang in gangs:
+            units += costs.of(gang)
+            if units > limits.SESSION_WORK_MAX:
+                break
+        return units
 
     def _costs(self) -> Costs:
         session = self._session

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusched import limits
+from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.objects.dimension import within
 from gpusched.objects.group import DEFAULT_QUEUE, Usage
@@ -21,20 +24,13 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     pending: dict[str, int] = {}
     inqueue: dict[str, int] = {}
     parts: dict[str, list[Resources]] = {}
-    left_out = session.portion.left_out
-    for gang in session.every_gang:
-        node = session.queue_of(gang)
-        if node is None or not gang.tasks:
-            continue
-        for name in node.path:
-            parts.setdefault(name, []).append(gang.asked)
-        if gang.need and not session.kept(gang):
-            admitted = gang.key in session.admitted
-            if gang.key in left_out:  # as it was when it was looked at last
-                admitted = gang.pod_group is not None and gang.pod_group.phase == "Inqueue"
-            counts = inqueue if admitted else pending
-            for name in node.path:
-                counts[name] = counts.get(name, 0) + 1
+    for queue, gangs in _by_queue(session).items():
+        node = session.snapshot.queues.get(queue)
+        counts = _counted(session, gangs)
+        for name in node.path if node else ():
+            parts.setdefault(name, []).extend(gang.asked for gang in gangs)
+            pending[name] = pending.get(name, 0) + counts[0]
+            inqueue[name] = inqueue.get(name, 0) + counts[1]
     running: dict[str, int] = {}
     for queue, count in sorted(session.snapshot.running.items()):
         node = session.snapshot.queues.get(queue)
@@ -58,6 +54,29 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         for name, node in sorted(session.snapshot.queues.queues.items())
         if node.queue.uid or name != DEFAULT_QUEUE
     )
+
+
+def _by_queue(session: Session) -> dict[str, list[Gang]]:
+    """Gangs with members that wait, by their own queue."""
+    found: dict[str, list[Gang]] = {}
+    for gang in session.every_gang:
+        if gang.tasks:
+            found.setdefault(gang.queue, []).append(gang)
+    return found
+
+
+def _counted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
+    """How many of them wait, not admitted and admitted."""
+    left_out, admitted = session.portion.left_out, session.admitted
+    counts = [0, 0]
+    for gang in gangs:
+        if not gang.need or session.kept(gang):
+            continue
+        if gang.key in left_out:  # as it was when it was looked at last
+            counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1
+        else:
+            counts[gang.key in admitted] += 1
+    return counts[0], counts[1]
 
 
 def _queue_status(

@@ -231,16 +231,21 @@ def _phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
 
 def unplaced(session: Session) -> dict[tuple[str, str], int]:
     """Numbers of waiting gangs by queue and reason, for the metric."""
-    counts: dict[tuple[str, str], int] = {}
     left_out = session.portion.left_out
+    found: Counter[tuple[str, str]] = Counter()
     for gang in session.every_gang:
-        if gang.need and not gang.done and not session.kept(gang):
-            if gang.key in left_out:
-                reason: str = Reason.WAITING_FOR_TURN
-            else:
-                reason = (session.asks.get(gang.key) or _not_tried(gang)).reason
-            key = (gang.queue if session.queue_of(gang) else _NO_QUEUE, reason)
-            counts[key] = counts.get(key, 0) + 1
+        if not gang.need:
+            continue
+        if gang.key in left_out:
+            found[gang.queue, Reason.WAITING_FOR_TURN] += 1
+        elif not gang.done and not session.kept(gang):
+            reason = (session.asks.get(gang.key) or _not_tried(gang)).reason
+            found[gang.queue, reason] += 1
+    counts: dict[tuple[str, str], int] = {}
+    for (queue, reason), number in found.items():
+        known = session.snapshot.queues.get(queue) is not None
+        key = (queue if known else _NO_QUEUE, reason)
+        counts[key] = counts.get(key, 0) + number
     for queue, number in session.snapshot.idle.items():
         known = session.snapshot.queues.get(queue) is not None
         key = (queue if known else _NO_QUEUE, Reason.NOT_ENOUGH_MEMBERS)
