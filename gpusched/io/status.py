@@ -291,10 +291,13 @@ class StatusWriter:
         for key, uid in status.waiting:
             want = PodWrite(uid, key.namespace, status.uid, ask, uid in promised)
             known = self._objects.get(uid)
-            # What waits to be written already is compared when its turn comes.
+            # What waits to be written already is compared when its turn comes; and while something
+            # is being written nobody knows yet what the object will say.
             if known is not None and known.want is not None:
                 known.want = want
-            elif want.needed(self._cache, known.written if known is not None else None):
+            elif (known is not None and known.writing) or want.needed(
+                self._cache, known.written if known is not None else None
+            ):
                 # Most pods are bound within moments and need not be told why they waited.
                 self._want(uid, want, settle_s=limits.STATUS_PERIOD_S)
         self._tell_pods(status, ask)

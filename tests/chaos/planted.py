@@ -46,7 +46,7 @@ from gpusched.session import status
 from gpusched.session.hooks import Hooks
 
 PLANTS = {}
-SEEDS = 25
+SEEDS = 40
 """By so many seeds each must be found."""
 
 

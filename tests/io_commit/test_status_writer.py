@@ -265,6 +265,24 @@ def test_a_pod_that_is_soon_bound_is_never_told(told, pod):
     told(scenario)
 
 
+def test_a_sentence_that_returns_while_another_is_being_written_is_written_again(told, pod):
+    """The watch shows the first sentence until the second arrives, so that it seems said."""
+
+    async def scenario(given, writer, shown):
+        shown.pods = {"u-a": pod("a", "u-a", 5)}
+        writer.submit([says_status(waiting=("a",))], [])
+        await asyncio.sleep(3)
+        given.cluster.latency_s = 3.0
+        writer.submit([says_status(QUOTA, waiting=("a",))], [])
+        await asyncio.sleep(2)
+        writer.submit([says_status(LACK, waiting=("a",))], [])
+        await asyncio.sleep(15)
+        said = [b["status"]["conditions"][0]["message"] for b in patches(given, "/pods/a/status")]
+        assert said == [LACK.sentence, QUOTA.sentence, LACK.sentence]
+
+    told(scenario)
+
+
 def test_events_are_told_on_other_words_only(told):
     """Numbers that change every second tell nobody anything; another cause does."""
 
