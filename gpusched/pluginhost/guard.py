@@ -200,11 +200,6 @@ class Guard:
         ledger = self._ledgers.get(HookId(plugin, hook))
         return ledger is not None and ledger.quarantined
 
-    def works(self, plugin: str, hook: str) -> bool:
-        """Whether the hook has ever answered, and so may fail for what it was asked about."""
-        ledger = self._ledgers.get(HookId(plugin, hook))
-        return ledger is not None and ledger.calls > ledger.faults
-
     def records(self) -> dict[HookId, HookRecord]:
         """A copy of what is known, by plugin and hook, for metrics."""
         return {

@@ -87,7 +87,8 @@ class Decided:
         snapshot: that it was decided on.
         rounds: of tenants whose gangs it could not all look at.
         closed: why nothing may be placed, empty when it may.
-        hooks: what hooks failed that answer others, by whom they were asked about.
+        hooks: faults of hooks of ours, with what they were asked about.
+        answers: hooks of ours that answered.
     """
 
     snapshot: Snapshot
@@ -98,6 +99,7 @@ class Decided:
     rounds: tuple[Round, ...] = ()
     closed: str = ""
     hooks: tuple[Fault, ...] = ()
+    answers: frozenset[str] = frozenset()
 
 
 def attempt(
@@ -121,7 +123,7 @@ def attempt(
         smaller = without(snapshot, aside)
         heard = Listening(setting.guard, stage, smaller, setting.policy.plugins)
         decided = _session(smaller, attrs.evolve(setting, guard=heard), mode, stage)
-        return attrs.evolve(decided, hooks=heard.faults) if heard.faults else decided
+        return attrs.evolve(decided, hooks=tuple(heard.faults), answers=frozenset(heard.answers))
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - containment is the task

@@ -90,10 +90,14 @@ def _unhooked(
         if isinstance(found, Fault):
             return Held(decided=first)
         outcome = found
-    if not _asked_about(outcome.hooks, memory, snapshot.now):
+    if not guilty:
+        return Held(decided=first)
+    # Who answers for others without them failed for what it was asked about.
+    proven = all(fault.place in outcome.answers for fault in guilty.values())
+    if proven and not _asked_about(outcome.hooks, memory, snapshot.now):
         outcome = attrs.evolve(outcome, faults=(*first.faults, *outcome.faults))
         return Held(decided=outcome, contained=memory.set_aside(snapshot, guilty))
-    for fault in outcome.hooks:
+    for fault in (*outcome.hooks, *guilty.values()):
         memory.resigned[fault.place] = snapshot.now + limits.SET_ASIDE_RETRY_S
     return Held(decided=first)
 

@@ -58,14 +58,9 @@ class Listening:
         self._stage = stage
         self._snapshot = snapshot
         self._index: Index | None = None
-        self._faults: list[tuple[str, str, Fault]] = []
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """Of hooks that have answered for others."""
-        return tuple(
-            fault for plugin, hook, fault in self._faults if self._guard.works(plugin, hook)
-        )
+        self.answers: set[str] = set()
+        """Hooks that have answered."""
+        self.faults: list[Fault] = []
 
     def begin_session(self) -> None:
         """See ``Guard``."""
@@ -74,10 +69,6 @@ class Listening:
     def quarantined(self, plugin: str, hook: str) -> bool:
         """See ``Guard``."""
         return self._guard.quarantined(plugin, hook)
-
-    def works(self, plugin: str, hook: str) -> bool:
-        """See ``Guard``."""
-        return self._guard.works(plugin, hook)
 
     def wrap(
         self,
@@ -91,19 +82,23 @@ class Listening:
             return self._guard.wrap(plugin, hook, fn, fallback)
 
         # Their stack tells more than what they were asked about: it is gone when a guard answers.
+        name = f"{plugin}.{hook}"
+
         def heard(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                return fn(*args, **kwargs)
+                answer = fn(*args, **kwargs)
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
                 self._hear(plugin, hook, error)
                 raise
+            self.answers.add(name)
+            return answer
 
         return self._guard.wrap(plugin, hook, heard, fallback)
 
     def _hear(self, plugin: str, hook: str, error: Exception) -> None:
-        if len(self._faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
+        if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
             return
         if self._guard.quarantined(plugin, hook):
             return
@@ -120,4 +115,4 @@ class Listening:
                 suspects=suspects,
                 story=story[-limits.FAULT_STORY_MAX :],
             )
-            self._faults.append((plugin, hook, fault))
+            self.faults.append(fault)

@@ -72,9 +72,6 @@ class Guard(Protocol):
     def quarantined(self, plugin: str, hook: str) -> bool:
         """Whether the hook failed so often that it is not called any more."""
 
-    def works(self, plugin: str, hook: str) -> bool:
-        """Whether the hook has ever answered, and so may fail for what it was asked about."""
-
 
 @attrs.frozen
 class Policy:
