@@ -47,7 +47,7 @@ from gpusched.session.hooks import Hooks
 
 PLANTS = {}
 SEEDS = 40
-"""By so many seeds each must be found."""
+"""So many are played on each before it counts as not found."""
 
 
 def plant(function):
