@@ -480,7 +480,7 @@ class Families:
                 if self._active.pop(gang.key, None) is not None:
                     self._active_shown = None
             try:
-                family = tuple(map(self._charged, self._family(key)))
+                family = _sound(tuple(map(self._charged, self._family(key))))
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._failed(key, error)
             self._tell_gone(before, family)
@@ -506,7 +506,10 @@ class Families:
         for gang in before:
             if gang.uid not in left:
                 for listener in self.on_gone:
-                    listener(gang.key, gang.uid)
+                    try:
+                        listener(gang.key, gang.uid)
+                    except Exception as error:  # noqa: BLE001 - nor what was known of one
+                        self._note(gang.key, error)
 
     def _count_idle(self, queue: str | None, times: int) -> None:
         if queue is None:
@@ -519,12 +522,8 @@ class Families:
 
     def _failed(self, key: GangKey, error: Exception) -> tuple[Gang, ...]:
         """A family that cannot be counted: one gang that holds what it holds, and is told why."""
-        if len(self.faults) < FAULTS_MAX:
-            self.faults.append((key, error))
-        why = (
-            f"the scheduler fails to count its members ({type(error).__name__}), which is a defect "
-            "of the scheduler; they are counted again when one of them changes"
-        )
+        self._note(key, error)
+        why = miscounted(error)
         group = self._groups.items.get(ObjectKey(key.namespace, key.name))
         group = group if key.kind == "PodGroup" else None
         origin = Origin(
@@ -542,9 +541,21 @@ class Families:
                 for pod in pods
                 if (held := self._ledger.get(pod.uid)) is not None
             }
-            return (make_gang(origin, pods, places),)
+            return _sound((make_gang(origin, pods, places),))
         except Exception:  # noqa: BLE001 - its nodes are charged by the ledger all the same
             return ()
+
+    def lost(self, key: GangKey) -> tuple[PodGroup | None, list[Pod]] | None:
+        """What there is of a gang that cannot be shown at all; None for one that is shown."""
+        if key in self._families:
+            return None
+        group = self._groups.items.get(ObjectKey(key.namespace, key.name))
+        pods = list(self._members.get(key, {}).values())
+        return (group if key.kind == "PodGroup" else None), pods
+
+    def _note(self, key: GangKey, error: Exception) -> None:
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append((key, error))
 
     def _enter(self, gang: Gang) -> None:
         """Count what a gang holds."""
@@ -560,6 +571,24 @@ class Families:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
         self._active_shown = None
+
+
+def miscounted(error: Exception) -> str:
+    """What the owner of a gang is told whose members cannot be counted."""
+    return (
+        f"the scheduler fails to count its members ({type(error).__name__}), which is a defect "
+        "of the scheduler; they are counted again when one of them changes"
+    )
+
+
+def _sound(family: tuple[Gang, ...]) -> tuple[Gang, ...]:
+    """The family, if its gangs answer what is asked of each one before anybody is decided.
+
+    What they answer is asked again where an exception would concern everybody.
+    """
+    for gang in family:
+        _ = (gang.need, gang.at_once, gang.done, gang.pending, gang.started, _is_idle(gang))
+    return family
 
 
 def _is_idle(gang: Gang) -> bool:

@@ -17,6 +17,7 @@ import attrs
 
 from gpusched import limits
 from gpusched.cache.cache import Cache
+from gpusched.cache.families import miscounted
 from gpusched.cache.gangs import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify import recheck
@@ -45,6 +46,7 @@ from gpusched.objects.resources import Resources
 from gpusched.objects.units import unit_of
 from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard, Running
+from gpusched.session.aside_status import status_uncounted
 from gpusched.session.containment import Containment
 from gpusched.session.decide import Decision, decide
 from gpusched.session.due import next_due
@@ -285,6 +287,7 @@ class SessionCycle:
         fence = self._lease.fence
         for key, error in self._cache.take_faults():
             self.faults.failed("counting", error, key)
+            self._tell_lost(key, error)
         self._due = None
         with self.faults.contain("next look"):
             self._due = next_due(snapshot)
@@ -328,6 +331,16 @@ class SessionCycle:
         for listener in self.decided:
             with self.faults.contain("listeners"):
                 listener(decision.plan)
+
+    def _tell_lost(self, key: GangKey, error: Exception) -> None:
+        """No session sees this gang, so nothing else would tell its owner."""
+        lost = self._cache.families.lost(key)
+        if lost is not None:
+            with self.faults.contain("status", key):
+                group, pods = lost
+                told = status_uncounted(key, group, pods, miscounted(error))
+                for name, untold in self._status.submit((told,), ()):
+                    self.faults.failed("status", untold, name)
 
     def _blame(self, gang: GangKey, stage: str, error: Exception, snapshot: Snapshot) -> None:
         """What was decided for a gang cannot be begun: it is left out until it changes."""

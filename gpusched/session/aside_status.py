@@ -10,7 +10,9 @@ from gpusched.cache.gangs import Gang
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.unborn import is_unborn
-from gpusched.objects.meta import GangKey
+from gpusched.objects.group import PodGroup
+from gpusched.objects.meta import UID, GangKey, ObjectKey
+from gpusched.objects.pod import Pod
 from gpusched.objects.resources import NOTHING
 from gpusched.session.containment import Degraded, SetAside
 from gpusched.session.plan import Ask, GangStatus, QueueStatus, TopologyStatus
@@ -81,6 +83,29 @@ def status_of(gang: Gang, sentence: str) -> GangStatus:
         ),
         waiting_ask=told if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+    )
+
+
+def status_uncounted(
+    key: GangKey, group: PodGroup | None, pods: Sequence[Pod], sentence: str
+) -> GangStatus:
+    """What a gang is told whose members cannot be counted, so that no session sees it."""
+    told = Ask(reason=Reason.SCHEDULER_ERROR, sentence=cut(sentence))
+    return GangStatus(
+        gang=key,
+        uid=group.uid if group is not None else UID(""),
+        generation=group.generation if group is not None else 0,
+        queue=group.queue if group is not None else "",
+        phase=(group.phase if group is not None else "") or "Pending",
+        admitted=told,
+        is_admitted=False,
+        scheduled=told,
+        is_scheduled=False,
+        waiting=tuple(
+            (ObjectKey(pod.namespace, pod.name), pod.uid) for pod in pods if not pod.node
+        ),
+        waiting_ask=None,
+        counts=(sum(bool(pod.node) for pod in pods), 0, 0, 0),
     )
 
 

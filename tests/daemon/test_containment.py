@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpusched import limits
 from gpusched.actions import allocate, preempt
 from gpusched.cache import families
+from gpusched.cache.gangs import Gang
 from gpusched.io import carrier, cycle, status
 from gpusched.session import due, fragmentation
 from tests.daemon.conftest import GROUPS
@@ -305,6 +306,34 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, w
         assert not daemon.task.done()
         assert daemon.leading
         assert fired
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["ready", "done", "active"])
+def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypatch, name):
+    """What is asked of every gang before anybody is decided is asked where it concerns one."""
+    asked = getattr(Gang, name).fget
+
+    def planted(gang):
+        if gang.key.name == "bad":
+            raise Planted(name)
+        return asked(gang)
+
+    monkeypatch.setattr(Gang, name, property(planted))
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        daemon = w.daemon()
+        w.gang("bad", 1)
+        w.gang("good", 1)
+        await w.until(lambda: w.running("good"), within=20)
+        w.gang("later", 1)
+        await w.until(lambda: w.running("later"), within=20)
+        assert daemon.leading
+        assert set(metric(daemon, "contained_faults_total")) == {("counting", "object")}
+        await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
+        assert "fails to count its members (Planted)" in condition(w, "bad")["message"]
 
     play(scenario)
 
