@@ -361,7 +361,8 @@ class StatusWriter:
         if "/" in uid:  # a part of its controller, on which it was told
             self.events.forget(UID(uid.partition("/")[0]))
         known = self._objects.get(uid)
-        if known is None:
+        # A gang also goes when its object cannot be believed: which that is still to be told.
+        if known is None or isinstance(known.want, RejectedWrite | RejectedPodWrite):
             return
         known.gone = True
         if known.timer is not None:

@@ -225,6 +225,32 @@ def test_a_group_that_no_object_can_be_is_told_of(play, notes):
     play(scenario)
 
 
+@pytest.mark.parametrize("late_s", [0.1, 0.5, 0.9])
+def test_a_group_that_cannot_be_believed_any_more_is_told(play, late_s):
+    """Given a group that was told something just now, when its status is spoilt, it is mended."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        OddObjects(w, 0).loosen()
+        w.daemon()
+        w.group("g", minMember=3)
+        await w.until(lambda: w.condition("g").get("message"))
+        await w.clock.sleep(5)
+        w.client.patch(GROUPS, "default", "g", {"spec": {"minMember": 4}})
+        await w.until(lambda: "4" in w.condition("g").get("message", ""))
+        await w.clock.sleep(late_s)
+        w.client.patch(GROUPS, "default", "g", {"spec": {"minMember": 5}})
+        await w.clock.sleep(0.05)
+        junk = {"status": {"conditions": True}}
+        w.client.patch(GROUPS, "default", "g", junk, subresource="status")
+        await w.clock.sleep(10)
+        assert unanswered(w) == []  # its status was written anew, and it is believed again
+        w.client.patch(GROUPS, "default", "g", {"spec": {"minMember": 6}})
+        await w.until(lambda: "6" in w.condition("g").get("message", ""))
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_odd_object_waits_in_silence(play, seed):
     """Given objects with odd names and values, each pending pod of ours has a reason or a node."""
