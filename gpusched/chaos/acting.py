@@ -264,7 +264,9 @@ class Actor:
             return
 
     def _resize(self, args: Obj) -> None:
-        patch: Obj = {"spec": {"minMember": args["min"]}}
+        # Above its pods it would wait for ever, and be admitted again and again.
+        most = sum(int(role["count"]) for role in self._gangs[args["gang"]]["roles"])
+        patch: Obj = {"spec": {"minMember": min(args["min"], most)}}
         self._client.patch(GROUPS, NAMESPACE, args["gang"], patch)
 
     def _ungang(self, args: Obj) -> None:
