@@ -59,7 +59,7 @@ from gpusched.io.volume_binder import VolumeBinder
 from gpusched.io.watchdog import Watchdog
 from gpusched.objects.codec import DEFECT
 from gpusched.objects.encode import ObjectRef
-from gpusched.objects.meta import UID, ObjectKey, Rejected
+from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.seal import KEY_BYTES, UNKNOWN, seal_of
 from gpusched.placement.problem import Search, search_here
 from gpusched.pluginhost.guard import Guard
@@ -123,6 +123,8 @@ class App:
         self.telemetry = Telemetry(Tracing.from_environment())
         self.faults = FaultReport(options.clock, self.telemetry)
         self._mark: SessionMark | None = None
+        self._broken_with: GangKey | None = None
+        """Whose commit broke first; the next process is told."""
         self.leadership = Leadership()
         self.readers: Readers | None = None
         self.port = 0
@@ -180,7 +182,8 @@ class App:
         """For the next process, what this one ends of, where that is a fault of ours."""
         ours = not isinstance(error, GpuschedError) or isinstance(error, InvariantBroken)
         if self._mark is not None and ours:
-            self._mark.fault(f"{type(error).__name__}: {one_line(str(error))}")
+            why = f"{type(error).__name__}: {one_line(str(error))}"
+            self._mark.fault(why, self._broken_with)
 
     async def _connect(self, most: int) -> Api:
         of = self.options
@@ -242,6 +245,7 @@ class App:
             on_fault=self._broke,
             on_contained=self.faults.failed,
             on_settled=lambda settled: _settled(status, settled),
+            on_broken=self._broke_with,
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
         )
@@ -503,6 +507,10 @@ class App:
     def _unread(self, kind: str, refused: bool) -> None:
         if self.care is not None:
             self.care.unread(kind, refused)
+
+    def _broke_with(self, gang: GangKey) -> None:
+        if self._broken_with is None and self._fault is None:
+            self._broken_with = gang
 
     def _broke(self, error: BaseException) -> None:
         """Something of ours is wrong: end in order, then say so."""

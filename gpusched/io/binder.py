@@ -110,6 +110,7 @@ class Binder:
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
         on_contained: told of a request that failed by our own doing: nobody knows its effect.
+        on_broken: told whose commit it was, before ``on_fault`` is told of what it broke by.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
     """
@@ -126,6 +127,7 @@ class Binder:
         on_fault: OnFault,
         on_contained: OnContained = log_contained,
         on_settled: Callable[[Settled], None] | None = None,
+        on_broken: Callable[[GangKey], None] = lambda _gang: None,
         group_path: GroupPath = own_group_path,
         seal: Callable[[], Seal] = lambda: UNKNOWN,
     ) -> None:
@@ -140,6 +142,7 @@ class Binder:
         self._report = on_fault
         self._contained = on_contained
         self._on_settled = on_settled
+        self._on_broken = on_broken
         self.evictor = Evictor(
             api,
             pace,
@@ -289,6 +292,7 @@ class Binder:
         try:
             run.state, effects = step(run.state, event)
         except errors.InvariantBroken as error:
+            self._on_broken(run.state.gang.gang)
             self._fault(error)
             return
         for effect in effects:
@@ -350,6 +354,16 @@ class Binder:
         gang = run.state.gang
         if phase in FINAL:
             self._close(run)
+        try:
+            self._tell_settled(run, phase, why)
+        except Exception as error:  # noqa: BLE001 - the commit is as it is, told or not
+            self._contained("commit", error, gang.gang)
+        if phase is Phase.BOUND:
+            for sibling in tuple(self._by_gang.get(gang.gang, ())):
+                self._feed(sibling, Completed())
+
+    def _tell_settled(self, run: _Run, phase: Phase, why: str) -> None:
+        gang = run.state.gang
         if self._telemetry.tracing.on:
             self._telemetry.tracing.finished(
                 "commit", began=run.began, ended=self._clock.now(),
@@ -361,9 +375,6 @@ class Binder:
                 f"commit ended: {phase}", gang=gang.gang, bound=run.state.confirmed,
                 of=len(gang.binds), why=why,
             )  # fmt: skip
-        if phase is Phase.BOUND:
-            for sibling in tuple(self._by_gang.get(gang.gang, ())):
-                self._feed(sibling, Completed())
         if self._on_settled is not None:
             self._on_settled(Settled(gang, phase, run.state.confirmed, why))
 
@@ -403,7 +414,11 @@ class Binder:
 
     async def _work(self, job: _Job) -> None:
         call, run, index = job
-        await call(run, index)
+        try:
+            await call(run, index)
+        except Exception:
+            self._on_broken(run.state.gang.gang)
+            raise
 
     async def _bind(self, run: _Run, index: int) -> None:
         self._queued -= 1

@@ -476,12 +476,19 @@ class SessionCycle:
             # What changed since the snapshot has woken the next session already.
             _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
             return False
-        for bind in gang.binds:
-            pod = self._cache.pod(bind.uid)
-            assert pod is not None
-            self._cache.assume(pod, bind.node, bind.slots)
-            self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
-        self._binder.submit(gang)
+        try:
+            for bind in gang.binds:
+                pod = self._cache.pod(bind.uid)
+                assert pod is not None
+                self._cache.assume(pod, bind.node, bind.slots)
+                self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
+            self._binder.submit(gang)
+        except Exception:
+            # Nobody else would ever forget what was assumed before it.
+            if not self._binder.knows(gang.gang):
+                for bind in gang.binds:
+                    self._cache.forget(bind.uid)
+            raise
         group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))
         told = told_start(group.status) if group is not None and group.uid == gang.uid else 0.0
         if told and not gang.placed:

@@ -82,9 +82,9 @@ class Death:
     @property
     def sentence(self) -> str:
         """For log and event."""
-        if self.why:
-            return f"the last process ended because of a fault of its own: {self.why}"
         whom = f" with gang {self.hand.kind} {self.hand} in hand" if self.hand is not None else ""
+        if self.why:
+            return f"the last process ended{whom} because of a fault of its own: {self.why}"
         return f"the last process died in a session, in {self.stage or 'its beginning'}{whom}"
 
 
@@ -179,10 +179,13 @@ class SessionMark:
             self.memory = Memory()
             self._remember()
 
-    def fault(self, why: str) -> None:
-        """The process ends because of this."""
+    def fault(self, why: str, hand: GangKey | None = None) -> None:
+        """The process ends because of this, in a commit of this gang if it was one."""
         self.memory.why = why[: limits.TEXT_MAX]
         self._remember()
+        self._put(_HAND, b"", _MEMORY)
+        if hand is not None:
+            self.hand(hand)
         self._put(_STATE, _FAULT, _STAGE)
 
     def close(self) -> None:
@@ -217,23 +220,28 @@ def _read(page: mmap.mmap) -> tuple[Memory, Death | None]:
     if state == _FAULT:
         memory.deaths += 1
         memory.stage = "commit"
-        return memory, Death(stage="", hand=None, why=memory.why)
+        return memory, Death(stage="", hand=_suspected(page, memory), why=memory.why)
     if state != _IN_SESSION:
         return memory, None
     memory.deaths += 1
     memory.why = ""
     memory.stage = _text(page, _STAGE, _HAND).decode(errors="replace")
-    hand = None
+    return memory, Death(stage=memory.stage, hand=_suspected(page, memory))
+
+
+def _suspected(page: mmap.mmap, memory: Memory) -> GangKey | None:
+    """The gang that was in hand, counted once more."""
     parts = _text(page, _HAND, _MEMORY).decode(errors="replace").split("\n")
-    if len(parts) == 4:
-        hand = GangKey(*parts[:3])
-        known = next((each for each in memory.suspects if each.key == hand), None)
-        if known is None:
-            memory.suspects.append(Suspect(*hand, stage=memory.stage))
-        else:
-            known.times += 1
-            known.stage = memory.stage
-    return memory, Death(stage=memory.stage, hand=hand)
+    if len(parts) != 4:
+        return None
+    hand = GangKey(*parts[:3])
+    known = next((each for each in memory.suspects if each.key == hand), None)
+    if known is None:
+        memory.suspects.append(Suspect(*hand, stage=memory.stage))
+    else:
+        known.times += 1
+        known.stage = memory.stage
+    return hand
 
 
 def _text(page: mmap.mmap, at: int, end: int) -> bytes:

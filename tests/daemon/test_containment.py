@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpusched import limits
 from gpusched.actions import allocate, preempt
 from gpusched.cache import families
+from gpusched.cache.cache import Cache
 from gpusched.cache.gangs import Gang
-from gpusched.io import carrier, cycle, status
+from gpusched.io import binder, carrier, cycle, status
 from gpusched.session import due, fragmentation
 from tests.daemon.conftest import GROUPS
 
@@ -148,6 +149,30 @@ def test_where_nothing_can_be_decided_the_daemon_stays(play, monkeypatch):
     play(scenario)
 
 
+def test_what_is_told_of_a_commit_ends_no_process(play, monkeypatch):
+    """The bindings stand; a listener or a line of the log that raises costs itself."""
+    original = binder.Settled
+
+    def planted(gang, *rest):
+        if gang.gang.name == "bad":
+            raise Planted("settled")
+        return original(gang, *rest)
+
+    monkeypatch.setattr(binder, "Settled", planted)
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        w.gang("bad", 1)
+        w.gang("good", 1)
+        await w.until(lambda: w.running("good") and w.running("bad"))
+        await w.clock.sleep(5)
+        assert daemon.leading
+        assert metric(daemon, "contained_faults_total") == {("commit", "object"): 1}
+
+    play(scenario)
+
+
 AROUND = [
     (due, "next_due", lambda patch, planted: patch.setattr(cycle, "next_due", planted)),
     (
@@ -228,6 +253,32 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
         await w.until(lambda: w.running("good"))
         await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
         assert metric(daemon, "set_aside_objects") == {("gang",): 1}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("where", ["assume", "decision"])
+def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypatch, where):
+    """What was assumed of it is forgotten: one node is enough for somebody else."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        owner = Cache if where == "assume" else type(daemon.app.telemetry)
+        original, calls = getattr(owner, where), []
+
+        def planted(*args):
+            calls.append(args)
+            if len(calls) == 2:
+                raise Planted(where)
+            return original(*args)
+
+        monkeypatch.setattr(owner, where, planted)
+        w.gang("bad", 2)
+        await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
+        w.gang("good", 2)
+        await w.until(lambda: len(w.running("good")) == 2)
 
     play(scenario)
 

@@ -27,6 +27,22 @@ from gpusched.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 RAISES = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "raise RuntimeError('planted')")
+BROKEN = """
+import sys
+from gpusched.commit import machine
+from gpusched.errors import InvariantBroken
+from gpusched.io import binder
+original = machine.step
+
+def step(state, event):
+    if state.gang.gang.name == "bad":
+        raise InvariantBroken("planted")
+    return original(state, event)
+
+binder.step = step
+from gpusched.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 ELECTION = {"leaseDuration": "7s", "renewDeadline": "6s", "retryPeriod": "200ms"}
 
 
@@ -138,6 +154,27 @@ def test_the_third_start_lives_and_serves_the_others(tmp_path, cluster):
         told = process.stderr.read()
         assert process.wait(timeout=60) == 0
         assert "an earlier process died" in told
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_gang_whose_commits_break_is_left_out_by_the_third_start(tmp_path, cluster):
+    """Two processes end by a broken invariant of its commit; the third decides all others in full."""
+    for _ in range(2):
+        process = start(tmp_path, BROKEN)
+        process.communicate(timeout=90)
+        assert process.returncode == 70
+    process = start(tmp_path, BROKEN)
+    try:
+        until(lambda: "2 processes died with it in hand" in condition(cluster))
+        good = "/api/v1/namespaces/default/pods/good-0"
+        until(lambda: get(cluster, good)["spec"].get("nodeName"))
+        events = get(cluster, "/apis/events.k8s.io/v1/events")["items"]
+        died = [each["note"] for each in events if each["reason"] == "SchedulerDied"]
+        assert all("sessions go without" not in note for note in died)
+        assert process.poll() is None
     finally:
         process.kill()
         process.wait()
