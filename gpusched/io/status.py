@@ -483,8 +483,8 @@ class StatusWriter:
         known = self._objects.get(uid)
         if known is not None and known.want is not None:
             self._said.pop(known.want.gang, None)
+            self._count(known.want, -1)
             known.want = None
-            self._waiting -= 1
         self._on_contained("status write", error, uid)
 
     def _request(self, known: _Object) -> Request | None:

@@ -491,6 +491,33 @@ def test_statuses_of_others_find_room(told, pod, monkeypatch):
     told(scenario)
 
 
+def test_statuses_that_cannot_be_said_take_no_room(told, pod, monkeypatch):
+    """Given statuses that raised before they were sent, then as many find room afterwards."""
+
+    async def scenario(given, writer, shown):
+        monkeypatch.setattr(limits, "STATUS_QUEUE_MAX", 100)
+        names = [f"p{n}" for n in range(45)]
+        shown.pods = {f"u-{n}": pod(n, f"u-{n}", 5) for n in names}
+        shown.groups.items.clear()
+        status = says_status(waiting=names, kind="Job")
+
+        def broken(_known):
+            raise KeyError("planted")
+
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(writer, "_request", broken)
+                writer.submit([status], [])
+                await asyncio.sleep(5)
+            assert writer.waiting == 0
+        writer.submit([status], [])
+        await asyncio.sleep(5)
+        assert writer.dropped == 0
+        assert len(patches(given)) == 45
+
+    told(scenario)
+
+
 def test_what_is_known_of_objects_that_are_gone_is_forgotten(told, pod):
     """Given a gang and its pod that were told about, when they are gone, then nothing is kept."""
 
