@@ -577,7 +577,8 @@ def miscounted(error: Exception) -> str:
     """What the owner of a gang is told whose members cannot be counted."""
     return (
         f"the scheduler fails to count its members ({type(error).__name__}), which is a defect "
-        "of the scheduler; they are counted again when one of them changes"
+        "of the scheduler; they are counted again when one of them changes, or within "
+        f"{limits.SET_ASIDE_RETRY_S / 60:.0f} min"
     )
 
 

@@ -157,6 +157,8 @@ class SessionCycle:
         self._only_look = only_look
         self._dumps = Dumps()
         self._told: set[str] = set()
+        self._miscounted: dict[GangKey, float] = {}
+        """Gangs whose members could not be counted, and when they are counted again at the latest."""
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
         """How many were run."""
@@ -236,8 +238,11 @@ class SessionCycle:
     # -- when ------------------------------------------------------------------------------
     async def _pause(self) -> None:
         cycle = self.rules.config.cycle
+        longest_s = cycle.max_period_s
+        with self.faults.contain("next look"):
+            longest_s = self._longest_s()
         try:
-            async with asyncio.timeout(self._longest_s()):
+            async with asyncio.timeout(longest_s):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -283,11 +288,13 @@ class SessionCycle:
     async def _session(self) -> None:
         tracing = self._telemetry.tracing
         seen = self._changes
+        self._count_again()
         snapshot = snapshots.take(self._cache, self._clock.now(), self.faults.failed)
         fence = self._lease.fence
         for key, error in self._cache.take_faults():
             self.faults.failed("counting", error, key)
             self._tell_lost(key, error)
+            self._miscounted[key] = self._clock.monotonic() + limits.SET_ASIDE_RETRY_S
         self._due = None
         with self.faults.contain("next look"):
             self._due = next_due(snapshot)
@@ -331,6 +338,13 @@ class SessionCycle:
         for listener in self.decided:
             with self.faults.contain("listeners"):
                 listener(decision.plan)
+
+    def _count_again(self) -> None:
+        """What failed some time ago may have failed for a reason that has passed."""
+        now = self._clock.monotonic()
+        for key in [key for key, at in self._miscounted.items() if at <= now]:
+            del self._miscounted[key]
+            self._cache.families.touch(key)
 
     def _tell_lost(self, key: GangKey, error: Exception) -> None:
         """No session sees this gang, so nothing else would tell its owner."""

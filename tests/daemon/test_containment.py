@@ -182,6 +182,11 @@ AROUND = [
     ),
     (
         cycle.SessionCycle,
+        "_longest_s",
+        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_longest_s", planted),
+    ),
+    (
+        cycle.SessionCycle,
         "_measure",
         lambda patch, planted: patch.setattr(cycle.SessionCycle, "_measure", planted),
     ),
@@ -385,6 +390,28 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
         assert set(metric(daemon, "contained_faults_total")) == {("counting", "object")}
         await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
         assert "fails to count its members (Planted)" in condition(w, "bad")["message"]
+
+    play(scenario)
+
+
+def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, monkeypatch):
+    """What made it fail may have passed, such as a lack of memory: nothing of it need change."""
+    original = families.make_gang
+
+    def planted(origin, *rest):
+        if origin.key.name == "bad":
+            raise MemoryError("planted")
+        return original(origin, *rest)
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(families, "make_gang", planted)
+            w.daemon()
+            w.gang("bad", 1)
+            await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
+            assert "or within 10 min" in condition(w, "bad")["message"]
+        await w.until(lambda: w.running("bad"), within=limits.SET_ASIDE_RETRY_S + 30)
 
     play(scenario)
 
