@@ -239,7 +239,7 @@ class SessionCycle:
     async def _pause(self) -> None:
         cycle = self.rules.config.cycle
         longest_s = cycle.max_period_s
-        with self.faults.contain("next look"):
+        with self.faults.contain("wait"):
             longest_s = self._longest_s()
         try:
             async with asyncio.timeout(longest_s):
