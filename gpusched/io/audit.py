@@ -53,6 +53,9 @@ class AuditedSink(Protocol):
     def knows(self, item: Any) -> bool:
         """Whether the cache has the object in just this version."""
 
+    def fails(self, item: Any) -> bool:
+        """Whether the cache has this version as one that we failed to read or to take in."""
+
     def knows_newer(self, item: Any) -> bool:
         """Whether the cache has it in a newer version."""
 
@@ -133,7 +136,7 @@ class Auditor:
         stream = await self._stream(reader)
         sink.touched = set()
         try:
-            listed, differing = await self._read(reader, sink)
+            listed, differing, failing = await self._read(reader, sink)
             # What was on its way when the list was made has come by then.
             await self._clock.sleep(limits.AUDIT_GRACE_S)
             if not stream or reader.following != stream:
@@ -149,6 +152,9 @@ class Auditor:
                 )
             else:
                 self._repair(kind, sink, differing, gone)
+                for item in failing:
+                    if sink.key_of(item) not in sink.touched and sink.fails(item):
+                        sink.apply("MODIFIED", item)
         except errors.GpuschedError as error:
             _log.info("an audit was not finished", resource=kind, why=error)
         finally:
@@ -163,9 +169,11 @@ class Auditor:
 
     async def _read(
         self, reader: AuditedReader, sink: AuditedSink
-    ) -> tuple[set[ObjectKey], list[Any]]:
+    ) -> tuple[set[ObjectKey], list[Any], list[Any]]:
         listed: set[ObjectKey] = set()
         differing: list[Any] = []
+        failing: list[Any] = []
+        """What made us fail may have passed, such as a lack of memory: tried again."""
         token = ""
         while True:
             page = await reader.page(limits.LIST_PAGE, token)
@@ -175,9 +183,11 @@ class Auditor:
                 listed.add(sink.key_of(item))
                 if not sink.knows(item):
                     differing.append(item)
+                elif sink.fails(item):
+                    failing.append(item)
             token = page.continue_token
             if not token:
-                return listed, differing
+                return listed, differing, failing
             await self._clock.sleep(limits.AUDIT_PAUSE_S)
 
     def _repair(

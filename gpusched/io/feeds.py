@@ -101,6 +101,7 @@ class KindSink:
             self._dropped(_key(item))
             return
         self.before(item)
+        self._left_out.discard(item.uid)
         try:
             self._put(_key(item), item)
         except Exception as error:  # noqa: BLE001 - one object must not end what reads the others
@@ -142,6 +143,13 @@ class KindSink:
             item.uid,
             item.resource_version,
         )
+
+    def fails(self, item: Any) -> bool:
+        """Whether the cache has it as one that we failed to read or to take in."""
+        if item.uid in self._left_out:
+            return True
+        known = self._find(_key(item))
+        return isinstance(known, Rejected) and known.field == DEFECT
 
     def knows_newer(self, item: Any) -> bool:
         """Whether the cache has it in a newer version."""

@@ -11,6 +11,7 @@ from gpusched.cache import families
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs import Gang
 from gpusched.io import binder, carrier, cycle, status
+from gpusched.objects import decode_pod
 from gpusched.session import due, fragmentation
 from tests.daemon.conftest import GROUPS
 
@@ -390,6 +391,31 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
         assert set(metric(daemon, "contained_faults_total")) == {("counting", "object")}
         await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
         assert "fails to count its members (Planted)" in condition(w, "bad")["message"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("where", ["read", "taken in"])
+def test_a_pod_that_could_not_be_read_is_read_again_after_a_while(play, monkeypatch, where):
+    """The next audit looks whether what made it fail has passed."""
+    owner, name = (decode_pod, "_owner") if where == "read" else (Cache, "put_pod")
+    original = getattr(owner, name)
+
+    def planted(*args):
+        if "bad" in str(args[-1]):
+            raise MemoryError("planted")
+        return original(*args)
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, planted)
+            w.gang("bad", 1)
+            await w.clock.sleep(10)
+            assert metric(daemon, "rejected_objects_total")
+        await w.until(lambda: w.running("bad"), within=limits.AUDIT_PERIOD_S + 60)
 
     play(scenario)
 
