@@ -196,6 +196,12 @@ class FaultReport:
         self._telemetry.contained("object" if about else "part", stage)
         if len(self._failing) < limits.SET_ASIDE_MAX:
             self._failing[key] = self._clock.monotonic()
+        try:
+            self._tell_failed(stage, error, about)
+        except Exception:  # noqa: BLE001 - it is counted; a fault of telling must not add to it
+            _log.error("a fault was contained and cannot be told", stage=stage)
+
+    def _tell_failed(self, stage: str, error: BaseException, about: object) -> None:
         told = (stage, f"{about}{type(error).__name__}{place_of(error)}")
         if told in self._told:
             return

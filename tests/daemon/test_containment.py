@@ -289,6 +289,28 @@ def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypat
     play(scenario)
 
 
+def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch):
+    """It is counted, and others go on."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        with monkeypatch.context() as patch:
+
+            def broken(*_args):
+                raise Planted("always")
+
+            patch.setattr(cycle, "next_due", broken)
+            patch.setattr("gpusched.io.fault_report.short", broken)
+            w.gang("one", 1)
+            await w.until(lambda: w.running("one"))
+            assert metric(daemon, "contained_faults_total")[("next look", "part")] >= 1
+            assert "failed" in daemon.app.readiness()[1]
+
+    play(scenario)
+
+
 def planted_for(original, name, fired):
     """The function, which raises where it is called with an object of that name."""
 
