@@ -57,8 +57,11 @@ WATCH_GRACE_S: Final = 15.0
 WATCH_SHORT_S: Final = 5.0
 """A stream shorter than this counts as a failure for the back-off."""
 AUDIT_PERIOD_S: Final = 600.0
-"""Between two comparisons of the cache with a list of all pods and nodes: a lost event is
+"""Between two comparisons of the cache with a list of everything that is read: a lost event is
 rare, and a list of 100,000 pods costs the API server seconds of work."""
+AUDIT_TRIES_MAX: Final = 3
+"""Looks of one audit at a kind whose stream is renewed under it: streams last a minute or two, so
+one look in ten meets that, and waiting for the next audit would double the time of a repair."""
 AUDIT_PAUSE_S: Final = 0.2
 """Between two pages of such a list, so that 100,000 pods are read within 40 s and not at once."""
 AUDIT_GRACE_S: Final = 10.0

@@ -38,6 +38,10 @@ class Layers(Generic[E]):
         """Of everything that the source has."""
         return list(self._known[source])
 
+    def get(self, source: str, key: ObjectKey) -> E | Rejected | None:
+        """What the source has under a key, hidden or not."""
+        return self._known[source].get(key)
+
     def put(self, source: str, key: ObjectKey, item: E | Rejected) -> None:
         """It is there, in this form."""
         self._known[source][key] = item
@@ -66,6 +70,10 @@ class Layer(Generic[E]):
     def __init__(self, layers: Layers[E], source: str) -> None:
         self._layers = layers
         self._source = source
+
+    def get(self, key: ObjectKey) -> E | Rejected | None:
+        """What it has under a key, hidden or not."""
+        return self._layers.get(self._source, key)
 
     def put(self, key: ObjectKey, item: E | Rejected) -> None:
         """It is there, in this form."""

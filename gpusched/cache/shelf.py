@@ -16,6 +16,10 @@ class Shelf(Generic[E]):
         self.items: dict[ObjectKey, E] = {}
         self.rejected: dict[ObjectKey, Rejected] = {}
 
+    def get(self, key: ObjectKey) -> E | Rejected | None:
+        """What is there under a key, believed or not."""
+        return self.items.get(key) or self.rejected.get(key)
+
     def put(self, key: ObjectKey, item: E | Rejected) -> None:
         """It is there, in this form."""
         if isinstance(item, Rejected):

@@ -1,11 +1,11 @@
-"""Compares what the cache has of pods and nodes with what the API server lists, now and then.
+"""Compares what the cache has with what the API server lists, now and then.
 
-A watch that loses an event tells nobody. So the leader lists these kinds every ten minutes, in
+A watch that loses an event tells nobody. So the leader lists what it reads every ten minutes, in
 pages with pauses between them, and holds each object against the cache by UID and version. What
 differs and was not touched by any event since the list began, nor for a while after it, was
 lost on the way: the listed object is applied as that event would have been, and counted.
 
-Soon after a stream was cut off they are listed too. The server may have been restored from a
+Soon after a stream was cut off pods and nodes are listed too. The server may have been restored from a
 backup and written past our versions since: then what differs, or is listed older than it is
 known, shows that the server's past is another, and everything is to be read again.
 """
@@ -112,9 +112,9 @@ class Auditor:
         """Audit until cancelled."""
         while True:
             cut = await self._pause()
-            for kind, reader, sink in self._audited:
-                if self._wanted():
-                    await self.audit(kind, reader, sink, after_cut=cut)
+            async with asyncio.TaskGroup() as group:
+                for kind, reader, sink in self._audited if self._wanted() else ():
+                    group.create_task(self.audit(kind, reader, sink, after_cut=cut))
             if cut:
                 await self._clock.sleep(limits.AUDIT_CUT_PAUSE_S)
 
@@ -132,7 +132,18 @@ class Auditor:
     async def audit(
         self, kind: str, reader: AuditedReader, sink: AuditedSink, *, after_cut: bool = False
     ) -> None:
-        """One look at one kind."""
+        """One look at one kind, and another where its stream was renewed meanwhile."""
+        for _ in range(limits.AUDIT_TRIES_MAX):
+            if await self._look(kind, reader, sink, after_cut=after_cut):
+                return
+            if after_cut:
+                self._cut.set()
+                return
+
+    async def _look(
+        self, kind: str, reader: AuditedReader, sink: AuditedSink, *, after_cut: bool
+    ) -> bool:
+        """Whether events came all the time, so that the look says something."""
         stream = await self._stream(reader)
         sink.touched = set()
         try:
@@ -140,9 +151,7 @@ class Auditor:
             # What was on its way when the list was made has come by then.
             await self._clock.sleep(limits.AUDIT_GRACE_S)
             if not stream or reader.following != stream:
-                if after_cut:
-                    self._cut.set()
-                return  # what differs may just not have come yet
+                return False  # what differs may just not have come yet
             differing, gone = _settled(sink, listed, differing)
             back = sum(map(sink.knows_newer, differing))
             if back or (after_cut and (differing or gone)):
@@ -159,6 +168,7 @@ class Auditor:
             _log.info("an audit was not finished", resource=kind, why=error)
         finally:
             sink.touched = None
+        return True
 
     async def _stream(self, reader: AuditedReader) -> int:
         """Wait until events come, for as long as is waited between two tries to get them."""

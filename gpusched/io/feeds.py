@@ -47,8 +47,8 @@ OPTIONAL: Final = frozenset({"resourcequotas"})
 
 SYSTEM: Final = "kube-system"
 """A namespace that is never deleted: its UID is as good as the cluster's."""
-AUDITED: Final = ("pods", "nodes")
-"""Kinds whose loss of one event could give a GPU twice or not at all."""
+ROOM: Final = ("pods", "nodes")
+"""Kinds whose loss of one event could give a GPU twice or not at all: looked at after each cut."""
 GROUP: Final = API_VERSION.partition("/")[0]
 _KINDS: Final = {"DisruptionBudget": "PodDisruptionBudget"}
 """Kinds that are called otherwise here."""
@@ -273,7 +273,7 @@ def sinks(cache: Cache, reject: Callable[[str, Rejected], None]) -> dict[str, Ki
         return lambda rejected: reject(kind, rejected)
 
     found = {
-        kind: KindSink(put, drop, keys=shelf.keys, reject=told(kind))
+        kind: KindSink(put, drop, keys=shelf.keys, reject=told(kind), find=shelf.get)
         for kind, (shelf, put, drop) in shelves.items()
     }
     found["pods"] = KindSink(
@@ -303,7 +303,7 @@ def reflectors(
     reject: Callable[[str, Rejected], None],
     restored: Callable[[str], None],
 ) -> tuple[list[Reflector[Any]], list[tuple[str, Reflector[Any], KindSink]]]:
-    """One reflector a kind, not yet running; and those that are audited, with their sinks."""
+    """One reflector a kind, not yet running; and those that must be audited, with their sinks."""
     into = sinks(cache, reject)
     into["namespaces"].before = another_cluster(cache, restored)
     made = {
@@ -320,4 +320,6 @@ def reflectors(
         )
         for kind, path in KINDS.items()
     }
-    return list(made.values()), [(kind, made[kind], into[kind]) for kind in AUDITED]
+    return list(made.values()), [
+        (kind, made[kind], into[kind]) for kind in KINDS if kind not in OPTIONAL
+    ]

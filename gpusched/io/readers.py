@@ -13,7 +13,7 @@ from gpusched.clock import Clock
 from gpusched.io.adapters import Adapters
 from gpusched.io.api import Api
 from gpusched.io.audit import Auditor
-from gpusched.io.feeds import reflectors
+from gpusched.io.feeds import ROOM, reflectors
 from gpusched.io.reflector import Reflector
 from gpusched.io.telemetry import Telemetry
 from gpusched.objects.meta import Rejected
@@ -61,11 +61,14 @@ class Readers:
         for each in self._usual:
             each.on_restored = restored
             each.on_refused = partial(self._refused, each)
-        self._auditor = Auditor(
-            audited, wanted=leading, restored=restored, clock=clock, telemetry=telemetry
-        )
-        for _, reflector, _ in audited:
-            reflector.on_cut = self._auditor.soon
+        room = [each for each in audited if each[0] in ROOM]
+        others = [each for each in audited if each[0] not in ROOM]
+        self._auditors = [
+            Auditor(kinds, wanted=leading, restored=restored, clock=clock, telemetry=telemetry)
+            for kinds in (room, others)
+        ]
+        for _, reflector, _ in room:
+            reflector.on_cut = self._auditors[0].soon
         self._adapters = Adapters(
             api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
         )
@@ -92,7 +95,7 @@ class Readers:
         return [
             *tasks,
             group.create_task(self._adapters.run(), name="adapters"),
-            group.create_task(self._auditor.run(), name="audit"),
+            *(group.create_task(each.run(), name="audit") for each in self._auditors),
         ]
 
     def _refused(self, reader: Reflector[Any]) -> None:

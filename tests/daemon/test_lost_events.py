@@ -6,7 +6,9 @@ import pytest
 
 from gpusched import limits
 from gpusched.io.feeds import KindSink
+from gpusched.io.reflector import Reflector
 
+QUEUES = "queues.scheduling.gpusched.io"
 AUDITED_S = limits.AUDIT_PERIOD_S + limits.AUDIT_GRACE_S + 10
 
 
@@ -90,6 +92,74 @@ def test_a_node_whose_change_was_lost_is_seen(play, losing):
         assert w.bound() == []
         await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S)
         assert lost(daemon) == {("nodes", "MODIFIED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_queue_whose_change_was_lost_counts(play, losing):
+    """Its capability was raised unseen: who waits for it starts after one audit."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        named = {"apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue"}
+        small = {**named, "metadata": {"name": "q"}, "spec": {"capability": {"nvidia.com/gpu": 1}}}
+        w.client.create(QUEUES, small)
+        daemon = w.daemon()
+        w.group("g", queue="q", minMember=2)
+        w.job("j", 2, gpus=1, group="g")
+        await w.clock.sleep(5)
+        losing.add("q")
+        larger = {"spec": {"capability": {"nvidia.com/gpu": 8}}}
+        w.client.patch(QUEUES, None, "q", larger)
+        await w.clock.sleep(5)
+        losing.clear()
+        await w.clock.sleep(60)
+        assert w.bound() == []
+        await w.until(lambda: len(w.bound()) == 2, within=AUDITED_S)
+        assert lost(daemon) == {("queues", "MODIFIED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_pod_group_whose_creation_was_lost_starts(play, losing):
+    """Its pods are known and wait for it: after one audit they run."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        losing.add("g")
+        w.group("g", minMember=2)
+        w.job("j", 2, gpus=1, group="g")
+        await w.clock.sleep(60)
+        losing.clear()
+        assert w.bound() == []
+        await w.until(lambda: len(w.bound()) == 2, within=AUDITED_S)
+        assert lost(daemon) == {("podgroups", "ADDED"): 1.0}
+
+    play(scenario, limit_s=3000)
+
+
+def test_an_audit_whose_stream_is_renewed_is_repeated_at_once(play, losing, monkeypatch):
+    """Events of what it listed may have been on their way: it looks again, not ten minutes later."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        following = Reflector.following.fget
+        renewal = limits.AUDIT_PERIOD_S + limits.AUDIT_GRACE_S / 2
+
+        def renewed(self):
+            return following(self) and 1 + (w.clock.monotonic() > renewal)
+
+        monkeypatch.setattr(Reflector, "following", property(renewed))
+        losing.add("p")
+        w.pod("p")
+        await w.clock.sleep(60)
+        losing.clear()
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S + limits.AUDIT_GRACE_S)
+        assert lost(daemon) == {("pods", "ADDED"): 1.0}
 
     play(scenario, limit_s=3000)
 
