@@ -123,10 +123,10 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
     going = any(pod["metadata"].get("deletionTimestamp") for pod in mine)
     need = max(0, spec.get("minMember", 1) - count)
     parts = bool(spec.get("subGroups") or spec.get("minTaskMember"))
-    if parts and waits and need:
-        need = len(waits)
     if going or not need or need > len(waits):
         return None
+    if parts:
+        need = len(waits)
     # Which of them make up the minimum is the scheduler's choice: the largest are the hardest.
     waits.sort(key=lambda pod: (_ask(pod).gpus, _ask(pod).share, _ask(pod).cpu), reverse=True)
     asks = [_ask(pod) for pod in waits]

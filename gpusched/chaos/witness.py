@@ -193,7 +193,7 @@ class Witness:
             here_room = [each for each in here if model.is_ours(each)]
         else:
             here_room = here
-        for found in nodes.room(there, here_room, offer=offer):
+        for found in nodes.room(there, here_room, offer=offer, newcomer=pod):
             self.say(found)
         for found in nodes.slots(node, here, memory=model.gpu_memory(there)):
             self.say(found)

@@ -26,7 +26,11 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 def room(
-    node: Obj, pods: Sequence[Obj], *, offer: Mapping[str, int] = _NOTHING
+    node: Obj,
+    pods: Sequence[Obj],
+    *,
+    offer: Mapping[str, int] = _NOTHING,
+    newcomer: Obj | None = None,
 ) -> Iterator[Finding]:
     """I1: a node is not over its allocatable where a pod of ours sits on it.
 
@@ -34,6 +38,8 @@ def room(
         node: whose offer counts.
         pods: all that may be there.
         offer: what was offered when the binding was decided, where that is more.
+        newcomer: the one of them that is being bound: only what it asks for is looked at, as
+            what others are over in is not its doing.
     """
     name = node["metadata"]["name"]
     here = [pod for pod in pods if node_of(pod) == name and holds(pod)]
@@ -44,8 +50,9 @@ def room(
     opened = {note(pod, "slots") for pod in here if share_of(pod, None) is not None}
     if opened:
         asked[GPU] += len(opened)
-    ours = {resource for pod in here if is_ours(pod) for resource in requests(pod)}
-    if opened:
+    looked_at = here if newcomer is None else [newcomer]
+    ours = {key for pod in looked_at if is_ours(pod) for key, asks in requests(pod).items() if asks}
+    if any(share_of(pod, None) is not None for pod in looked_at):
         ours.add(GPU)
     have = amounts((node.get("status") or {}).get("allocatable"))
     for resource, amount in sorted(asked.items()):

@@ -1,0 +1,79 @@
+"""What the witnesses of chaos runs do not call a fault, and the nearest thing that they do."""
+
+from __future__ import annotations
+
+import copy
+
+from gpusched.chaos.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.chaos.starving import starving
+from gpusched.testing.invariants import nodes
+
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def node(gpus):
+    """A node that is ready."""
+    allocatable = {GPU: str(gpus), "cpu": "64", "pods": "110"}
+    return {
+        "metadata": {"name": "n"},
+        "spec": {},
+        "status": {"allocatable": allocatable, "conditions": READY},
+    }
+
+
+def pod(name, *, on="n", ours=True, **asks):
+    """A pod, bound by us unless told otherwise."""
+    notes = {"gpusched.io/plan": "p", "gpusched.io/slots": "0", "gpusched.io/fence": "d/1"}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"gpusched.io/pod-group": "g"},
+            "annotations": notes if ours and on else {},
+        },
+        "spec": {
+            "schedulerName": "gpusched",
+            "containers": [{"resources": {"limits": {k: str(v) for k, v in asks.items()}}}],
+            **({"nodeName": on} if on else {}),
+        },
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+def over(newcomer, *others):
+    """What is said of a node with 4 GPUs when a pod is bound to it."""
+    return [str(each) for each in nodes.room(node(4), [*others, newcomer], newcomer=newcomer)]
+
+
+def test_a_pod_without_gpus_may_join_a_node_where_others_took_too_many():
+    """A foreign pod came while ours was in flight; CPUs of the node stay usable."""
+    foreign, earlier = pod("f", ours=False, **{GPU: 4}), pod("e", **{GPU: 1})
+    assert over(pod("c", cpu=2), foreign, earlier) == []
+    assert len(over(pod("c", cpu=2, **{GPU: 1}), foreign, earlier)) == 1
+    assert len(over(pod("c", cpu=65), foreign, earlier)) == 1
+
+
+def test_a_share_may_not_join_a_node_where_others_took_too_many():
+    """It asks for no whole GPU and opens one all the same."""
+    share = pod("s")
+    share["metadata"]["annotations"]["gpusched.io/gpu-fraction"] = "0.5"
+    assert len(over(share, pod("f", ours=False, **{GPU: 4}))) == 1
+
+
+def lists(count, *, least):
+    """A gang of so many waiting pods with a minimum for each role, and room for all of them."""
+    spec = {"queue": "q", "minMember": least, "minTaskMember": {"w": count}}
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+    return {
+        "pods": [pod(f"w{number}", on="", **{GPU: 1}) for number in range(count)],
+        "nodes": [node(8)],
+        GROUPS: [group],
+        QUEUES: [{"metadata": {"name": "q"}, "spec": {}}],
+        JOBS: [],
+    }
+
+
+def test_a_gang_whose_minimum_is_above_its_pods_does_not_starve():
+    """Whatever it asks of its roles; with as many pods as it needs it does."""
+    assert list(starving(copy.deepcopy(lists(2, least=4)))) == []
+    assert len(list(starving(lists(2, least=2)))) == 1
