@@ -5,9 +5,9 @@ pages with pauses between them, and holds each object against the cache by UID a
 differs and was not touched by any event since the list began, nor for a while after it, was
 lost on the way: the listed object is applied as that event would have been, and counted.
 
-Soon after a stream was cut off pods and nodes are listed too. The server may have been restored from a
-backup and written past our versions since: then what differs, or is listed older than it is
-known, shows that the server's past is another, and everything is to be read again.
+Soon after a stream was cut off pods and nodes are listed too. The server may have been restored
+from a backup and written past our versions since: then what differs, or is listed older than it
+is known, shows that the server's past is another, and everything is to be read again.
 """
 
 from __future__ import annotations

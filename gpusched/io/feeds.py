@@ -62,7 +62,7 @@ class KindSink:
     Args:
         keys: of everything of this kind that the cache holds now.
         reject: told of each object that was rejected.
-        find: what the cache has under a key, believed or not; for kinds that are audited.
+        find: what the cache has under a key, believed or not, for audits.
     """
 
     def __init__(
