@@ -54,7 +54,10 @@ class SolverFault(GpuschedError):
 
 
 class InvariantBroken(GpuschedError):
-    """Our own bookkeeping contradicts itself: commits stop and the story is dumped."""
+    """Our own bookkeeping contradicts itself.
+
+    The story is dumped; found by the machine of a commit, it ends the process.
+    """
 
 
 class Fenced(GpuschedError):

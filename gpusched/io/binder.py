@@ -467,7 +467,7 @@ class Binder:
         """The answer; where the call fails by our own doing, that nobody knows its effect."""
         try:
             return await call
-        except (errors.InvariantBroken, errors.Fenced):
+        except errors.Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - one binding must not stop the others
             self._contained("binding", error, run.state.gang.gang)

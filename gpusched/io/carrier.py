@@ -30,7 +30,7 @@ from gpusched.cache.unborn import is_unborn_uid
 from gpusched.cache.verify import group_trouble
 from gpusched.cache.verify_claims import recheck_claim, victim_trouble
 from gpusched.clock import Clock
-from gpusched.errors import Fenced, InvariantBroken
+from gpusched.errors import Fenced
 from gpusched.io.api import Api
 from gpusched.io.claim_calls import NOT_LEADING, ClaimCalls
 from gpusched.io.evictor import Evictor
@@ -156,7 +156,7 @@ class Carrier:
         def begin(gang: GangKey, act: Callable[..., None], *args: object) -> None:
             try:
                 act(*args)
-            except (InvariantBroken, Fenced):
+            except Fenced:
                 raise
             except Exception as error:  # noqa: BLE001 - one gang must not stop the others
                 self._runs.pop(gang, None)

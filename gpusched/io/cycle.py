@@ -24,7 +24,7 @@ from gpusched.cache.verify import recheck
 from gpusched.clock import Clock
 from gpusched.commit.recover import PartialGang, recover
 from gpusched.config.model import Config
-from gpusched.errors import Fenced, InvariantBroken
+from gpusched.errors import Fenced
 from gpusched.io import snapshots
 from gpusched.io.after_death import begin_after
 from gpusched.io.aside import Aside
@@ -274,8 +274,8 @@ class SessionCycle:
             self._mark.begin()
         try:
             await self._session()
-        except (InvariantBroken, Fenced):
-            raise  # of a commit: nothing more may be written
+        except Fenced:
+            raise
         except Exception as error:  # noqa: BLE001 - a restart would meet the same again
             self.faults.failed("session", error)
             return False
@@ -315,7 +315,7 @@ class SessionCycle:
                 began = self._clock.now()
                 try:
                     committed = self._commit(gang, snapshot)
-                except (InvariantBroken, Fenced):
+                except Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - one gang must not stop the others
                     self._blame(gang.gang, "commit", error, snapshot)

@@ -29,6 +29,7 @@ from gpusched.session.decide import Decision
 from gpusched.session.reasons import Reason, short
 from gpusched.session.suspects import Fault, Suspect, What, of_gang, place_of
 
+_LOUD: Final = "our own bookkeeping contradicts itself: "
 _WELL: Final = "sessions are held in full again"
 _CALLED: Final = {
     EVICTIONS: "evictions",
@@ -125,7 +126,7 @@ class FaultReport:
             )  # fmt: skip
 
     def _dump(self, entry: SetAside, snapshot: Snapshot) -> None:
-        loud = "our own bookkeeping contradicts itself: " if entry.fault.loud else ""
+        loud = _LOUD if entry.fault.loud else ""
         _log.error("an object is set aside", why=f"{loud}{entry.sentence}")
         body = b""
         with suppress(Exception):
@@ -170,7 +171,7 @@ class FaultReport:
     # -- everything around them ---------------------------------------------------------------
     @contextmanager
     def contain(self, stage: str, about: object = "") -> Iterator[None]:
-        """What raises inside is told, and goes no further; a broken invariant of a commit does.
+        """What raises inside is told, and goes no further; the end of our leadership does.
 
         Args:
             stage: what is done, for metrics.
@@ -178,7 +179,7 @@ class FaultReport:
         """
         try:
             yield
-        except (InvariantBroken, Fenced):
+        except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - containment is the task
             self.failed(stage, error, about)
@@ -209,7 +210,8 @@ class FaultReport:
             self._told.pop(next(iter(self._told)))
         self._told[told] = None
         whom = f" for {about}" if about else ""
-        sentence = f"{stage} failed{whom}: {type(error).__name__}: {short(str(error))}"
+        loud = _LOUD if isinstance(error, InvariantBroken) else ""
+        sentence = f"{loud}{stage} failed{whom}: {type(error).__name__}: {short(str(error))}"
         _log.error("a fault was contained", why=sentence)
         story = "".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :]
         self._dumps.tell(sentence, story, what=stage, body=story.encode(), suffix=".txt")
@@ -224,6 +226,7 @@ def fault_around(stage: str, error: BaseException, key: GangKey) -> Fault:
         place=place_of(error),
         suspects=(of_gang(key),),
         story="".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :],
+        loud=isinstance(error, InvariantBroken),
     )
 
 

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from gpusched.errors import Fenced, InvariantBroken
+from gpusched.errors import Fenced
 from gpusched.io.fair import Lines
 from gpusched.io.logs import Log
 
@@ -35,8 +35,7 @@ class Pool(Generic[Job]):
         limit: most tasks at once.
         work: must return, whatever the job's outcome; what it raises is a fault.
         on_fault: told of a fault; the other tasks go on.
-        contained: told of a job's fault, which then stops nothing else; a broken invariant is told
-            to ``on_fault`` all the same.
+        contained: told of a job's fault, which then stops nothing else.
         tenant: whose a job is: those of several are worked on in turn; by default all are one's.
     """
 
@@ -112,7 +111,7 @@ class Pool(Generic[Job]):
             job = self._jobs.pop()
             try:
                 await self._work(job)
-            except (InvariantBroken, Fenced):
+            except Fenced:
                 raise
             except Exception as error:
                 if self._contained is None:

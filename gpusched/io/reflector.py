@@ -162,7 +162,7 @@ class Reflector(Generic[Item]):
         while True:
             try:
                 end = await self._list() if self._list_wanted else await self._watch()
-            except (errors.InvariantBroken, errors.Fenced):
+            except errors.Fenced:
                 raise
             except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon: list again
                 end = self._broke_off(error)

@@ -12,7 +12,7 @@ from typing import Final
 from gpusched.cache.cache import Cache
 from gpusched.cache.queues import QueueNode
 from gpusched.cache.snapshot import Snapshot
-from gpusched.errors import Fenced, InvariantBroken
+from gpusched.errors import Fenced
 from gpusched.io.feeds import rejected_for
 from gpusched.objects.group import Queue, Topology
 from gpusched.objects.meta import ObjectKey
@@ -41,7 +41,7 @@ def take(
     for _ in range(TRIES):
         try:
             return cache.snapshot(now)
-        except (InvariantBroken, Fenced):
+        except Fenced:
             raise
         except Exception as error:
             cache.begin_anew()

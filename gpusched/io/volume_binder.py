@@ -15,7 +15,7 @@ import asyncio
 from gpusched import limits
 from gpusched.cache.cache import Cache
 from gpusched.clock import Clock
-from gpusched.errors import Fenced, InvariantBroken
+from gpusched.errors import Fenced
 from gpusched.io.binder import Binder
 from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.lease import Lease
@@ -124,7 +124,7 @@ class VolumeBinder:
     def _done(self, task: asyncio.Task[None]) -> None:
         gang = self._under_way.pop(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception) and not isinstance(error, InvariantBroken | Fenced):
+        if isinstance(error, Exception) and not isinstance(error, Fenced):
             log_contained("volumes", error, gang.gang)  # its places were given back
         elif error is not None:
             self._on_fault(error)

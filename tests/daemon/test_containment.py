@@ -10,6 +10,7 @@ from gpusched.actions import allocate, preempt
 from gpusched.cache import families
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs import Gang
+from gpusched.errors import InvariantBroken
 from gpusched.io import binder, carrier, cycle, status
 from gpusched.objects import decode_pod
 from gpusched.session import due, fragmentation
@@ -20,6 +21,14 @@ pytestmark = pytest.mark.contains
 
 class Planted(RuntimeError):
     """What the tests plant."""
+
+
+class PlantedInvariant(InvariantBroken):
+    """The same, as what our own bookkeeping raises."""
+
+
+KINDS = pytest.mark.parametrize("kind", [Planted, PlantedInvariant], ids=["plain", "invariant"])
+"""Only what the commit machine itself finds may end the process."""
 
 
 def metric(daemon, name):
@@ -150,13 +159,14 @@ def test_where_nothing_can_be_decided_the_daemon_stays(play, monkeypatch):
     play(scenario)
 
 
-def test_what_is_told_of_a_commit_ends_no_process(play, monkeypatch):
+@KINDS
+def test_what_is_told_of_a_commit_ends_no_process(play, monkeypatch, kind):
     """The bindings stand; a listener or a line of the log that raises costs itself."""
     original = binder.Settled
 
     def planted(gang, *rest):
         if gang.gang.name == "bad":
-            raise Planted("settled")
+            raise kind("settled")
         return original(gang, *rest)
 
     monkeypatch.setattr(binder, "Settled", planted)
@@ -214,8 +224,9 @@ AROUND = [
 ]
 
 
+@KINDS
 @pytest.mark.parametrize(("_owner", "name", "plant"), AROUND, ids=[name for _, name, _ in AROUND])
-def test_what_raises_around_sessions_ends_no_daemon(play, monkeypatch, _owner, name, plant):
+def test_what_raises_around_sessions_ends_no_daemon(play, monkeypatch, kind, _owner, name, plant):
     """Whatever it is, the process stays; when it works again everybody is served."""
 
     async def scenario(w):
@@ -223,7 +234,7 @@ def test_what_raises_around_sessions_ends_no_daemon(play, monkeypatch, _owner, n
         with monkeypatch.context() as patch:
 
             def broken(*_args, **_how):
-                raise Planted("always")
+                raise kind("always")
 
             plant(patch, broken)
             daemon = w.daemon()
@@ -239,7 +250,8 @@ def test_what_raises_around_sessions_ends_no_daemon(play, monkeypatch, _owner, n
     play(scenario)
 
 
-def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
+@KINDS
+def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch, kind):
     """The gang is left out until it changes; its room is free for others."""
 
     async def scenario(w):
@@ -248,7 +260,7 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
 
         def recheck(cache, gang, **how):
             if gang.name == "bad":
-                raise Planted("recheck")
+                raise kind("recheck")
             return original(cache, gang, **how)
 
         monkeypatch.setattr(cycle, "recheck", recheck)
@@ -263,8 +275,9 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch):
     play(scenario)
 
 
+@KINDS
 @pytest.mark.parametrize("where", ["assume", "decision"])
-def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypatch, where):
+def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypatch, kind, where):
     """What was assumed of it is forgotten: one node is enough for somebody else."""
 
     async def scenario(w):
@@ -277,7 +290,7 @@ def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypat
         def planted(*args):
             calls.append(args)
             if len(calls) == 2:
-                raise Planted(where)
+                raise kind(where)
             return original(*args)
 
         monkeypatch.setattr(owner, where, planted)
@@ -289,7 +302,8 @@ def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypat
     play(scenario)
 
 
-def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch):
+@KINDS
+def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch, kind):
     """It is counted, and others go on."""
 
     async def scenario(w):
@@ -299,7 +313,7 @@ def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch):
         with monkeypatch.context() as patch:
 
             def broken(*_args):
-                raise Planted("always")
+                raise kind("always")
 
             patch.setattr(cycle, "next_due", broken)
             patch.setattr("gpusched.io.fault_report.short", broken)
@@ -311,7 +325,7 @@ def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch):
     play(scenario)
 
 
-def planted_for(original, name, fired):
+def planted_for(original, name, fired, kind):
     """The function, which raises where it is called with an object of that name."""
 
     def planted(*args, **how):
@@ -321,12 +335,13 @@ def planted_for(original, name, fired):
             )
             if isinstance(known, str) and known.startswith(name):
                 fired.append(known)
-                raise Planted(f"for {known}")
+                raise kind(f"for {known}")
         return original(*args, **how)
 
     return planted
 
 
+@KINDS
 @pytest.mark.parametrize(
     "where",
     [
@@ -340,7 +355,7 @@ def planted_for(original, name, fired):
         "gpusched.objects.encode.event",
     ],
 )
-def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, where):
+def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, kind, where):
     """Reading, counting, writing: the daemon stays, and the others run."""
 
     async def scenario(w):
@@ -358,7 +373,7 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, w
                 key = next(each for each in (getattr(a, "key", None) for a in args) if each)
                 if key.name == "bad":
                     fired.append(key)
-                    raise Planted(key.name)
+                    raise kind(key.name)
                 return original(*args, **how)
 
         elif parts[-1] in {"request", "event"}:
@@ -369,11 +384,11 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, w
                 text += str(getattr(about, "regarding", ""))
                 if "name='bad" in text:
                     fired.append(text)
-                    raise Planted(where)
+                    raise kind(where)
                 return original(*args, **how)
 
         else:
-            planted = planted_for(original, "bad", fired)
+            planted = planted_for(original, "bad", fired, kind)
         monkeypatch.setattr(owner, parts[-1], planted)
         daemon = w.daemon()
         w.gang("bad", 1)
@@ -389,14 +404,15 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, w
     play(scenario)
 
 
+@KINDS
 @pytest.mark.parametrize("name", ["ready", "done", "active"])
-def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypatch, name):
+def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypatch, kind, name):
     """What is asked of every gang before anybody is decided is asked where it concerns one."""
     asked = getattr(Gang, name).fget
 
     def planted(gang):
         if gang.key.name == "bad":
-            raise Planted(name)
+            raise kind(name)
         return asked(gang)
 
     monkeypatch.setattr(Gang, name, property(planted))
@@ -412,7 +428,7 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
         assert daemon.leading
         assert set(metric(daemon, "contained_faults_total")) == {("counting", "object")}
         await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
-        assert "fails to count its members (Planted)" in condition(w, "bad")["message"]
+        assert f"fails to count its members ({kind.__name__})" in condition(w, "bad")["message"]
 
     play(scenario)
 
@@ -464,7 +480,8 @@ def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, m
     play(scenario)
 
 
-def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch):
+@KINDS
+def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch, kind):
     """Its author is told that it is not his fault; the list of its kind goes on."""
     from gpusched.objects import decode_group  # noqa: PLC0415
 
@@ -472,7 +489,7 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
 
     def planted(wish):
         if wish is not None and wish.mode == "Group":
-            raise Planted("mode")
+            raise kind("mode")
         return original(wish)
 
     monkeypatch.setattr(decode_group, "_disruption_mode", planted)
@@ -494,6 +511,7 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
     play(scenario)
 
 
+@KINDS
 @pytest.mark.parametrize(
     ("where", "culprit"),
     [
@@ -501,7 +519,7 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
         ("gpusched.cache.queues._own_words", "team"),
     ],
 )
-def test_an_object_that_no_snapshot_can_hold_is_left_out(play, monkeypatch, where, culprit):
+def test_an_object_that_no_snapshot_can_hold_is_left_out(play, monkeypatch, kind, where, culprit):
     """All others are decided; it comes back with its next event."""
     module, _, name = where.rpartition(".")
     owner = __import__(module, fromlist=["x"])
@@ -509,7 +527,7 @@ def test_an_object_that_no_snapshot_can_hold_is_left_out(play, monkeypatch, wher
 
     def planted(*args, **how):
         if any(getattr(each, "name", "") == culprit for each in args):
-            raise Planted(culprit)
+            raise kind(culprit)
         return original(*args, **how)
 
     async def scenario(w):

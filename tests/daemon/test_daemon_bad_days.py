@@ -11,7 +11,7 @@ from gpusched import assets
 from gpusched.devcluster import api as devcluster_api
 from gpusched.devcluster.status import StatusError
 from gpusched.errors import InvariantBroken
-from gpusched.io import cycle
+from gpusched.io import binder
 
 CRDS = assets.path("manifests") / "crds"
 
@@ -315,13 +315,13 @@ def test_a_stop_while_the_server_is_away_ends(play):
     play(scenario)
 
 
-def test_a_fault_of_our_own_ends_the_process_with_its_story(play, monkeypatch):
+def test_a_commit_that_contradicts_itself_ends_the_process_with_its_story(play, monkeypatch):
     """Nothing goes on half alive: the error comes out, and nothing was bound."""
 
     def broken(*_args, **_how):
         raise InvariantBroken("made by the test")
 
-    monkeypatch.setattr(cycle, "decide", broken)
+    monkeypatch.setattr(binder, "step", broken)
 
     async def scenario(w):
         await w.start(nodes=1)

@@ -217,24 +217,8 @@ def test_the_loop_gets_its_turn_in_a_flood(play, says):
     assert play(scenario) <= limits.WATCH_EVENTS_PER_TURN
 
 
-def test_broken_invariants_of_the_sink_are_not_swallowed(play):
-    """They end the task with their story; they are no stream failure."""
-
-    async def scenario(world, reflector, sink, clock, server):
-        def broken(items):
-            raise errors.InvariantBroken("told so")
-
-        await clock.sleep(1)
-        sink.replace = broken
-        waiting = asyncio.create_task(reflector.relist())
-        with pytest.raises(errors.InvariantBroken, match="told so"):
-            await reflector.task
-        waiting.cancel()
-
-    play(scenario)
-
-
-def test_other_faults_of_the_sink_are_told_and_all_is_listed_again(play, caplog):
+@pytest.mark.parametrize("kind", [KeyError, errors.InvariantBroken])
+def test_faults_of_the_sink_are_told_and_all_is_listed_again(play, caplog, kind):
     """A defect behind the sink ends no daemon: what it kept from the sink comes with the next list."""
 
     async def scenario(world, reflector, sink, clock, server):
@@ -242,7 +226,7 @@ def test_other_faults_of_the_sink_are_told_and_all_is_listed_again(play, caplog)
 
         def broken(items):
             sink.replace = original
-            raise KeyError("a defect")
+            raise kind("a defect")
 
         await clock.sleep(1)
         sink.replace = broken
