@@ -89,7 +89,7 @@ class Actor:
             doing = self.do(self._meant(step, path, body))
             task = asyncio.get_running_loop().create_task(doing, context=self._outside)
             self._later.add(task)
-            task.add_done_callback(self._later.discard)
+            task.add_done_callback(self._later.discard, context=self._outside)
 
     def _meant(self, step: Step, path: str, body: bytes) -> Step:
         """The step with what ``it`` stands for."""

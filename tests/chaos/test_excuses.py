@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 
+from gpusched.chaos import script
 from gpusched.chaos.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.chaos.play import play
 from gpusched.chaos.starving import starving
 from gpusched.testing.invariants import nodes
 
@@ -77,3 +79,18 @@ def test_a_gang_whose_minimum_is_above_its_pods_does_not_starve():
     """Whatever it asks of its roles; with as many pods as it needs it does."""
     assert list(starving(copy.deepcopy(lists(2, least=4)))) == []
     assert len(list(starving(lists(2, least=2)))) == 1
+
+
+def test_a_run_ends_though_the_daemon_that_gave_the_occasion_was_killed_while_paused():
+    """A step at an occasion is over when it is done, whatever became of who sent the request."""
+    steps = [
+        {"at": 0.0, "do": "node", "name": "n0", "gpus": 2, "rack": "r0"},
+        {"at": 1.0, "do": "start", "slot": 0},
+        {"at": 2.0, "do": "pause", "slot": 0, "for": 9.0, "on": "session"},
+        {"at": 3.0, "do": "gang", "name": "g", "queue": "default", "by": "pods", "min": 1,
+         "roles": [{"name": "w", "count": 1, "gpus": 1}]},
+        {"at": 5.0, "do": "kill", "slot": 0, "writes": 0, "back": 1.0},
+    ]  # fmt: skip
+    run = play(script.parse({"seed": 1, "steps": steps}))
+    assert run.ok
+    assert run.counts["binding"] == 1
