@@ -117,9 +117,11 @@ class Actor:
             with suppress(StatusError, LookupError, ValueError):
                 what()
 
-        task = asyncio.create_task(later(), name="chaos later")
+        # In nobody's context: a change may be told in that of a daemon, which then stands still.
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(later(), name="chaos later", context=self._outside)
         self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        task.add_done_callback(self._later.discard, context=self._outside)
 
     def _own(self, kind: str, change: Change) -> None:
         """Pods without a Job are made anew under another name, as by a controller of their own."""

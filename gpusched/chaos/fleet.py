@@ -197,7 +197,7 @@ class Fleet:
 
         task = asyncio.get_running_loop().create_task(later(), context=self._outside)
         self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        task.add_done_callback(self._later.discard, context=self._outside)
 
     def kill(self, slot: int) -> None:
         """Like SIGKILL."""
