@@ -265,6 +265,20 @@ class Actor:
             self._client.create("pods", objects.pod(gang, role, pod["metadata"]["name"]))
             return
 
+    def _remake(self, args: Obj) -> None:
+        """One of its pods, running or not, is made again under its name."""
+        gang = self._gangs[args["gang"]]
+        for pod in self._pods(args["gang"]):
+            meta = pod["metadata"]
+            if meta.get("ownerReferences") or meta["name"] != args.get("pod", meta["name"]):
+                continue
+            self._replaced.add(meta["uid"])
+            self._delete([pod])
+            part = meta["labels"]["gpusched.io/role"]
+            role = next(each for each in gang["roles"] if each["name"] == part)
+            self._client.create("pods", objects.pod(gang, role, meta["name"]))
+            return
+
     def _resize(self, args: Obj) -> None:
         # Above its pods it would wait for ever, and be admitted again and again.
         most = sum(int(role["count"]) for role in self._gangs[args["gang"]]["roles"])

@@ -46,6 +46,8 @@ SETTLE_S: Final = 3000.0
 """After the last fault it may take so long until nothing moves."""
 PERIOD_S: Final = 30.0
 """Sessions that nothing asks for: a third of the shipped number, as each costs milliseconds."""
+TURNS_MAX: Final = 20_000
+"""Turns of the loop at one moment after which a run counts as one that never ends."""
 _APPLIED_S: Final = 0.5
 _LOOK_S: Final = 5.0
 _CALM_S: Final = 45.0
@@ -106,11 +108,26 @@ def play(
                 run.live,
                 epoch=EPOCH,
                 limit_s=LIMIT_S,
-                loop_factory=lambda: FreezingLoop(limit_s=LIMIT_S),
+                loop_factory=lambda: _BoundedLoop(limit_s=LIMIT_S),
             )
     except (Deadlock, Endless) as stuck:
         finding = Finding(invariant="I10", kind="Run", name="loop", sentence=str(stuck)[:600])
         return run.result(Seen(at=run.now(), finding=finding))
+
+
+class _BoundedLoop(FreezingLoop):
+    """Ends a run whose time stands still while its tasks wake one another for ever."""
+
+    _turns = 0
+    _since = -1.0
+
+    def _run_once(self) -> None:
+        if self._virtual_s != self._since:
+            self._since, self._turns = self._virtual_s, 0
+        self._turns += 1
+        if self._turns == TURNS_MAX:
+            raise Endless(f"{TURNS_MAX} turns of the loop, and time does not move")
+        super()._run_once()  # type: ignore[misc]
 
 
 class _Enough(Exception):
@@ -245,6 +262,7 @@ class _Run:
         return False
 
     def _sends(self, path: str, body: bytes) -> None:
+        self._witness.sent(path, body)
         self._actor.occasion(path, body)
 
     def _wrote(self, method: str, path: str) -> None:

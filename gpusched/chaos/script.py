@@ -28,7 +28,7 @@ VERBS: Final = frozenset(
         "node", "unnode", "cordon", "offer", "label", "queue", "requeue", "unqueue", "priority",
         "topology", "budget", "unbudget", "foreign",
         # work
-        "gang", "resize", "ungang", "lose", "fail", "replace", "ungate", "pods", "job",
+        "gang", "resize", "ungang", "lose", "fail", "replace", "remake", "ungate", "pods", "job",
         # processes
         "start", "kill", "stop", "pause", "clock", "reload",
         # API server
@@ -147,5 +147,7 @@ def _step(value: Any, number: int) -> Step:
     if not isinstance(value, dict) or "at" not in value or value.get("do") not in VERBS:
         known = ", ".join(sorted(VERBS))
         raise ValueError(f"step {number} needs at, and do as one of {known}")
-    args = {key: item for key, item in value.items() if key not in {"at", "do"}}
+    # YAML 1.1 reads a bare `on` as true.
+    named = {"on" if key is True else key: item for key, item in value.items()}
+    args = {key: item for key, item in named.items() if key not in {"at", "do"}}
     return Step(at=float(value["at"]), do=value["do"], args=args)

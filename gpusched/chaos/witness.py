@@ -7,6 +7,7 @@ Pods that our daemons bind are never excused among themselves.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from gpusched.testing.invariants.model import Finding, Obj
 _FOR: Final = re.compile(r"^(reclaimed|preempted|moved) for ([\w.-]+/[\w.-]+)")
 _GONE_S: Final = 10.0
 _BURST_S: Final = 60.0
+_RESTORED: Final = "restore"
 SCHEDULERS: Final = ("gpusched",)
 
 
@@ -69,6 +71,7 @@ class Witness:
     def restored(self) -> None:
         """The cluster went back to an older state: terms and bindings with it."""
         self._term = -1
+        self._edited[_RESTORED] = self._now()
         self._bound_once.clear()
         self._partial.clear()
         self._whole.clear()
@@ -87,6 +90,19 @@ class Witness:
         if str(finding) not in self._said:
             self._said.add(str(finding))
             self.seen.append(Seen(at=round(self._now(), 6), finding=finding))
+
+    def sent(self, path: str, body: bytes) -> None:
+        """I11: nobody asks for a binding that the server has to refuse for the pod's gates."""
+        parts = path.split("/")
+        if parts[-1] != "binding":
+            return
+        pod = self._get("pods", f"{parts[-4]}/{parts[-2]}")
+        if pod is None or not pod["spec"].get("schedulingGates"):
+            return
+        # No gate comes to a pod that is there: only another one under its name excuses.
+        if (json.loads(body).get("metadata") or {}).get("uid") in {None, pod["metadata"]["uid"]}:
+            name = model.name_of(pod)
+            self._wrong("I11", pod, f"a binding of pod {name} was sent, which has gates")
 
     # -- reading the store -------------------------------------------------------------------
     def _all(self, kind: str) -> Sequence[Obj]:
@@ -233,6 +249,8 @@ class Witness:
 
     def _told(self, pod: Obj, before: Obj | None) -> None:
         """I6: who is told to go is below the one that it goes for, or of another queue."""
+        if _evicted(pod) and not (before is not None and _evicted(before)):
+            self._evicted(pod)
         said = _disruption(pod)
         if not said or (before is not None and _disruption(before) == said):
             return
@@ -253,6 +271,12 @@ class Witness:
             self._wrong("I6", pod, f"{name} is reclaimed for {found[2]} of its own queue")
         if found[1] == "reclaimed" and not own:
             self._deserved(pod, victim, claimant)
+
+    def _evicted(self, pod: Obj) -> None:
+        """I6: who is evicted has a node; nobody gains by an eviction of who waits."""
+        if not model.node_of(pod) and not self._fresh(_RESTORED):
+            name = model.name_of(pod)
+            self._wrong("I6", pod, f"pod {name} is evicted and has no node")
 
     def _deserved(self, pod: Obj, victim: Obj, claimant: Obj) -> None:
         """I5: reclaim takes from a queue that holds more than it deserves, at some level."""
@@ -394,6 +418,14 @@ def _disruption(pod: Obj) -> str:
         if each.get("type") == "DisruptionTarget" and each.get("status") == "True":
             return str(each.get("message") or "")
     return ""
+
+
+def _evicted(pod: Obj) -> bool:
+    """Whether the server accepted an eviction of it, as its condition tells."""
+    return any(
+        each.get("type") == "DisruptionTarget" and each.get("reason") == "EvictionByEvictionAPI"
+        for each in (pod.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _scheduled(group: Obj) -> bool:

@@ -1,16 +1,20 @@
 """Protections of the daemon, each taken away by one patch, and which invariant notices.
 
-``python tests/chaos/planted.py`` plays seeds on each until something breaks and prints the table
-that docs/chaos.md has.
+``python tests/chaos/planted.py`` plays on each the script of its name in ``planted_scripts/``, if there
+is one, and then seeds, until something breaks that holds when the protection is there. It prints
+the table that docs/chaos.md has.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from unittest.mock import patch
 
 import attrs
@@ -24,10 +28,13 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.ledger import Hold
 from gpusched.chaos.draw import draw
 from gpusched.chaos.play import play
+from gpusched.chaos.script import Script, read
+from gpusched.chaos.witness import Seen
 from gpusched.commit import machine
 from gpusched.commit.draft import Draft
 from gpusched.commit.model import Created, Doubted, Phase
 from gpusched.io import bind_calls, cycle, evictor
+from gpusched.io.audit import Auditor
 from gpusched.io.bind_calls import BindCalls
 from gpusched.io.carrier import Carrier
 from gpusched.io.elector import Elector
@@ -38,6 +45,7 @@ from gpusched.io.reflector import Reflector
 from gpusched.io.server_clock import ServerClock
 from gpusched.io.status import StatusWriter
 from gpusched.leader.lease_logic import LEADER, LeaseLogic
+from gpusched.leader.lease_state import Moment
 from gpusched.objects.group import TopologyWish
 from gpusched.objects.meta import Rejected
 from gpusched.objects.pod import Pod
@@ -46,8 +54,10 @@ from gpusched.session import status
 from gpusched.session.hooks import Hooks
 
 PLANTS = {}
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 SEEDS = 40
 """So many are played on each before it counts as not found."""
+SCRIPTS = Path(__file__).parent / "planted_scripts"
 
 
 def plant(function):
@@ -191,6 +201,7 @@ def the_lease_never_lapses():
         return self._state.phase in LEADER
 
     yield (Elector, "may_act", may_act)
+    yield (Moment, "left", lambda *_args: 1e9)
 
 
 @plant
@@ -220,6 +231,7 @@ def a_new_leader_does_not_look_again():
 def timeouts_follow_the_wall_clock():
     """A clock that is set by a day ends everything, or nothing."""
     yield (ServerClock, "monotonic", lambda self: self._machine.now())
+    yield (ServerClock, "boottime", lambda self: self._machine.now())
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -249,7 +261,11 @@ def lists_delete_nothing():
         for item in items:
             self.apply("ADDED", item)
 
+    async def audit(*_args, **_how):
+        return None
+
     yield (KindSink, "replace", replace)
+    yield (Auditor, "audit", audit)
 
 
 @plant
@@ -277,6 +293,7 @@ def a_restored_store_is_not_noticed():
         return None
 
     yield (Reflector, "_distrust", distrust)
+    yield (Elector, "_look_back", lambda *_args: None)
 
 
 # -- books -----------------------------------------------------------------------------------------
@@ -376,7 +393,15 @@ def minimum_is_not_read():
 @plant
 def cordons_are_not_read():
     """Nodes take pods whatever is said of them."""
-    yield unless_it_is("put_node", unschedulable=False)
+    original = Cache.put_node
+
+    def put(self, node):
+        if not isinstance(node, Rejected):
+            taints = tuple(each for each in node.taints if each.key != UNSCHEDULABLE)
+            node = other(node, unschedulable=False, taints=taints)
+        return original(self, node)
+
+    yield (Cache, "put_node", put)
 
 
 @plant
@@ -449,38 +474,82 @@ def nobody_leads_after_a_loss():
 
 
 # -- playing -----------------------------------------------------------------------------------------
-def found_by(name, seeds):
-    """The first seed that finds it, with what it says; None when none does."""
+@attrs.frozen
+class Found:
+    """What told that a protection is gone.
+
+    Attributes:
+        by: number of the seed, or ``script``.
+        seen: the first thing that did not hold.
+    """
+
+    by: int | str
+    seen: Seen
+
+    def __str__(self) -> str:
+        where = self.by if self.by == "script" else f"seed {self.by}"
+        told = self.seen.finding.sentence[:110].replace("|", "/")
+        return f"{self.seen.finding.invariant} | {where} | {told}"
+
+
+class Plain:
+    """Runs in which every protection is there, each played once and when it is asked for."""
+
+    def __init__(self) -> None:
+        self._held: dict[int | str, bool] = {}
+
+    def holds(self, name: int | str, script: Script) -> bool:
+        """Whether nothing is found in the run of a script."""
+        if name not in self._held:
+            self._held[name] = play(script, until_first=True).ok
+        return self._held[name]
+
+
+def broken(name: str, script: Script) -> Seen | None:
+    """What is found first in the run of a script without one of the protections."""
     with ExitStack() as stack:
         for owner, attribute, replacement in PLANTS[name]():
             stack.enter_context(patch.object(owner, attribute, replacement))
-        for count, seed in enumerate(seeds, start=1):
-            seen = play(draw(seed), until_first=True).seen
-            if seen:
-                return count, seed, seen[0]
+        return next(iter(play(script, until_first=True).seen), None)
+
+
+def found_by(name: str, seeds: Iterable[int], plain: Plain) -> Found | None:
+    """What tells it from a run with every protection: its script, or the first seed that does."""
+    for by, script in runs_of(name, seeds):
+        seen = broken(name, script)
+        if seen is not None and plain.holds(by, script):
+            return Found("script" if isinstance(by, str) else by, seen)
     return None
 
 
-def tell(line):
+def runs_of(name: str, seeds: Iterable[int]) -> Iterator[tuple[int | str, Script]]:
+    """Its script where it has one, and then seeds."""
+    directed = SCRIPTS / f"{name}.yaml"
+    if directed.exists():
+        yield name, read(directed)
+    for seed in seeds:
+        yield seed, draw(seed)
+
+
+def tell(line: str) -> None:
     """One line, at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def main():
+def main() -> None:
     """The table."""
     logging.disable(logging.CRITICAL)
-    names = sys.argv[1:] or list(PLANTS)
-    tell("| taken away | found by | after seeds | the first thing said |\n|---|---|---|---|")
-    for name in names:
-        found = found_by(name, range(SEEDS))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="faults; all unless told")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="so many are played on each")
+    asked = parser.parse_args()
+    plain = Plain()
+    tell("| taken away | found by | in | the first thing said |\n|---|---|---|---|")
+    for name in asked.names or PLANTS:
+        found = found_by(name, range(asked.seeds), plain)
         about = (PLANTS[name].__doc__ or "").strip()
-        if found is None:
-            tell(f"| {about} | nothing | {SEEDS} | |")
-            continue
-        count, _, seen = found
-        told = seen.finding.sentence[:110].replace("|", "/")
-        tell(f"| {about} | {seen.finding.invariant} | {count} | {told} |")
+        tell(f"| {about} | {found or 'nothing | | '} |")
 
 
 if __name__ == "__main__":

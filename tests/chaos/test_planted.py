@@ -1,4 +1,4 @@
-"""Some of the planted faults, each found by its first seed; ``planted.py`` has all of them."""
+"""Some of the planted faults, found by their scripts; ``planted.py`` plays all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.chaos.planted import PLANTS, found_by
+from gpusched.chaos.script import read
+from tests.chaos.planted import PLANTS, SCRIPTS, Plain, found_by
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +22,43 @@ def silent():
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [
-        ("bindings_name_no_uid", "I1"),
-        ("minimum_is_not_read", "I15"),
-        ("scheduled_is_said_early", "I15"),
+        ("plans_are_not_checked_again", "I1"),
+        ("half_a_gang_stays", "I3"),
+        ("evictions_name_no_uid", "I6"),
+        ("the_lease_never_lapses", "I8"),
+        ("the_lease_is_taken_at_once", "I8"),
+        ("a_new_leader_does_not_look_again", "I1"),
+        ("shares_are_half_as_large", "I2"),
     ],
 )
-def test_a_planted_fault_is_found(name, invariant):
-    count, _, seen = found_by(name, range(1))
-    assert (count, seen.finding.invariant) == (1, invariant)
+def test_a_script_tells_a_planted_fault_from_a_run_without_it(name, invariant):
+    found = found_by(name, (), Plain())
+    assert found is not None
+    assert (found.by, found.seen.finding.invariant) == ("script", invariant)
+
+
+def test_a_seed_tells_a_planted_fault_from_a_run_without_it():
+    found = found_by("minimum_is_not_read", [0], Plain())
+    assert found is not None
+    assert (found.by, found.seen.finding.invariant) == (0, "I15")
+
+
+class NothingHolds(Plain):
+    """As if the same were found when every protection is there."""
+
+    def holds(self, name, script):
+        """Nothing does."""
+        return False
+
+
+def test_what_is_found_without_the_fault_too_does_not_count():
+    assert found_by("shares_are_half_as_large", (), NothingHolds()) is None
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_script_is_of_a_plant_and_can_be_read(script):
+    assert script.stem in PLANTS
+    assert read(script).steps
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
