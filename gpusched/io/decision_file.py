@@ -144,7 +144,10 @@ def pack(inputs: Inputs, plan: Plan, *, faults: tuple[str, ...] = (), skipped: i
         (
             snapshot,
             inputs.config,
-            tuple((each.plugin, each.hook, each.in_a_row, each.why) for each in inputs.failing),
+            tuple(
+                (each.plugin, each.hook, each.in_a_row, each.why, each.part)
+                for each in inputs.failing
+            ),
             tuple((each.job, each.answer, each.fault) for each in inputs.searches),
         )
     )

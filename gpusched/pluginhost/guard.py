@@ -4,7 +4,9 @@ Every callable that a plugin registers is called through ``Guard.wrap``: it is t
 it raises, the hook's fallback answers and the fault is put down to plugin and hook. A hook
 that fails ``PLUGIN_FAULTS_MAX`` times in a row is quarantined: its fallback answers without
 calling it, so filters and checks go on refusing. Each session gives it one more try, and one
-success ends the quarantine: a single odd pod group must not stop the others for ever.
+success ends the quarantine: a single odd pod group must not stop the others for ever. Where a
+plugin registers several callables for one hook, each has its own row of faults: what one of them
+answers says nothing about the others.
 
     working --fault--> failing --N in a row--> quarantined --(one try a session) success--> working
 
@@ -78,12 +80,27 @@ class Failing:
     Attributes:
         in_a_row: how often by now.
         why: of the newest fault.
+        part: which of the plugin's callables for this hook.
     """
 
     plugin: str
     hook: str
     in_a_row: int
     why: str
+    part: str = ""
+
+
+@attrs.define
+class _Streak:
+    """Faults in a row of one callable."""
+
+    in_a_row: int = 0
+    tries_left: int = 0
+    last: PluginFault | None = None
+
+    @property
+    def quarantined(self) -> bool:
+        return self.in_a_row >= PLUGIN_FAULTS_MAX
 
 
 @attrs.define
@@ -92,14 +109,13 @@ class _Ledger:
     total_s: float = 0.0
     slowest_s: float = 0.0
     faults: int = 0
-    in_a_row: int = 0
-    tries_left: int = 0
     last: PluginFault | None = None
     story: str = ""
+    streaks: dict[str, _Streak] = attrs.Factory(dict)
 
     @property
     def quarantined(self) -> bool:
-        return self.in_a_row >= PLUGIN_FAULTS_MAX
+        return any(streak.quarantined for streak in self.streaks.copy().values())
 
 
 class Guard:
@@ -120,7 +136,8 @@ class Guard:
     def begin_session(self) -> None:
         """Give every quarantined hook one more try. Called once before plugins are opened."""
         for ledger in self._ledgers.values():
-            ledger.tries_left = 1 if ledger.quarantined else 0
+            for streak in ledger.streaks.values():
+                streak.tries_left = 1 if streak.quarantined else 0
 
     def wrap(
         self,
@@ -128,6 +145,8 @@ class Guard:
         hook: str,
         fn: Callable[P, R],
         fallback: Callable[Concatenate[PluginFault, P], R],
+        *,
+        part: str = "",
     ) -> Callable[P, R]:
         """The same callable, contained and timed.
 
@@ -138,18 +157,20 @@ class Guard:
                 hook does not allow.
             fallback: answers in its place, given the fault and the same arguments. It is ours:
                 what it raises goes through.
+            part: which of the plugin's callables for this hook, the same in each session.
         """
         who = HookId(plugin, hook)
         ledger = self._ledgers.setdefault(who, _Ledger())
+        streak = ledger.streaks.setdefault(part, _Streak())
         monotonic = self._clock.monotonic
 
         # No functools.wraps: sixty hooks a session would pay for names that nobody reads.
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            if ledger.quarantined:
-                if not ledger.tries_left:
-                    assert ledger.last is not None
-                    return fallback(ledger.last, *args, **kwargs)
-                ledger.tries_left = 0
+            if streak.quarantined:
+                if not streak.tries_left:
+                    assert streak.last is not None
+                    return fallback(streak.last, *args, **kwargs)
+                streak.tries_left = 0
             fault: PluginFault | None = None
             outer, start = self.running, monotonic()
             self.running = Running(who, start)
@@ -162,7 +183,7 @@ class Guard:
                     ledger.story = "".join(traceback.format_exception(error, limit=-_STORY_CALLS))
                 fault = _forgetful(_fault(plugin, hook, error))
             else:
-                ledger.in_a_row = 0
+                streak.in_a_row = 0
             finally:
                 self.running = outer
             took_s = monotonic() - start
@@ -172,8 +193,8 @@ class Guard:
             if fault is None:
                 return answer
             ledger.faults += 1
-            ledger.in_a_row += 1
-            ledger.last = fault
+            ledger.last = streak.last = fault
+            streak.in_a_row += 1
             return fallback(fault, *args, **kwargs)
 
         return guarded
@@ -181,24 +202,25 @@ class Guard:
     def failing(self) -> tuple[Failing, ...]:
         """Hooks that failed when they were called last, by plugin and hook."""
         return tuple(
-            Failing(who.plugin, who.hook, ledger.in_a_row, ledger.last.why if ledger.last else "")
+            Failing(*who, streak.in_a_row, streak.last.why if streak.last else "", part)
             for who, ledger in sorted(self._ledgers.items())
-            if ledger.in_a_row
+            for part, streak in sorted(ledger.streaks.items())
+            if streak.in_a_row
         )
 
     def resume(self, failing: Iterable[Failing]) -> None:
         """Go on where another guard was, which is to be done before the first session."""
         for each in failing:
-            self._ledgers[HookId(each.plugin, each.hook)] = _Ledger(
-                faults=each.in_a_row,
-                in_a_row=each.in_a_row,
-                last=PluginFault(each.plugin, each.hook, each.why),
-            )
+            ledger = self._ledgers.setdefault(HookId(each.plugin, each.hook), _Ledger())
+            ledger.last = PluginFault(each.plugin, each.hook, each.why)
+            ledger.faults += each.in_a_row
+            ledger.streaks[each.part] = _Streak(in_a_row=each.in_a_row, last=ledger.last)
 
-    def quarantined(self, plugin: str, hook: str) -> bool:
+    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook is answered by its fallback for having failed too often in a row."""
         ledger = self._ledgers.get(HookId(plugin, hook))
-        return ledger is not None and ledger.quarantined
+        streak = ledger.streaks.get(part) if ledger is not None else None
+        return streak is not None and streak.quarantined
 
     def records(self) -> dict[HookId, HookRecord]:
         """A copy of what is known, by plugin and hook, for metrics."""
@@ -216,11 +238,12 @@ class Guard:
         }
 
     def degraded(self) -> tuple[str, ...]:
-        """One sentence for each quarantined hook, empty when all is well."""
+        """One sentence for each quarantined callable, empty when all is well."""
         return tuple(
-            f"{record.last_fault} ({PLUGIN_FAULTS_MAX} times in a row or more, so it is set aside)"
-            for record in self.records().values()
-            if record.quarantined
+            f"{streak.last} ({PLUGIN_FAULTS_MAX} times in a row or more, so it is set aside)"
+            for _, ledger in sorted(self._ledgers.copy().items())
+            for _, streak in sorted(ledger.streaks.copy().items())
+            if streak.quarantined
         )
 
 

@@ -33,7 +33,8 @@ def of_concern(
         return True
 
     sound = asked(hooks.plugin, "gang_ready", concerns)
-    contained = hooks.guard.wrap(hooks.plugin, "gang_ready", sound, all_of_them)
+    part = f"concerns {len(hooks.ready_checks)}"
+    contained = hooks.guard.wrap(hooks.plugin, "gang_ready", sound, all_of_them, part=part)
     known: dict[str, bool] = {}
 
     def concerned(gang: Gang) -> Verdict:

@@ -24,8 +24,9 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 import numpy as np
@@ -42,7 +43,7 @@ from gpusched.objects.pod import Pod, PodClass
 from gpusched.objects.resources import NOTHING, Resources
 from gpusched.session.concerned import of_concern
 from gpusched.session.keys import Excluded, Key, Order
-from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf
+from gpusched.session.pairs import Concerns, PairHooks, RuleOf, ScoreOf, failed_filter
 from gpusched.session.proposal import Moving, Proposal
 from gpusched.session.protocols import Guard
 from gpusched.session.reasons import Reason
@@ -52,6 +53,8 @@ from gpusched.session.verdict import ALLOW, Verdict, error
 if TYPE_CHECKING:
     from gpusched.session.view import NodeRows
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 SCORE_MAX = 1_000_000
@@ -84,6 +87,8 @@ class Filter:
     plugin: str
     reason: str
     allows: NodeFilter
+    failed: str = ""
+    """What a filter failed by that was asked and gave no answer, so that no node is accepted."""
 
 
 class Hooks:
@@ -99,6 +104,9 @@ class Hooks:
         self.plugin = ""
         self.faults: list[str] = []
         self.filter_faults = 0
+        self.unanswered: dict[tuple[str, int], str] = {}
+        """By class and number of the filter, by what it failed when it was asked about the class."""
+        self._parts: Counter[tuple[str, str]] = Counter()
         self.queue_orders: list[Order] = []
         self.gang_orders: list[Order] = []
         self.pod_orders: list[PodOrder] = []
@@ -123,6 +131,18 @@ class Hooks:
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []
+
+    def _wrap(
+        self,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+    ) -> Callable[P, R]:
+        """Contained by the guard, which tells apart what one plugin registers for one hook."""
+        number = self._parts[self.plugin, hook]
+        self._parts[self.plugin, hook] += 1
+        part = str(number + 1) if number else ""
+        return self.guard.wrap(self.plugin, hook, fn, fallback, part=part)
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
@@ -157,10 +177,14 @@ class Hooks:
                 answer for a node may depend on that node alone: it is kept until that node
                 changes.
         """
+        number = len(self.filters)
 
-        def refuse_all(fault: PluginFault, _pod: PodClass, nodes: Sequence[Node]) -> list[bool]:
+        def refuse_all(
+            fault: PluginFault, pod_class: PodClass, nodes: Sequence[Node]
+        ) -> list[bool]:
             self.faults.append(str(fault))
             self.filter_faults += 1
+            self.unanswered[pod_class.digest, number] = failed_filter(fault)
             return [False] * len(nodes)
 
         plugin = self.plugin
@@ -177,7 +201,7 @@ class Hooks:
                 raise PluginFault(plugin, "node_filter", f"{found}, not {len(nodes)} bools")
             return mask.astype(np.bool_, copy=False)
 
-        wrapped = self.guard.wrap(self.plugin, "node_filter", sound, refuse_all)
+        wrapped = self._wrap("node_filter", sound, refuse_all)
         self.filters.append(Filter(self.plugin, reason, wrapped))
 
     def node_score(self, score: NodeScore, *, weight: int = 1) -> None:
@@ -206,7 +230,7 @@ class Hooks:
             return None
 
         self_plugin = self.plugin
-        self.scores.append(self.guard.wrap(self.plugin, "node_score", weighed, neutral))
+        self.scores.append(self._wrap("node_score", weighed, neutral))
 
     def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
         """Which nodes may take a pod, where that depends on where other pods are.
@@ -357,7 +381,7 @@ class Hooks:
             self.faults.append(str(fault))
             return nothing
 
-        return self.guard.wrap(plugin, hook, sound, unknown)
+        return self._wrap(hook, sound, unknown)
 
     def _judged(
         self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
@@ -377,7 +401,7 @@ class Hooks:
                 return otherwise
             return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
 
-        return self.guard.wrap(self.plugin, hook, sound, failed)
+        return self._wrap(hook, sound, failed)
 
     def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *_items: Any) -> Key:
@@ -392,7 +416,7 @@ class Hooks:
                 raise PluginFault(plugin, hook, f"answered {parts!r}, no tuple of ints and texts")
             return parts
 
-        return self.guard.wrap(plugin, hook, sound, exclude)
+        return self._wrap(hook, sound, exclude)
 
 
 def _are_seconds(answer: object) -> bool:

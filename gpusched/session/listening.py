@@ -66,9 +66,9 @@ class Listening:
         """See ``Guard``."""
         self._guard.begin_session()
 
-    def quarantined(self, plugin: str, hook: str) -> bool:
+    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """See ``Guard``."""
-        return self._guard.quarantined(plugin, hook)
+        return self._guard.quarantined(plugin, hook, part)
 
     def wrap(
         self,
@@ -76,13 +76,15 @@ class Listening:
         hook: str,
         fn: Callable[P, R],
         fallback: Callable[Concatenate[PluginFault, P], R],
+        *,
+        part: str = "",
     ) -> Callable[P, R]:
         """See ``Guard``."""
         if plugin not in self._ours:
-            return self._guard.wrap(plugin, hook, fn, fallback)
+            return self._guard.wrap(plugin, hook, fn, fallback, part=part)
 
         # Their stack tells more than what they were asked about: it is gone when a guard answers.
-        name = f"{plugin}.{hook}"
+        name = f"{plugin}.{hook}.{part}" if part else f"{plugin}.{hook}"
 
         def heard(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
@@ -90,17 +92,17 @@ class Listening:
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
-                self._hear(plugin, hook, error)
+                self._hear(plugin, hook, part, error, place=name)
                 raise
             self.answers.add(name)
             return answer
 
-        return self._guard.wrap(plugin, hook, heard, fallback)
+        return self._guard.wrap(plugin, hook, heard, fallback, part=part)
 
-    def _hear(self, plugin: str, hook: str, error: Exception) -> None:
+    def _hear(self, plugin: str, hook: str, part: str, error: Exception, *, place: str) -> None:
         if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
             return
-        if self._guard.quarantined(plugin, hook):
+        if self._guard.quarantined(plugin, hook, part):
             return
         if self._index is None:
             self._index = Index(self._snapshot)
@@ -111,7 +113,7 @@ class Listening:
                 kind=type(error).__name__,
                 says=short(f"{error} (plugin {plugin}, hook {hook})"),
                 stage=self._stage.name,
-                place=f"{plugin}.{hook}",
+                place=place,
                 suspects=suspects,
                 story=story[-limits.FAULT_STORY_MAX :],
             )

@@ -33,6 +33,9 @@ def explained(session: Session, gang: Gang, solution: Solution, confines: Confin
     for task in gang.tasks:
         if task.pod_class.unsupported:
             return told(session, task, 1, ANYWHERE, pod=task.pods[0])
+    unanswered = _unanswered(session, gang)
+    if unanswered is not None:
+        return unanswered
     proof = solution.certificate
     if confines.required:
         return _no_level(session, gang, solution, confines)
@@ -92,13 +95,28 @@ def _best(
     return f"{text}: {why}" if why and not held else text
 
 
-def _causes(session: Session, task: Task, inside: Bools) -> str:
+def _unanswered(session: Session, gang: Gang) -> Refusal | None:
+    """That a filter failed for a task of the gang: nobody knows where it might go."""
+    if not session.hooks.faults:
+        return None
+    for task in gang.tasks:
+        failed = _shortage(session, task, None).failed() if task.pods else ""
+        if failed:
+            return Refusal(Reason.BACK_OFF, failed)
+    return None
+
+
+def _shortage(session: Session, task: Task, within: Bools | None) -> Shortage:
     seat = session.seat_of(task.pods[0])
     filters, refused = session.seats.causes(seat)
-    shortage = Shortage(
+    return Shortage(
         pod_class=task.pod_class, bench=session.bench, board=seat.board, filters=filters,
-        refused=refused, within=inside,
+        refused=refused, within=within,
     )  # fmt: skip
+
+
+def _causes(session: Session, task: Task, inside: Bools) -> str:
+    shortage = _shortage(session, task, inside)
     causes = ", ".join(f"{count} {text}" for count, text in shortage.causes()[:3])
     return f"of its {nodes(int(inside.sum()))} {causes}" if causes else ""
 
@@ -150,6 +168,9 @@ def no_domain(
     for task, count in tasks:
         if task.pod_class.unsupported:
             return told(session, task, count, ANYWHERE, pod=task.pods[0])
+    unanswered = _unanswered(session, gang)
+    if unanswered is not None:
+        return unanswered
     places = range(len(level.names))
     rooms = [_rooms(session, task, count, level) for task, count in tasks]
     # A task that no domain holds says more than all of them together.

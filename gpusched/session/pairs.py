@@ -38,6 +38,8 @@ class PairRule:
     allows: Callable[[], Bools]
     once: bool = False
     exact: bool = False
+    failed: Callable[[], str] = str
+    """By what its filter failed when it was asked last, empty when it answered."""
 
 
 @attrs.frozen(eq=False)
@@ -89,10 +91,12 @@ class PairHooks:
 
     def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
         """See ``Hooks.pair_filter``."""
+        part = f"filter {len(self.filters)}"
 
         def nowhere(fault: PluginFault, _pod: Pod) -> PairRule | None:
             self._faults.append(str(fault))
-            return PairRule(str(fault), lambda: np.zeros(1, dtype=np.bool_))
+            failed = failed_filter(fault)
+            return PairRule(str(fault), lambda: np.zeros(1, dtype=np.bool_), failed=lambda: failed)
 
         def sound(pod: Pod) -> PairRule | None:
             made = rule(pod)
@@ -100,24 +104,38 @@ class PairHooks:
                 return None
             hash(made.key)
             rule_allows = made.allows
+            last = ""
 
             def checked() -> Bools:
+                nonlocal last
+                last = ""
                 mask = np.asarray(rule_allows())
                 if mask.shape != (self.rows,) or mask.dtype != np.bool_:
                     found = f"{mask.dtype} of shape {mask.shape}"
                     raise PluginFault(plugin, "pair_filter", f"{found}, not {self.rows} bools")
                 return mask
 
-            allows = self._guard.wrap(plugin, "pair_filter", checked, self._refuse)
-            return PairRule(made.key, allows, bool(made.once), bool(made.exact))
+            def refuse(fault: PluginFault) -> Bools:
+                nonlocal last
+                last = failed_filter(fault)
+                self._faults.append(str(fault))
+                return np.zeros(1, dtype=np.bool_)
 
-        wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere)
+            allows = self._guard.wrap(plugin, "pair_filter", checked, refuse, part=f"{part} allows")
+            return PairRule(
+                made.key, allows, bool(made.once), bool(made.exact), failed=lambda: last
+            )
+
+        wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere, part=part)
         sure = asked(plugin, "pair_filter", concerns)
-        concerned = self._guard.wrap(plugin, "pair_filter", sure, self._all)
+        concerned = self._guard.wrap(
+            plugin, "pair_filter", sure, self._all, part=f"{part} concerns"
+        )
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
         """See ``Hooks.pair_score``."""
+        part = f"score {len(self.scorers)}"
 
         def silent(fault: PluginFault, _pod: Pod) -> PairScore | None:
             self._faults.append(str(fault))
@@ -143,16 +161,15 @@ class PairHooks:
                 clamped: Ints = np.minimum(np.maximum(points, -POINTS_MAX), POINTS_MAX)
                 return clamped * weight
 
-            return PairScore(made.key, self._guard.wrap(plugin, "pair_score", weighed, zero))
+            points_of = self._guard.wrap(plugin, "pair_score", weighed, zero, part=f"{part} points")
+            return PairScore(made.key, points_of)
 
-        wrapped = self._guard.wrap(plugin, "pair_score", sound, silent)
+        wrapped = self._guard.wrap(plugin, "pair_score", sound, silent, part=part)
         sure = asked(plugin, "pair_score", concerns)
-        concerned = self._guard.wrap(plugin, "pair_score", sure, self._none)
+        concerned = self._guard.wrap(
+            plugin, "pair_score", sure, self._none, part=f"{part} concerns"
+        )
         self.scorers.append(PairScorer(wrapped, concerned))
-
-    def _refuse(self, fault: PluginFault) -> Bools:
-        self._faults.append(str(fault))
-        return np.zeros(1, dtype=np.bool_)
 
     def _all(self, fault: PluginFault, _pod_class: PodClass) -> bool:
         self._faults.append(str(fault))
@@ -161,6 +178,11 @@ class PairHooks:
     def _none(self, fault: PluginFault, _pod_class: PodClass) -> bool:
         self._faults.append(str(fault))
         return False
+
+
+def failed_filter(fault: PluginFault) -> str:
+    """``filter predicates/node_filter failed: KeyError: 'zone'``."""
+    return f"filter {fault.plugin}/{fault.hook} failed: {fault.why}"
 
 
 def asked(plugin: str, hook: str, concerns: Concerns) -> Concerns:
@@ -220,7 +242,11 @@ class RuleGate:
             total += score.points()
         return total
 
-    def refused(self) -> list[tuple[str, Bools]]:
-        """For each rule its words and the rows it refuses as things stand."""
+    def refused(self) -> list[tuple[str, Bools, str]]:
+        """For each rule its words, the rows it refuses as things stand, and by what it failed."""
         full = np.ones(self._size, dtype=np.bool_)
-        return [(words, ~(full & rule.allows())) for words, rule in self._rules]
+        masks = [~(full & rule.allows()) for _, rule in self._rules]
+        return [
+            (words, mask, rule.failed())
+            for (words, rule), mask in zip(self._rules, masks, strict=True)
+        ]

@@ -63,13 +63,16 @@ class Guard(Protocol):
         hook: str,
         fn: Callable[P, R],
         fallback: Callable[Concatenate[PluginFault, P], R],
+        *,
+        part: str = "",
     ) -> Callable[P, R]:
         """The same callable, timed; when it raises, ``fallback(fault, *args)`` answers instead.
 
+        ``part`` tells apart what one plugin registers for one hook: each is counted alone.
         See ``gpusched.pluginhost.guard`` for faults, blame and quarantine.
         """
 
-    def quarantined(self, plugin: str, hook: str) -> bool:
+    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook failed so often that it is not called any more."""
 
 

@@ -7,6 +7,7 @@ one board. The others are told apart by what their rules read, and by nothing el
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -24,11 +25,14 @@ from gpusched.session.pairs import PairFilter, PairRule, PairScore, PairScorer, 
 from gpusched.session.residents import Neighbours
 from gpusched.session.view import NodeRows
 
+_UNANSWERED: Final = "are not accepted as a filter failed"
+
 
 @attrs.frozen(slots=True, eq=False)
 class ClassSeat:
-    """Pods that are equal in this session: their demand, what filters refuse, their board."""
+    """Pods that are equal in this session: their class, demand, what filters refuse, their board."""
 
+    digest: str
     ask: Demand
     refused: list[Bools]
     board: Board
@@ -107,10 +111,17 @@ class Seats:
 
     def causes(self, seat: ClassSeat) -> tuple[list[Filter], list[Bools]]:
         """Filters and the rows that each refuses as things stand, rules between pods last."""
-        filters, refused = list(self._hooks.filters), list(seat.refused)
+        unanswered = self._hooks.unanswered
+        filters = [
+            attrs.evolve(each, reason=_UNANSWERED, failed=failed) if failed else each
+            for number, each in enumerate(self._hooks.filters)
+            for failed in (unanswered.get((seat.digest, number), ""),)
+        ]
+        refused = list(seat.refused)
         if seat.gate is not None:
-            for words, mask in seat.gate.refused():
-                filters.append(Filter("", words, _no_opinion))
+            for words, mask, failed in seat.gate.refused():
+                reason = _UNANSWERED if failed else words
+                filters.append(Filter("", reason, _no_opinion, failed))
                 refused.append(mask)
         return filters, refused
 
@@ -178,7 +189,7 @@ class Seats:
 
         caps = numa_caps(bench, pod_class)
         board = Board(bench, ask, allowed=allowed, score=score, gate=gate, caps=caps)
-        return ClassSeat(ask, refused, board, gate)
+        return ClassSeat(pod_class.digest, ask, refused, board, gate)
 
 
 def _allowed(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:

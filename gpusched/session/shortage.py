@@ -41,6 +41,9 @@ class Shortage:
     def told(self, count: int) -> tuple[Reason, str]:
         """Reason and sentence for so many pods that do not all fit."""
         total = len(self.bench.nodes) if self.within is None else int(self.within.sum())
+        failed = self.failed()
+        if failed:
+            return Reason.BACK_OFF, failed
         asked = what(count, self.pod_class)
         if total == 0:
             return Reason.NO_FEASIBLE_NODE, cut(f"needs {asked}; the cluster has no usable node")
@@ -56,6 +59,13 @@ class Shortage:
         if room < count and (room or self.pod_class.share is None):
             sentence = cut(f"{sentence}; even empty they have room for {room} only")
         return Reason.INSUFFICIENT_RESOURCES, sentence
+
+    def failed(self) -> str:
+        """That a filter gave no answer and so no node is accepted; empty when all did."""
+        for each, mask in zip(self.filters, self.refused, strict=True):
+            if each.failed and len(mask) and mask.all():
+                return cut(f"{each.failed}; no node is accepted until it works")
+        return ""
 
     def _room_when_empty(self, most: int) -> int:
         """How many would fit if nothing else ran there, counted up to ``most`` a node."""

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.daemon.conftest import GROUPS
+
 CONFIG = """\
 actions: [enqueue, allocate]
 tiers:
@@ -136,5 +138,38 @@ def test_a_reload_without_it_ends_the_trouble(play, file):
         await world.until(lambda: len(world.bound()) == 2)
         assert daemon.app.readiness() == (True, "leader")
         assert metric(daemon, "plugin_quarantined") == {}
+
+    play(scenario)
+
+
+@pytest.mark.contains
+@pytest.mark.parametrize("within", [{}, {"topology": {"required": "rack"}}])
+def test_a_shipped_filter_that_always_fails_is_told_as_such(play, monkeypatch, within):
+    """Other filters of the same plugin answer: that changes nothing about the one that fails."""
+
+    def broken(_pod, _nodes):
+        raise KeyError("planted")
+
+    why = "filter predicates/node_filter failed: KeyError: 'planted'; no node is accepted until it"
+    who = 'hook="node_filter",plugin="predicates"'
+
+    async def scenario(world):
+        await world.start(nodes=6)
+        with monkeypatch.context() as patch:
+            patch.setattr("gpusched_plugins.predicates.nodes._ready", broken)
+            daemon = world.daemon()
+            world.group("g", minMember=1, **within)
+            world.job("g", 1, group="g")
+            await world.until(lambda: daemon.app.care and daemon.app.care.degraded, within=300)
+            shown = world.client.get(GROUPS, "default", "g")["status"]["conditions"]
+            (told_g,) = [each for each in shown if each["type"] == "Scheduled"]
+            assert (told_g["reason"], told_g["message"].startswith(why)) == ("BackOff", True)
+            blame = "leader; degraded: plugin predicates failed in hook node_filter: KeyError"
+            assert daemon.app.readiness()[1].startswith(blame)
+            assert metric(daemon, "plugin_faults_total")[who] >= 10
+            assert metric(daemon, "plugin_quarantined") == {who: 1}
+            await world.until(lambda: told(world) == ["PluginDegraded"])
+        await world.until(lambda: world.running("g"))
+        assert daemon.app.readiness() == (True, "leader")
 
     play(scenario)

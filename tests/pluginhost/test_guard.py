@@ -218,3 +218,22 @@ def test_the_call_under_way_is_named(guard):
     assert seen[0] == seen[2]
     assert seen[0].since < seen[1].since
     assert guard.running is None
+
+
+def test_each_callable_of_a_hook_is_counted_alone(guard):
+    """What one filter of a plugin answers does not hide that another always fails."""
+    fails = guard.wrap("cap", "node_filter", reciprocal, refuse)
+    answers = guard.wrap("cap", "node_filter", reciprocal, refuse, part="2")
+    for _ in range(PLUGIN_FAULTS_MAX):
+        fails(0)
+        answers(1)
+    assert guard.quarantined("cap", "node_filter")
+    assert not guard.quarantined("cap", "node_filter", "2")
+    assert answers(4) == 0.25
+    assert isinstance(fails(4), str)
+    assert guard.records()[HookId("cap", "node_filter")].quarantined
+    assert len(guard.degraded()) == 1
+    second = Guard(SteppingClock())
+    second.resume(guard.failing())
+    assert second.failing() == guard.failing()
+    assert second.quarantined("cap", "node_filter")

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from gpusched.config.model import DEFAULT
+from gpusched.limits import PLUGIN_FAULTS_MAX
 from gpusched.pluginhost.registry import load_policy
+from gpusched.session.pairs import PairRule, PairScore
 from gpusched.session.protocols import Policy
+from gpusched.session.verdict import ALLOW
 from gpusched.testing.given import Given
 
 
@@ -60,7 +63,9 @@ def test_a_filter_that_fails_allows_no_node(allows):
     """Neither an exception nor an answer of a wrong shape places anything."""
     c = two_gangs(under(lambda hooks: hooks.node_filter("are odd", allows)))
     assert c.when.one_session().binds == ()
-    assert "2 are odd" in c.then.why("g")
+    assert c.then.reason("g") == "BackOff"
+    assert c.then.why("g").startswith("filter odd/node_filter failed: ")
+    assert c.then.why("g").endswith("; no node is accepted until it works")
     assert "odd" in c.decision.faults[0]
 
 
@@ -158,3 +163,62 @@ def test_a_plugin_cannot_change_what_it_sees():
 
     two_gangs(under(lambda hooks: hooks.gang_order(meddle))).when.one_session()
     assert set(caught) == {"g", "h"}
+
+
+REGISTER = {
+    "filter": lambda hooks, call: hooks.node_filter("are odd", call),
+    "score": lambda hooks, call: hooks.node_score(call),
+    "pair filter": lambda hooks, call: hooks.pair_filter(
+        "are odd", call, concerns=lambda _class: True
+    ),
+    "pair filter's rule": lambda hooks, call: hooks.pair_filter(
+        "are odd", lambda pod: PairRule(0, lambda: call(pod, ())), concerns=lambda _class: True
+    ),
+    "pair score": lambda hooks, call: hooks.pair_score(call, concerns=lambda _class: True),
+    "pair score's points": lambda hooks, call: hooks.pair_score(
+        lambda pod: PairScore(0, lambda: call(pod, ())), concerns=lambda _class: True
+    ),
+    "concerns": lambda hooks, call: hooks.pair_filter("are odd", lambda _pod: None, concerns=call),
+    "check": lambda hooks, call: hooks.gang_ready(call),
+    "check's concerns": lambda hooks, call: hooks.gang_ready(lambda _gang: ALLOW, concerns=call),
+}
+ANSWER = {"check": ALLOW, "concerns": False, "check's concerns": False}
+
+
+@pytest.mark.parametrize("what", REGISTER)
+def test_what_always_fails_is_told_though_its_siblings_answer(what):
+    """One plugin registers the same hook twice, and one of the two works."""
+
+    def both(hooks):
+        REGISTER[what](hooks, lambda *_args: ANSWER.get(what))
+        REGISTER[what](hooks, boom)
+
+    if what.endswith(("rule", "points")):  # without an answer that says nothing
+
+        def both(hooks):
+            REGISTER[what](hooks, boom)
+
+    c = two_gangs(under(both))
+    c.gang("huge", pods=9, gpus=8, queue="a")
+    for _ in range(PLUGIN_FAULTS_MAX + 1):
+        c.when.one_session()
+    assert [each.partition(": ")[0] for each in c.guard.degraded()] == [
+        f"plugin odd failed in hook {HOOK_OF[what]}"
+    ]
+    if what in ("filter", "pair filter", "pair filter's rule"):
+        assert c.then.reason("g") == "BackOff"
+        why = f"filter odd/{HOOK_OF[what]} failed: ValueError: no idea; no node is accepted until it works"
+        assert c.then.why("g") == why
+
+
+HOOK_OF = {
+    "filter": "node_filter",
+    "score": "node_score",
+    "pair filter": "pair_filter",
+    "pair filter's rule": "pair_filter",
+    "pair score": "pair_score",
+    "pair score's points": "pair_score",
+    "concerns": "pair_filter",
+    "check": "gang_ready",
+    "check's concerns": "gang_ready",
+}
