@@ -315,7 +315,6 @@ def test_scenarios_of_the_library_end_soundly(name, monkeypatch):
     assert named(audit(ends[0])) == PLAYED[name]
 
 
-@pytest.mark.skipif(not (MANIFESTS / "policies").is_dir(), reason="no policies are shipped yet")
 def test_every_policy_that_is_shipped_is_asked_for():
     """The policies that notes tell of are those of manifests/policies."""
     shipped = {

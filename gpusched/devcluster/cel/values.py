@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusched.devcluster.schema.types import Json, Node
 
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     [
         "true",
         "false",
@@ -34,6 +34,7 @@ _KEYWORDS = frozenset(
         "while",
     ]
 )
+"""Words that no name in an expression may be."""
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
@@ -55,7 +56,7 @@ def escaped(key: str) -> str | None:
         key = key.replace(plain, spelled)
     if not _NAME.match(key):
         return None
-    return f"__{key}__" if key in _KEYWORDS else key
+    return f"__{key}__" if key in KEYWORDS else key
 
 
 def cel_value(value: Json, node: Node, *, root: bool = False) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from gpusched.devcluster.cel.values import KEYWORDS
 from gpusched.devcluster.field_errors import (
     FieldError,
     duplicate,
@@ -34,31 +35,6 @@ _CONDITIONS_MAX: Final = 64
 _NOTES_MAX: Final = 20
 _NOTE_BYTES_MAX: Final = 5 * 1024
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED: Final = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_TEXT: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
@@ -239,7 +215,7 @@ def _variables(spec: Obj) -> Iterator[FieldError]:
         at, name = f"spec.variables[{i}]", variable.get("name") or ""
         if not name.strip():
             yield required(f"{at}.name", "name is not specified")
-        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+        elif not _IDENTIFIER.fullmatch(name) or name in KEYWORDS:
             yield invalid(f"{at}.name", name, "must be a valid CEL identifier")
         if not (variable.get("expression") or "").strip():
             yield required(f"{at}.expression", "expression is not specified")
