@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.io.file_names import FIELDS
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import format_slots
@@ -54,4 +55,8 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {each.name: _plain(getattr(value, each.name)) for each in attrs.fields(type(value))}
+    written = FIELDS.get(type(value), {})
+    return {
+        written.get(each.name, each.name): _plain(getattr(value, each.name))
+        for each in attrs.fields(type(value))
+    }

@@ -43,7 +43,7 @@ class Searched:
     """One search of a decision.
 
     Attributes:
-        job: name of its type.
+        job: tag of its type.
         answer: what it came to; None where there was a fault.
         fault: the sentence of ``SolverFault``, empty for none.
     """

@@ -24,6 +24,7 @@ from gpusched.config.model import Config
 from gpusched.errors import SolverFault
 from gpusched.io.aside import Aside
 from gpusched.io.decision_file import SUFFIX, Inputs, Searched, pack
+from gpusched.io.file_names import tag_of
 from gpusched.io.graph_codec import Unrecordable
 from gpusched.io.logs import Log
 from gpusched.placement.problem import Job, Search
@@ -63,7 +64,7 @@ class Tape:
 
     def __call__(self, job: Job) -> object:
         """What the search behind it answers; see ``Search``."""
-        name = type(job).__qualname__
+        name = tag_of(type(job))
         try:
             answer = self._search(job)
         except SolverFault as fault:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +24,10 @@ from gpusched.objects.codec import DEFECT
 from gpusched.objects.decode import CODECS
 from gpusched.objects.group import PodGroup, Queue, Topology
 from gpusched.objects.meta import UID, Charge, ObjectKey, Rejected, older
+from gpusched.objects.node import Node
+from gpusched.objects.others import DisruptionBudget, Job, Namespace, PriorityClass, ResourceQuota
 from gpusched.objects.pod import Pod
+from gpusched.objects.volumes import Claim, StorageClass, Volume
 
 KINDS: Final = {
     "pods": "/api/v1/pods",
@@ -50,8 +53,22 @@ SYSTEM: Final = "kube-system"
 ROOM: Final = ("pods", "nodes")
 """Kinds whose loss of one event could give a GPU twice or not at all: looked at after each cut."""
 GROUP: Final = API_VERSION.partition("/")[0]
-_KINDS: Final = {"DisruptionBudget": "PodDisruptionBudget"}
-"""Kinds that are called otherwise here."""
+_KINDS: Final[Mapping[type[Any], str]] = {
+    Pod: "Pod",
+    Node: "Node",
+    Namespace: "Namespace",
+    PodGroup: "PodGroup",
+    Queue: "Queue",
+    Topology: "Topology",
+    PriorityClass: "PriorityClass",
+    DisruptionBudget: "PodDisruptionBudget",
+    ResourceQuota: "ResourceQuota",
+    Job: "Job",
+    Claim: "PersistentVolumeClaim",
+    Volume: "PersistentVolume",
+    StorageClass: "StorageClass",
+}
+"""What Kubernetes calls the kinds, whatever they are called here."""
 Put = Callable[[ObjectKey, Any], None]
 Drop = Callable[[ObjectKey], None]
 
@@ -201,7 +218,7 @@ def rejected_for(item: Any, error: Exception) -> Rejected:
     why = "the scheduler fails to take it in, which is a defect of the scheduler"
     pod = item if isinstance(item, Pod) else None
     return Rejected(
-        kind=_KINDS.get(type(item).__name__, type(item).__name__),
+        kind=_KINDS.get(type(item), type(item).__name__),
         key=_key(item),
         uid=item.uid,
         resource_version=item.resource_version,

@@ -3,13 +3,15 @@
 A document is a list of nodes, children first, and says of each class which fields it has. What
 one object holds twice it holds twice again afterwards: nodes are named by their number.
 
-    {"classes": [["gpusched.objects.pod.Pod", ["namespace", ...]], ...],
+    {"classes": [["pod", ["namespace", ...]], ...],
      "nodes": [[0, "default", [7], ...], ["t", 1, 2], ...], "root": [812]}
 
-Reading runs no code that a file names. It builds classes of ``MODULES`` that hold nothing but
+Classes and fields stand under their names of ``io.file_names``, which are no Python names.
+Reading runs no code that a file names. It builds classes that have a tag and hold nothing but
 data (attrs classes, structs, named tuples, enums), without calling what they define, plain
-containers, and arrays of numbers. A class that is not there, or has other fields than the file
-says, is refused: then another version wrote the file.
+containers, and arrays of numbers. A field that the file lacks gets its default. A class without
+a tag is refused, as is a field that the class does not have or that has no default: then another
+version wrote the file.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from importlib import import_module
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -29,38 +30,10 @@ import msgspec
 import numpy as np
 
 from gpusched.errors import GpuschedError
+from gpusched.io.file_names import CLASSES, TAGS, fields_of, tag_in
 
 Document: TypeAlias = dict[str, Any]
 _Parts: TypeAlias = Callable[[Any], tuple[Any, ...]]
-MODULES: Final = (
-    "gpusched.arrays.columns",
-    "gpusched.arrays.shares",
-    "gpusched.cache.gangs",
-    "gpusched.cache.queues",
-    "gpusched.cache.residents",
-    "gpusched.cache.snapshot",
-    "gpusched.config.model",
-    "gpusched.objects.group",
-    "gpusched.objects.layout",
-    "gpusched.objects.meta",
-    "gpusched.objects.move",
-    "gpusched.objects.node",
-    "gpusched.objects.numa",
-    "gpusched.objects.others",
-    "gpusched.objects.pod",
-    "gpusched.objects.pod_terms",
-    "gpusched.objects.resources",
-    "gpusched.objects.selector",
-    "gpusched.objects.share",
-    "gpusched.objects.volumes",
-    "gpusched.placement.cpsat_admission",
-    "gpusched.placement.cpsat_several",
-    "gpusched.placement.cpsat_victims",
-    "gpusched.placement.problem",
-    "gpusched.session.consolidation_model",
-    "gpusched.session.reasons",
-)
-"""Where the classes are that a file may name."""
 _INLINE: Final = 2**63
 _NUMBERS: Final = frozenset("biuf")
 """Kinds of numbers that arrays are made of."""
@@ -74,41 +47,12 @@ class UnreadableGraph(Exception):
     """The document is damaged, or another version wrote it; ``str()`` says what is wrong."""
 
 
-# -- classes -------------------------------------------------------------------------------------
-def _fields(cls: type[Any]) -> tuple[str, ...] | None:
-    """Names of the fields of a class that holds nothing but data; None for any other."""
-    if issubclass(cls, BaseException):
-        return None
-    if attrs.has(cls):
-        return tuple(each.name for each in attrs.fields(cls))
-    if issubclass(cls, msgspec.Struct):
-        return cls.__struct_fields__
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return tuple(cls._fields)
-    return () if issubclass(cls, Enum) else None
-
-
-def _known() -> Iterator[tuple[str, type[Any], tuple[str, ...]]]:
-    for name in MODULES:
-        for found in vars(import_module(name)).values():
-            if isinstance(found, type) and found.__module__ == name:
-                fields = _fields(found)
-                if fields is not None:
-                    yield f"{name}.{found.__qualname__}", found, fields
-
-
-_CLASSES: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
-    name: (cls, fields) for name, cls, fields in _known()
-}
-_NAMES: Final = {cls: name for name, (cls, _) in _CLASSES.items()}
-
-
 # -- writing -------------------------------------------------------------------------------------
 def encode(root: object) -> Document:
     """The document of an object and all that hangs by it.
 
     Raises:
-        Unrecordable: something is neither data of ``MODULES`` nor a plain container or number.
+        Unrecordable: something is neither data with a tag nor a plain container or number.
     """
     writer = _Writer()
     return {"root": writer.value(root), "classes": writer.classes, "nodes": writer.nodes}
@@ -169,20 +113,21 @@ class _Writer:
 
     def _entity(self, kind: type[Any]) -> tuple[int, _Parts] | None:
         """Number and values of the fields of a class that is built field by field."""
-        if kind not in _NAMES or issubclass(kind, tuple | Enum):
+        fields = None if issubclass(kind, tuple | Enum) else fields_of(kind)
+        if kind not in TAGS or fields is None:
             return None
-        entity = self._number(kind), _parts(_CLASSES[_NAMES[kind]][1])
+        entity = self._number(kind), _parts(tuple(each.name for each in fields))
         self._entities[kind] = entity
         return entity
 
     def _number(self, kind: type[Any]) -> int:
         number = self._numbers.get(kind)
         if number is None:
-            name = _NAMES.get(kind)
-            if name is None:
+            tag, fields = TAGS.get(kind), fields_of(kind)
+            if tag is None or fields is None:
                 raise Unrecordable(f"{kind.__module__}.{kind.__qualname__} cannot be recorded")
             number = self._numbers[kind] = len(self.classes)
-            self.classes.append([name, list(_CLASSES[name][1])])
+            self.classes.append([tag, [each.written for each in fields]])
         return number
 
     def pairs(self, value: Mapping[Any, Any]) -> list[Any]:
@@ -238,7 +183,7 @@ def decode(document: Document) -> Any:
 class _Reader:
     def __init__(self, classes: list[Any]) -> None:
         self._built: list[Any] = []
-        self._classes = [_class(name, fields) for name, fields in classes]
+        self._shapes = [_Shape(str(name), [*map(str, fields)]) for name, fields in classes]
 
     def value(self, stands: Any) -> Any:
         """What a place in a node stands for. Only nodes before it can be named."""
@@ -270,46 +215,74 @@ class _Reader:
 
     def named(self, parts: list[Any]) -> Any:
         """A named tuple."""
-        cls, fields = self._class(parts[0])
-        if not issubclass(cls, tuple) or len(fields) != len(parts) - 1:
-            raise UnreadableGraph(f"damaged: {cls.__qualname__} is no such tuple")
-        return tuple.__new__(cls, self.values(parts[1:]))
+        shape = self._shape(parts[0])
+        if not issubclass(shape.cls, tuple):
+            raise UnreadableGraph(f"damaged: {shape.tag} is no tuple")
+        return tuple.__new__(shape.cls, shape.filled(self.values(parts[1:])).values())
 
     def member(self, parts: list[Any]) -> Any:
         """One of an enum."""
-        cls, _ = self._class(parts[0])
-        if not issubclass(cls, Enum):
-            raise UnreadableGraph(f"damaged: {cls.__qualname__} is no enum")
-        return cls[parts[1]]
+        shape = self._shape(parts[0])
+        if not issubclass(shape.cls, Enum):
+            raise UnreadableGraph(f"damaged: {shape.tag} is no enum")
+        return shape.cls[parts[1]]
 
-    def _class(self, number: int) -> tuple[type[Any], tuple[str, ...]]:
+    def _shape(self, number: int) -> _Shape:
         if type(number) is not int or number < 0:
             raise UnreadableGraph(f"damaged: {number!r} is no class")
-        return self._classes[number]
+        return self._shapes[number]
 
     def _entity(self, number: int, parts: list[Any]) -> Any:
-        cls, fields = self._class(number)
-        values = self.values(parts)
-        if len(values) != len(fields) or issubclass(cls, tuple | Enum):
-            raise UnreadableGraph(f"damaged: {cls.__qualname__} has {len(fields)} fields")
-        if issubclass(cls, msgspec.Struct):
-            return cls(**dict(zip(fields, values, strict=True)))
-        made = object.__new__(cls)
-        for name, value in zip(fields, values, strict=True):
+        shape = self._shape(number)
+        if issubclass(shape.cls, tuple | Enum):
+            raise UnreadableGraph(f"damaged: {shape.tag} is built otherwise")
+        values = shape.filled(self.values(parts))
+        if issubclass(shape.cls, msgspec.Struct):
+            return shape.cls(**values)
+        made = object.__new__(shape.cls)
+        for name, value in values.items():
             object.__setattr__(made, name, value)
         return made
 
 
-def _class(name: str, fields: list[str]) -> tuple[type[Any], tuple[str, ...]]:
-    known = _CLASSES.get(name)
-    if known is None:
-        raise UnreadableGraph(f"it tells of {name!r}, which this version of gpusched does not have")
-    if list(known[1]) != fields:
-        strange = sorted(set(known[1]) ^ set(fields)) or ["their order"]
-        raise UnreadableGraph(
-            f"{name} has other fields in this version of gpusched: {', '.join(strange)}"
-        )
-    return known
+class _Shape:
+    """A class as a file has it.
+
+    Args:
+        name: in the file.
+        written: its fields there, in their order.
+    """
+
+    def __init__(self, name: str, written: list[str]) -> None:
+        self.tag = tag_in(name)
+        cls = CLASSES.get(self.tag)
+        fields = None if cls is None else fields_of(cls)
+        if cls is None or fields is None:
+            raise UnreadableGraph(
+                f"it tells of {name!r}, which this version of gpusched does not have"
+            )
+        self.cls = cls
+        self._fields = fields
+        self._written = written
+        known = {each.written for each in fields}
+        needed = {each.written for each in fields if each.default is attrs.NOTHING}
+        strange = sorted((set(written) - known) | (needed - set(written)))
+        if strange or len(set(written)) != len(written):
+            raise UnreadableGraph(
+                f"{name} has other fields in this version of gpusched: "
+                f"{', '.join(strange) or 'one stands twice'}"
+            )
+
+    def filled(self, values: list[Any]) -> dict[str, Any]:
+        """All fields by their names in the code, in the order of the class.
+
+        Raises:
+            UnreadableGraph: there are more or fewer values than fields in the file.
+        """
+        if len(values) != len(self._written):
+            raise UnreadableGraph(f"damaged: {self.tag} has {len(self._written)} fields")
+        given = dict(zip(self._written, values, strict=True))
+        return {each.name: given.get(each.written, each.default) for each in self._fields}
 
 
 def _array(parts: list[Any]) -> Any:

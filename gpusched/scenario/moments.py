@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -16,10 +16,19 @@ from gpusched.scenario.arrivals import arrivals
 from gpusched.scenario.model import (
     Act,
     Apply,
+    Cordon,
+    Delete,
+    Drain,
     Entry,
+    Evict,
+    FailNode,
+    Fault,
     Manifest,
     Obj,
+    Patch,
     Place,
+    Restart,
+    Scale,
     Scenario,
     Submit,
 )
@@ -176,6 +185,20 @@ def _sources(scenario: Scenario) -> Iterator[_Source]:
         alike[subject] += 1
 
 
+_SUBJECTS: Final[Mapping[type[Any], str]] = {
+    Delete: "Delete",
+    Patch: "Patch",
+    Scale: "Scale",
+    Cordon: "Cordon",
+    Drain: "Drain",
+    FailNode: "FailNode",
+    Evict: "Evict",
+    Fault: "Fault",
+    Restart: "Restart",
+}
+"""What draws are told apart by: never changed, as the same seed shall give the same moments."""
+
+
 def subject_of(act: Act | Submit) -> str:
     """What an entry is about, as far as its draws are told apart by it."""
     if isinstance(act, Submit):
@@ -183,4 +206,4 @@ def subject_of(act: Act | Submit) -> str:
     if isinstance(act, Apply):
         metadata = [each.obj.get("metadata") or {} for each in act.manifests[:1]]
         return f"apply {metadata[0].get('name') if metadata else ''}"
-    return type(act).__name__
+    return _SUBJECTS[type(act)]

@@ -12,6 +12,7 @@ from gpusched.config.model import Config
 from gpusched.errors import SolverFault
 from gpusched.io.canonical import canonical, digest_of, plain_plan
 from gpusched.io.decision_file import DecisionFile, Searched, versions
+from gpusched.io.file_names import tag_in, tag_of
 from gpusched.placement.problem import Job, search_here
 from gpusched.pluginhost.guard import Guard
 from gpusched.pluginhost.registry import load_policy
@@ -115,9 +116,13 @@ class _Repeating:
 
     def __call__(self, job: Job) -> object:
         """See ``Search``."""
-        number, name = self._asked, type(job).__qualname__
+        number, name = self._asked, tag_of(type(job))
         self._asked += 1
-        if number >= len(self._recorded) or self._recorded[number].job != name or self._strange:
+        if (
+            number >= len(self._recorded)
+            or tag_in(self._recorded[number].job) != name
+            or self._strange
+        ):
             # What is asked differs already, so that no answer of then belongs to it.
             self._strange = True
             return search_here(job)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpusched.cache.gangs import Terms
 from gpusched.cache.ledger import Ledger
-from gpusched.io import graph_codec
+from gpusched.io.file_names import TAGS
 from gpusched.io.graph_codec import UnreadableGraph, Unrecordable, decode, encode
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.move import Move, MovedTo
@@ -123,9 +123,9 @@ def node(*parts: Any, classes: Any = ()) -> Any:
     return {"root": [0], "classes": list(classes), "nodes": [list(parts)]}
 
 
-TERMS = ["gpusched.cache.gangs.Terms", [each.name for each in attrs.fields(Terms)]]
-KEY = ["gpusched.objects.meta.GangKey", list(GangKey._fields)]
-PHASE = ["gpusched.objects.pod.PodPhase", []]
+TERMS = ["terms", [each.name for each in attrs.fields(Terms)]]
+KEY = ["gang-key", list(GangKey._fields)]
+PHASE = ["pod-phase", []]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,9 @@ PHASE = ["gpusched.objects.pod.PodPhase", []]
         node(0, "x", classes=[["builtins.eval", []]]),
         node(0, "x", classes=[["gpusched.cache.cache.Cache", []]]),
         node(0, "x", classes=[["gpusched.objects.pod.msgspec", []]]),
-        node(0, "x", classes=[["gpusched.cache.gangs.Terms", ["preemptible"]]]),
+        node(0, "a", "b", classes=[["owner", ["kind", "name"]]]),
+        node(0, "a", "b", "c", "d", classes=[["owner", ["kind", "name", "uid", "more"]]]),
+        node(0, "a", "b", "c", "d", classes=[["owner", ["kind", "name", "uid", "uid"]]]),
         node(0, True, classes=[TERMS]),
         node(-1, True, classes=[TERMS]),
         node(0, "a", "b", "c", classes=[KEY]),
@@ -191,7 +193,7 @@ def test_no_damage_is_another_fault(data: st.DataObject) -> None:
 
 def test_only_data_is_known() -> None:
     """No class that a file may name acts when it is built: none has its own ``__new__``."""
-    for cls, _ in graph_codec._CLASSES.values():
+    for cls in TAGS:
         assert cls.__module__.startswith("gpusched.")
         assert not issubclass(cls, BaseException)
         assert "__new__" not in vars(cls) or issubclass(cls, tuple) or hasattr(cls, "__members__")

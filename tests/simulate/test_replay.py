@@ -169,7 +169,7 @@ def test_a_search_that_was_stopped_by_the_clock_is_not_asked_to_end_alike(first:
     search = _Repeating((Searched(job="Late", answer=("half", 1)),))
     assert search(Late()) == ("half", 1)
     (note,) = search.notes()
-    assert note.startswith("search 1 (Late) was answered otherwise when this was recorded")
+    assert note.startswith("search 1 (late) was answered otherwise when this was recorded")
     same = _Repeating((Searched(job="Late", answer=("whole", 1)),))
     assert same(Late()) == ("whole", 1)
     assert list(same.notes()) == []

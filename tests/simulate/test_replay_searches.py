@@ -73,7 +73,7 @@ def test_a_lost_solver_is_lost_again(tmp_path: Path) -> None:
     again = replay(file, clock=CLOCK)
     assert again.identical
     assert again.notes[0] == (
-        "search 1 (SeveralJob) failed: the solver did not answer within 1.1 s when this was "
+        "search 1 (several-job) failed: the solver did not answer within 1.1 s when this was "
         "recorded, as on a machine that is slow or loses the solver; what it came to then is used here"
     )
 

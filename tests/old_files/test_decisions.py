@@ -1,0 +1,63 @@
+"""Decisions that version 0.1.0 recorded are repeated byte for byte, whatever classes are called now."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpusched.clock import SystemClock
+from gpusched.io.decision_file import read_decision
+from gpusched.io.file_names import TAGS, tag_in
+from gpusched.io.graph_codec import decode, encode
+from gpusched.simulate.replay import replay
+
+DECISIONS = sorted(Path(__file__).with_name("0.1.0").glob("decisions/*.decision.gz"))
+CLOCK = SystemClock()
+
+
+def lines(path: Path) -> list[Any]:
+    """Header, inputs and plan as the file has them."""
+    header, inputs, plan, _ = gzip.decompress(path.read_bytes()).split(b"\n")
+    return [json.loads(line) for line in (header, inputs, plan)]
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.name.partition(".")[0])
+def test_an_old_decision_is_repeated_byte_for_byte(path: Path) -> None:
+    """The same plan under today's code; every search ends as it did."""
+    file = read_decision(path)
+    assert file.header.gpusched == "0.1.0"
+    again = replay(file, clock=CLOCK)
+    assert [str(each) for each in again.differences] == []
+    assert again.identical
+    assert again.notes == ()
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.name.partition(".")[0])
+def test_an_old_decision_can_be_written_anew(path: Path) -> None:
+    """With tags where paths of modules stood, and nothing lost."""
+    inputs = decode(lines(path)[1])
+    written = encode(inputs)
+    assert all("." not in name for name, _ in written["classes"])
+    assert msgspec.json.encode(encode(decode(written))) == msgspec.json.encode(written)
+
+
+def test_the_old_decisions_are_of_many_kinds() -> None:
+    """They hold every action that evicts or moves, every search, and most classes that have a tag."""
+    tags, jobs, actions, parts = set[str](), set[str](), set[str](), set[str]()
+    for path in DECISIONS:
+        _, inputs, plan = lines(path)
+        tags |= {tag_in(name) for name, _ in inputs["classes"]}
+        jobs |= {each.job for each in read_decision(path).inputs.searches}
+        actions |= {claim["action"] for claim in plan["claims"]}
+        parts |= {name for name, part in plan.items() if part}
+    assert {*TAGS.values()} - tags == {
+        "round", "refusal", "admission-job", "several-job", "victim-model"
+    }  # fmt: skip
+    assert jobs == {"SeveralJob", "AdmissionJob", "VictimModel"}
+    assert actions == {"allocate", "preempt", "reclaim", "consolidate"}
+    assert parts >= {"binds", "claims", "stops", "switches", "gangs", "queues", "topologies"}
