@@ -239,7 +239,10 @@ class Actor:
             found = [pod for pod in pods if pod["metadata"]["name"] == args["pod"]]
         else:
             found = [pod for pod in pods if pod["spec"].get("nodeName")]
-        self._delete(found[: args["count"]])
+        lost = found[: args["count"]]
+        if args.get("again") is False:
+            self._replaced |= {pod["metadata"]["uid"] for pod in lost}
+        self._delete(lost)
 
     def _fail(self, args: Obj) -> None:
         """One of its pods ends badly."""

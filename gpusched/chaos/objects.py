@@ -133,6 +133,8 @@ def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Ob
         labels["gpusched.io/sub-group"] = role["name"]
     labels["gpusched.io/role"] = role["name"]
     notes = {"gpusched.io/run-for": f"{gang.get('lasts', 360_000)}s"}
+    if gang.get("stops"):
+        notes["gpusched.io/stop-after"] = f"{gang['stops']}s"
     limits: Obj = {GPU: str(role["gpus"])} if role.get("gpus") else {}
     if role.get("share"):
         notes["gpusched.io/gpu-fraction"] = str(role["share"])
@@ -152,6 +154,8 @@ def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Ob
     }
     if gang.get("priority"):
         spec["priorityClassName"] = gang["priority"]
+    if gang.get("stops"):
+        spec["terminationGracePeriodSeconds"] = int(gang["stops"]) + 1
     if gang.get("gated"):
         spec["schedulingGates"] = [{"name": GATE}]
     return {"labels": labels, "annotations": notes}, spec

@@ -24,7 +24,7 @@ from gpusched.chaos.script import Script, Step
 from gpusched.chaos.starving import starving
 from gpusched.chaos.witness import Seen, Witness
 from gpusched.clock import LoopClock
-from gpusched.config.model import DEFAULT, Config
+from gpusched.config.model import DEFAULT, Config, PluginChoice, Tier
 from gpusched.devcluster.app import ClusterOptions, DevCluster, start
 from gpusched.devcluster.store import Change
 from gpusched.simulate.freezing import FreezingLoop
@@ -100,6 +100,8 @@ def play(
     config = attrs.evolve(config, cycle=attrs.evolve(config.cycle, max_period_s=PERIOD_S))
     if script.actions:
         config = attrs.evolve(config, actions=script.actions)
+    if script.stale_after:
+        config = _with_stale_after(config, script.stale_after)
     run = _Run(script, config, tell, ready)
     run.until_first = until_first
     try:
@@ -113,6 +115,17 @@ def play(
     except (Deadlock, Endless) as stuck:
         finding = Finding(invariant="I10", kind="Run", name="loop", sentence=str(stuck)[:600])
         return run.result(Seen(at=run.now(), finding=finding))
+
+
+def _with_stale_after(config: Config, value: str) -> Config:
+    """The configuration with another time until broken gangs are stopped."""
+    arguments = {"staleAfter": None if value == "never" else value}
+
+    def changed(choice: PluginChoice) -> PluginChoice:
+        return attrs.evolve(choice, arguments=arguments) if choice.name == "lifetime" else choice
+
+    tiers = (Tier(tuple(map(changed, tier.plugins))) for tier in config.tiers)
+    return attrs.evolve(config, tiers=tuple(tiers))
 
 
 class _BoundedLoop(FreezingLoop):

@@ -11,6 +11,7 @@ One step a line::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,9 @@ from gpusched.errors import ConfigError
 
 Obj = dict[str, Any]
 BYTES_MAX: Final = 4 * 2**20
+_KEYS: Final = frozenset(
+    {"seed", "daemons", "latency", "thinks", "actions", "stale_after", "steps"}
+)
 VERBS: Final = frozenset(
     {
         # what there is
@@ -71,6 +75,8 @@ class Script:
             back.
         thinks: seconds that a session takes at least and at most.
         actions: of the daemons' configuration; empty for the shipped ones.
+        stale_after: of their plugin ``lifetime``: ``never``, a duration, or empty for the shipped
+            one.
     """
 
     seed: int
@@ -79,6 +85,7 @@ class Script:
     latency: tuple[float, float] = (0.0, 0.0)
     thinks: tuple[float, float] = (0.0, 0.0)
     actions: tuple[str, ...] = ()
+    stale_after: str = ""
 
     @property
     def busy_s(self) -> float:
@@ -95,6 +102,8 @@ class Script:
         ]
         if self.actions:
             head.append(f"actions: {_flow(list(self.actions))}")
+        if self.stale_after:
+            head.append(f"stale_after: {self.stale_after}")
         return "\n".join([*head, "steps:", *(f"- {step}" for step in self.steps), ""])
 
 
@@ -125,7 +134,7 @@ def parse(value: Any) -> Script:
     """A script from what YAML made of it; raises ValueError or TypeError."""
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
         raise TypeError("it needs a mapping with seed and steps")
-    if unknown := set(value) - {"seed", "daemons", "latency", "thinks", "actions", "steps"}:
+    if unknown := set(value) - _KEYS:
         raise ValueError(f"{min(map(str, unknown))} is no known key")
     steps = tuple(_step(each, number) for number, each in enumerate(value["steps"], start=1))
     return Script(
@@ -135,7 +144,15 @@ def parse(value: Any) -> Script:
         latency=_two(value.get("latency")),
         thinks=_two(value.get("thinks")),
         actions=tuple(map(str, value.get("actions") or ())),
+        stale_after=_stale_after(value.get("stale_after")),
     )
+
+
+def _stale_after(value: Any) -> str:
+    text = "" if value is None else str(value)
+    if text and text != "never" and not re.fullmatch(r"[0-9]+[smh]", text):
+        raise ValueError(f"stale_after is {text!r}; never and durations such as 60s are known")
+    return text
 
 
 def _two(value: Any) -> tuple[float, float]:

@@ -57,6 +57,7 @@ class Witness:
         self._edited: dict[str, float] = {}
         self._foreign: dict[str, float] = {}
         self._lost: dict[str, list[float]] = {}
+        self._left: dict[str, float] = {}
         self._partial: dict[str, float] = {}
         self._whole: set[str] = set()
         self._bound_once: set[str] = set()
@@ -163,6 +164,8 @@ class Witness:
         pod, before = change.after.obj, change.before.obj if change.before else None
         node = model.node_of(pod)
         was = model.node_of(before) if before is not None else ""
+        if change.type == "DELETED" and (group := model.label(pod, model.GROUP_LABEL)):
+            self._left[f"{pod['metadata']['namespace']}/{group}"] = self._now()
         if change.type == "DELETED" or (
             model.is_over(pod) and before and not model.is_over(before)
         ):
@@ -263,6 +266,9 @@ class Witness:
             return
         own = victim["spec"].get("queue") == claimant["spec"].get("queue")
         name = model.name_of(victim)
+        if not self._is_promised(claimant):
+            sentence = f"{name} is {found[1]} for {found[2]}, none of whose pods is promised a node"
+            self._wrong("I6", pod, sentence)
         if victim["spec"].get("preemptible") is False:
             self._wrong("I6", pod, f"{name} may not be evicted, and is {found[1]} for {found[2]}")
         if found[1] == "preempted" and not (own and self._value(victim) < self._value(claimant)):
@@ -271,6 +277,22 @@ class Witness:
             self._wrong("I6", pod, f"{name} is reclaimed for {found[2]} of its own queue")
         if found[1] == "reclaimed" and not own:
             self._deserved(pod, victim, claimant)
+
+    def _is_promised(self, claimant: Obj) -> bool:
+        """Whether a pod of it that waits is nominated; those who were lately may be gone."""
+        key = model.name_of(claimant)
+        waiting = [
+            each
+            for each in self._members(key)
+            if not model.node_of(each)
+            and not model.is_over(each)
+            and not each["spec"].get("schedulingGates")
+            and not each["metadata"].get("deletionTimestamp")
+        ]
+        lately = self._now() - self._left.get(key, -1e9) < self._late_s
+        if not waiting or lately or self._fresh(_RESTORED):
+            return True
+        return any((each.get("status") or {}).get("nominatedNodeName") for each in waiting)
 
     def _evicted(self, pod: Obj) -> None:
         """I6: who is evicted has a node; nobody gains by an eviction of who waits."""

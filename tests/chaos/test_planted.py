@@ -29,6 +29,10 @@ def silent():
         ("the_lease_is_taken_at_once", "I8"),
         ("a_new_leader_does_not_look_again", "I1"),
         ("shares_are_half_as_large", "I2"),
+        ("victims_go_before_the_promise", "I6"),
+        ("who_leaves_holds_nothing", "I1"),
+        ("assumed_slots_are_free", "I2"),
+        ("room_is_held_for_ever", "I7"),
     ],
 )
 def test_a_script_tells_a_planted_fault_from_a_run_without_it(name, invariant):

@@ -11,6 +11,7 @@ from gpusched.chaos.draw import draw
 from gpusched.chaos.fleet import Fleet
 from gpusched.chaos.play import TURNS_MAX, play
 from gpusched.chaos.script import Script, Step, read
+from gpusched.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,23 @@ def test_a_script_is_read_as_it_was_written(tmp_path):
     path.write_text(script.text())
 
     assert read(path) == script
+
+
+def test_the_time_until_broken_gangs_are_stopped_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "script.yaml"
+    step = Step(at=1.0, do="start", args={"slot": 0})
+    script = Script(seed=1, stale_after="never", steps=(step,))
+    path.write_text(script.text())
+
+    assert read(path) == script
+
+
+def test_a_time_that_is_none_is_told(tmp_path):
+    path = tmp_path / "script.yaml"
+    path.write_text("stale_after: soon\nsteps: []\n")
+
+    with pytest.raises(ConfigError, match="stale_after is 'soon'; never and durations"):
+        read(path)
 
 
 def test_a_run_in_which_time_stands_still_ends(monkeypatch):
