@@ -23,21 +23,23 @@ def stop_gangs(session: Session) -> None:
     budgets = Budgets(session.snapshot.budgets)
     for gang in _asked(session):
         verdict = _verdict(session, gang)
-        if verdict.refuses and _may_pause(gang, budgets):
+        if verdict.refuses and _may_leave(gang, budgets):
             _stop(session, gang, verdict)
 
 
-def _may_pause(gang: Gang, budgets: Budgets) -> bool:
-    """Whether disruption budgets allow a Job that would be paused to end as a whole.
+def _may_leave(gang: Gang, budgets: Budgets) -> bool:
+    """Whether disruption budgets let somebody go, or all of a Job that would be paused.
 
-    The API asks them when a pod is evicted, but nobody does when a Job is suspended.
+    The API asks them when a pod is evicted, but nobody does when a Job is suspended. A gang that
+    they protect whole would be told every minute that it is stopped, and never would be.
     """
+    drawn = [budgets.of(member) for member in gang.placed]
     if not is_paused(gang):
-        return True
-    drawn = Counter(number for member in gang.placed for number in budgets.of(member))
-    if any(count > budgets.left[number] for number, count in drawn.items()):
+        return any(all(budgets.left[number] for number in each) for each in drawn)
+    counts = Counter(number for each in drawn for number in each)
+    if any(count > budgets.left[number] for number, count in counts.items()):
         return False
-    for number, count in drawn.items():
+    for number, count in counts.items():
         budgets.left[number] -= count
     return True
 

@@ -6,6 +6,7 @@ import json
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
+BUDGETS = "poddisruptionbudgets.policy"
 
 
 def members(w, group, count, *, first=0, gpus=8):
@@ -47,6 +48,11 @@ def told(w, reason):
 def evictions(w):
     """Pods whose eviction was accepted."""
     return sorted(x.path.split("/")[-2] for x in w.journal if x.path.endswith("/eviction"))
+
+
+def is_lease(write):
+    """Whether it renews the leadership."""
+    return "/leases/" in write.path
 
 
 def nodes_of(w, group):
@@ -126,6 +132,38 @@ def test_a_gang_that_stays_broken_is_stopped_and_a_restart_gives_it_no_more_time
         assert "had 3 of 4 pods" in said["message"]
         assert told(w, "StaleGang") == {"Pod", "PodGroup"}
         await w.until(lambda: w.client.get(GROUPS, "default", "a")["status"]["phase"] == "Inqueue")
+
+    play(scenario)
+
+
+def test_a_broken_gang_that_a_budget_protects_is_left_in_peace(play):
+    """It cannot be stopped: nobody is told that it is, until the budget lets its pods go."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon()
+        w.group("a", minMember=2)
+        members(w, "a", 2)
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "keep", "namespace": "default"},
+            "spec": {
+                "minAvailable": 2,
+                "selector": {"matchLabels": {"gpusched.io/pod-group": "a"}},
+            },
+        }
+        w.client.create(BUDGETS, budget)
+        await w.until(lambda: len(w.running("a")) == 2)
+        gone(w, "a-1")
+        await w.until(lambda: w.condition("a").get("status") == "False")
+        await w.clock.sleep(20)
+        begun = len(w.journal)
+        await w.clock.sleep(300)
+        assert [x.path for x in w.journal[begun:] if x.method != "GET" and not is_lease(x)] == []
+        assert w.condition("a")["reason"] == "NotEnoughMembers"
+        w.client.delete(BUDGETS, "default", "keep")
+        await w.until(lambda: not w.bound("a"), within=120)
 
     play(scenario)
 
