@@ -85,6 +85,7 @@ class Witness:
         for pod in self._all("pods"):
             if model.is_ours(pod):
                 self._bound_once.add(pod["metadata"]["uid"])
+        self._note_usage()
 
     def say(self, finding: Finding) -> None:
         """Remember a finding, once."""
@@ -396,7 +397,8 @@ class Witness:
             recent = [at for at in self._lost.get(key, ()) if self._now() - at < self._late_s]
             count = sum(1 for each in mine if model.node_of(each)) + len(recent)
             needed = group["spec"].get("minMember", 1)
-            if count < needed:
+            # What was said of bindings that a restore took back may still be on its way.
+            if count < needed and not self._fresh(_RESTORED):
                 self.say(
                     Finding(
                         invariant="I15",

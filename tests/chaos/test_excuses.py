@@ -8,6 +8,8 @@ from gpusched.chaos import script
 from gpusched.chaos.objects import GPU, GROUPS, JOBS, QUEUES
 from gpusched.chaos.play import play
 from gpusched.chaos.starving import starving
+from gpusched.chaos.witness import Witness
+from gpusched.devcluster.store import Store
 from gpusched.testing.invariants import nodes
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -94,3 +96,51 @@ def test_a_run_ends_though_the_daemon_that_gave_the_occasion_was_killed_while_pa
     run = play(script.parse({"seed": 1, "steps": steps}))
     assert run.ok
     assert run.counts["binding"] == 1
+
+
+def test_what_a_queue_holds_is_known_after_a_restore():
+    """Nothing of it changes until it is reclaimed from; it holds 8 GPUs and deserves 1."""
+    nodes_4 = [
+        {"at": 0.0, "do": "node", "name": f"n{number}", "gpus": 4, "rack": "r0"}
+        for number in range(2)
+    ]
+    steps = [
+        *nodes_4,
+        {"at": 0.0, "do": "queue", "name": "q1", "deserved": 7},
+        {"at": 0.0, "do": "queue", "name": "q2", "deserved": 1},
+        {"at": 0.0, "do": "gang", "name": "g2", "queue": "q2", "by": "jobs", "min": 2,
+         "roles": [{"name": "w", "count": 2, "gpus": 4}]},
+        {"at": 1.0, "do": "start", "slot": 0},
+        {"at": 30.0, "do": "remember", "name": "s"},
+        {"at": 40.0, "do": "restore", "name": "s", "down": 1},
+        {"at": 120.0, "do": "gang", "name": "g1", "queue": "q1", "by": "jobs", "min": 1,
+         "roles": [{"name": "w", "count": 1, "gpus": 4}]},
+    ]  # fmt: skip
+    run = play(script.parse({"seed": 1, "steps": steps}))
+    assert run.counts["eviction"] == 2
+    assert run.seen == ()
+
+
+def said_in_flight(*, late):
+    """A PodGroup is said to be scheduled so long after a restore took its binding back."""
+    now = [100.0]
+    store = Store()
+    witness = Witness(store, lambda: now[0], patience_s=5.0)
+    witness.restored()
+    now[0] += late
+    status = {
+        "conditions": [{"type": "Scheduled", "status": "True", "reason": "r", "message": "m"}]
+    }
+    group = {
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 1},
+        "status": status,
+    }
+    store.collection(GROUPS).put("default/g", group)
+    return [each.finding.invariant for each in witness.seen]
+
+
+def test_what_was_said_before_a_restore_may_arrive_after_it():
+    """Not when everybody can know of it."""
+    assert said_in_flight(late=2.0) == []
+    assert said_in_flight(late=6.0) == ["I15"]
