@@ -246,6 +246,8 @@ class App:
             on_contained=self.faults.failed,
             on_settled=lambda settled: _settled(status, settled),
             on_broken=self._broke_with,
+            on_failed=self._commit_failed,
+            on_known=self._commit_known,
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
         )
@@ -276,6 +278,8 @@ class App:
             lease=self.leadership,
             clock=options.clock,
             on_fault=self._broke,
+            on_contained=self.faults.failed,
+            on_failed=self._commit_failed,
         )
         return status, binder, carrier, volumes
 
@@ -511,6 +515,14 @@ class App:
     def _broke_with(self, gang: GangKey) -> None:
         if self._broken_with is None and self._fault is None:
             self._broken_with = gang
+
+    def _commit_failed(self, gang: GangKey, error: Exception) -> None:
+        if self.cycle is not None:
+            self.cycle.failed_commits.failed(gang, error)
+
+    def _commit_known(self, gang: GangKey) -> None:
+        if self.cycle is not None:
+            self.cycle.failed_commits.known(gang)
 
     def _broke(self, error: BaseException) -> None:
         """Something of ours is wrong: end in order, then say so."""

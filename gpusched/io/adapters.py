@@ -113,7 +113,7 @@ class Adapters:
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
-                    found = await self._look()
+                    await self._follow(await self._look(), group)
                 except errors.GpuschedError as error:
                     self._failed(str(error))
                     pause_s = backoff.failed()
@@ -123,7 +123,6 @@ class Adapters:
                     pause_s = backoff.failed()
                 else:
                     backoff.succeeded()
-                    await self._follow(found, group)
                     pause_s = limits.DISCOVERY_PERIOD_S
                 await self._clock.sleep(pause_s)
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from gpusched import errors, limits
 from gpusched.clock import Clock
 from gpusched.io.logs import Log
+from gpusched.io.pool import OnContained, log_contained
 from gpusched.io.watched import Page
 from gpusched.objects.meta import ObjectKey, older
 
@@ -86,6 +87,7 @@ class Auditor:
         restored: told in a sentence that the server's past is another.
         clock: time.
         telemetry: counts.
+        on_contained: told of an audit that failed by our own doing.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Auditor:
         restored: Callable[[str], None],
         clock: Clock,
         telemetry: AuditTelemetry,
+        on_contained: OnContained = log_contained,
     ) -> None:
         self._audited = tuple(audited)
         self._wanted = wanted
@@ -103,6 +106,7 @@ class Auditor:
         self._cut = asyncio.Event()
         self._clock = clock
         self._telemetry = telemetry
+        self._on_contained = on_contained
 
     def soon(self) -> None:
         """A stream was cut off."""
@@ -134,11 +138,23 @@ class Auditor:
     ) -> None:
         """One look at one kind, and another where its stream was renewed meanwhile."""
         for _ in range(limits.AUDIT_TRIES_MAX):
-            if await self._look(kind, reader, sink, after_cut=after_cut):
+            if await self._contained(kind, reader, sink, after_cut=after_cut):
                 return
             if after_cut:
                 self._cut.set()
                 return
+
+    async def _contained(
+        self, kind: str, reader: AuditedReader, sink: AuditedSink, *, after_cut: bool
+    ) -> bool:
+        """See ``_look``; what raises in it costs this kind this audit."""
+        try:
+            return await self._look(kind, reader, sink, after_cut=after_cut)
+        except errors.Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - other kinds, and the next audit, go on
+            self._on_contained("audit", error, kind)
+            return True
 
     async def _look(
         self, kind: str, reader: AuditedReader, sink: AuditedSink, *, after_cut: bool

@@ -3,6 +3,9 @@
 The machine knows what follows from what; this file knows HTTP, timers and the lease. A gang's
 bindings go out together and each answer is kept, whatever happens to its siblings. Nothing is
 sent unless the lease outlasts the request.
+
+What raises while one gang is in hand costs that gang its commit: nothing more is sent of it, what
+was never sent is forgotten, the rest is read back (``bind_readback``), and others go on.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ from gpusched.commit.model import (
 )
 from gpusched.io.api import Api
 from gpusched.io.bind_calls import CALL_S, BindCalls, GroupPath, own_group_path
+from gpusched.io.bind_readback import BindReadBack
 from gpusched.io.evictor import Evictor
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
@@ -84,15 +88,22 @@ class Settled:
 
 
 class _Run:
-    """One gang on its way."""
+    """One gang on its way.
 
-    __slots__ = ("began", "deadline", "state", "timer")
+    Attributes:
+        active: whether it counts as under way.
+        failed: whether it was given up for a fault of ours.
+    """
+
+    __slots__ = ("active", "began", "deadline", "failed", "state", "timer")
 
     def __init__(self, state: CommitState, *, began: float, deadline: float) -> None:
         self.state = state
         self.began = began
         self.deadline = deadline
         self.timer: asyncio.TimerHandle | None = None
+        self.active = True
+        self.failed = False
 
 
 _Job = tuple[Callable[[_Run, int], Awaitable[None]], _Run, int]
@@ -111,6 +122,8 @@ class Binder:
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
         on_contained: told of a request that failed by our own doing: nobody knows its effect.
         on_broken: told whose commit it was, before ``on_fault`` is told of what it broke by.
+        on_failed: told whose commit was given up for a fault of ours, and for which.
+        on_known: told when it is known again what became of such a gang's bindings.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
     """
@@ -128,6 +141,8 @@ class Binder:
         on_contained: OnContained = log_contained,
         on_settled: Callable[[Settled], None] | None = None,
         on_broken: Callable[[GangKey], None] = lambda _gang: None,
+        on_failed: Callable[[GangKey, Exception], None] = lambda _gang, _error: None,
+        on_known: Callable[[GangKey], None] = lambda _gang: None,
         group_path: GroupPath = own_group_path,
         seal: Callable[[], Seal] = lambda: UNKNOWN,
     ) -> None:
@@ -143,6 +158,11 @@ class Binder:
         self._contained = on_contained
         self._on_settled = on_settled
         self._on_broken = on_broken
+        self._on_failed = on_failed
+        self._readback = BindReadBack(
+            self._calls, cache, lease=lease, clock=clock, on_contained=on_contained,
+            on_known=on_known,
+        )  # fmt: skip
         self.evictor = Evictor(
             api,
             pace,
@@ -180,8 +200,10 @@ class Binder:
         return self._queued
 
     def knows(self, gang: GangKey) -> bool:
-        """Whether a commit of this gang is under way, or waits in repair for a later plan."""
-        return gang in self._by_gang
+        """Whether a commit of this gang is under way, is read back after a fault of ours, or
+        waits in repair for a later plan.
+        """
+        return gang in self._by_gang or self._readback.knows(gang)
 
     def server_now(self) -> float:
         """Seconds since the epoch by the API server's clock, as its answers have shown it."""
@@ -198,10 +220,10 @@ class Binder:
                 self._cache.forget(bind.uid)
             return
         now = self._clock.monotonic()
-        siblings = self._by_gang.setdefault(gang.gang, [])
+        siblings = self._by_gang.get(gang.gang, ())
         deadline = min((run.deadline for run in siblings), default=now + limits.GANG_RECOVERY_MAX_S)
         run = _Run(CommitState.of(gang, fence), began=self._clock.now(), deadline=deadline)
-        siblings.append(run)
+        self._by_gang.setdefault(gang.gang, []).append(run)
         for index, bind in enumerate(gang.binds):
             self._by_uid[bind.uid] = (run, index)
         run.timer = asyncio.get_running_loop().call_later(
@@ -216,7 +238,7 @@ class Binder:
         known = self._by_uid.get(pod.uid)
         if known is not None:
             run, index = known
-            self._feed(run, Shown(index, facts_of(pod)))
+            self._guarded(run, lambda: self._feed(run, Shown(index, facts_of(pod))))
 
     def observe_gone(self, uid: UID) -> None:
         """The watch said that a pod is deleted, ours or not."""
@@ -253,9 +275,7 @@ class Binder:
         for run in self._runs():
             if run.timer is not None:
                 run.timer.cancel()
-        await self._pool.close()
-        self._pace.binds_queued(0)
-        await self.evictor.close()
+        await self._close_calls()
         return rested
 
     async def abandon(self) -> None:
@@ -275,7 +295,11 @@ class Binder:
                     await self._clock.sleep(_LANDING_LOOK_S)
         except TimeoutError:
             _log.warning("bindings were left unanswered", bindings=self.in_flight)
+        await self._close_calls()
+
+    async def _close_calls(self) -> None:
         await self._pool.close()
+        await self._readback.close()
         self._pace.binds_queued(0)
         await self.evictor.close()
 
@@ -286,8 +310,7 @@ class Binder:
 
     def _feed(self, run: _Run, event: Event) -> None:
         """One step of the machine. Late answers of a gang at rest change nothing."""
-        before = run.state.phase
-        if before in FINAL:
+        if run.failed or run.state.phase in FINAL:
             return
         try:
             run.state, effects = step(run.state, event)
@@ -295,12 +318,48 @@ class Binder:
             self._on_broken(run.state.gang.gang)
             self._fault(error)
             return
+        except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+            self._give_up(run, error)
+            return
         for effect in effects:
-            self._do(run, effect)
-        if run.state.phase is not before and before in _ACTIVE and run.state.phase not in _ACTIVE:
+            self._guarded(run, self._do, run, effect)
+        if run.state.phase not in _ACTIVE:
+            self._rests(run)
+
+    def _rests(self, run: _Run) -> None:
+        if run.active:
+            run.active = False
             self._active -= 1
             if not self._active:
                 self._quiet.set()
+
+    def _guarded(self, run: _Run, act: Callable[..., None], *args: object) -> None:
+        """Do it, unless the gang was given up; what it raises gives the gang up."""
+        if run.failed:
+            return
+        try:
+            act(*args)
+        except errors.Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+            self._give_up(run, error)
+
+    def _give_up(self, run: _Run, error: Exception) -> None:
+        """The commit of this gang goes no further, for a fault of ours; the API knows what it did."""
+        if run.failed:
+            return
+        run.failed = True
+        gang, state = run.state.gang, run.state
+        mine = [
+            index
+            for index, bind in enumerate(gang.binds)
+            if self._by_uid.get(bind.uid, (None, 0))[0] is run
+        ]
+        self._close(run)
+        self._rests(run)
+        self._readback.begin(state, mine)
+        self._contained("commit", error, gang.gang)
+        self._on_failed(gang.gang, error)
 
     def _do(self, run: _Run, effect: Effect) -> None:
         binds = run.state.gang.binds
@@ -312,11 +371,11 @@ class Binder:
                 for index in indices:
                     self._cache.forget(binds[index].uid)
             case DoBind(indices, delay_s):
-                self._after(delay_s, self._enqueue, run, indices)
+                self._after(run, delay_s, self._enqueue, run, indices)
             case DoReadBack(index, delay_s):
-                self._after(delay_s, self._pool.put_first, (self._read_back, run, index))
+                self._after(run, delay_s, self._pool.put_first, (self._read_back, run, index))
             case DoReadGroup(delay_s):
-                self._after(delay_s, self._pool.put_first, (self._read_group, run, 0))
+                self._after(run, delay_s, self._pool.put_first, (self._read_group, run, 0))
             case DoDoubtLease(why):
                 _log.error("a binding was denied", gang=run.state.gang.gang, why=why)
                 self._lease.doubt()
@@ -325,9 +384,9 @@ class Binder:
             case DoSettle(phase, why):
                 self._settle(run, phase, why)
 
-    def _after(self, delay_s: float, act: Callable[..., None], *args: object) -> None:
+    def _after(self, run: _Run, delay_s: float, act: Callable[..., None], *args: object) -> None:
         if delay_s > 0.0:
-            asyncio.get_running_loop().call_later(delay_s, act, *args)
+            asyncio.get_running_loop().call_later(delay_s, self._guarded, run, act, *args)
         else:
             act(*args)
 
@@ -386,10 +445,11 @@ class Binder:
             known = self._by_uid.get(bind.uid)
             if known is not None and known[0] is run:
                 del self._by_uid[bind.uid]
-        runs = self._by_gang[gang.gang]
-        runs.remove(run)
+        runs = self._by_gang.get(gang.gang, [])
+        if run in runs:
+            runs.remove(run)
         if not runs:
-            del self._by_gang[gang.gang]
+            self._by_gang.pop(gang.gang, None)
 
     def _deadline(self, run: _Run) -> None:
         """The recovery time is over.
@@ -414,20 +474,22 @@ class Binder:
 
     async def _work(self, job: _Job) -> None:
         call, run, index = job
+        if call == self._bind:
+            self._queued -= 1
+            if not self._queued:
+                self._pace.binds_queued(0)
         try:
             await call(run, index)
-        except Exception:
-            self._on_broken(run.state.gang.gang)
+        except errors.Fenced:
             raise
+        except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+            self._give_up(run, error)
 
     async def _bind(self, run: _Run, index: int) -> None:
-        self._queued -= 1
-        if not self._queued:
-            self._pace.binds_queued(0)
-        if run.state.stages[index] != Stage.ASSUMED or self._broken:
+        if not self._is_to_send(run, index):
             return
         await self._pace.turn(Traffic.BIND)
-        if run.state.stages[index] != Stage.ASSUMED or self._broken:
+        if not self._is_to_send(run, index):
             return
         if self._lease.fence != run.state.fence:
             self._feed(run, Superseded())
@@ -438,7 +500,7 @@ class Binder:
         bind = run.state.gang.binds[index]
         trouble = self._cache.place_trouble(bind.node, bind.node_uid)
         self._feed(run, Voided(index, trouble) if trouble else Sent(index))
-        if run.state.stages[index] != Stage.SENT:  # left, or the invariant broke
+        if run.failed or run.state.stages[index] != Stage.SENT:  # left, or the invariant broke
             return
         self.in_flight += 1
         try:
@@ -449,15 +511,20 @@ class Binder:
             self.in_flight -= 1
         self._feed(run, answer)
 
+    def _is_to_send(self, run: _Run, index: int) -> bool:
+        return run.state.stages[index] == Stage.ASSUMED and not (run.failed or self._broken)
+
     async def _read_back(self, run: _Run, index: int) -> None:
-        state = run.state
-        if state.stages[index] == Stage.UNKNOWN and not state.calls[index] and not self._broken:
+        state, over = run.state, run.failed or self._broken
+        if state.stages[index] == Stage.UNKNOWN and not state.calls[index] and not over:
             self._feed(run, ReadBack(index))
+            if run.failed:
+                return
             read = self._calls.read_pod(state, index)
             self._feed(run, await self._asked(run, read, lambda why: Unread(index, why)))
 
     async def _read_group(self, run: _Run, _index: int) -> None:
-        if run.state.phase is Phase.VERIFIED:
+        if run.state.phase is Phase.VERIFIED and not run.failed:
             read = self._calls.read_group(run.state)
             self._feed(run, await self._asked(run, read, GroupUnread))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gpusched import limits
+from gpusched import errors, limits
 from gpusched.clock import Clock
 from gpusched.config.load import Files, load_files, read_files
 from gpusched.config.model import Config
@@ -23,6 +23,7 @@ from gpusched.errors import ConfigError
 from gpusched.io.loading import Loaded, Loader
 from gpusched.io.logs import Log
 from gpusched.io.own_news import CONFIG, OwnNews
+from gpusched.io.pool import log_contained
 from gpusched.io.telemetry import Telemetry
 
 _log = Log(__name__)
@@ -70,7 +71,13 @@ class ConfigWatch:
         """Look until cancelled."""
         try:
             while True:
-                await self._look(asked=await self._pause())
+                asked = await self._pause()
+                try:
+                    await self._look(asked=asked)
+                except errors.Fenced:
+                    raise
+                except Exception as error:  # noqa: BLE001 - what is in force stays, and it looks again
+                    log_contained("configuration", error, self._path)
         finally:
             self._loader.close()
 

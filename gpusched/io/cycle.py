@@ -32,6 +32,7 @@ from gpusched.io.backoff import Backoff
 from gpusched.io.carrier import Carrier
 from gpusched.io.decision_recorder import DecisionRecorder, Tape
 from gpusched.io.dumps import Dumps
+from gpusched.io.failed_commits import FailedCommits
 from gpusched.io.fault_report import FaultReport, fault_around
 from gpusched.io.fragmentation import FragmentationGauge
 from gpusched.io.lease import Lease
@@ -159,6 +160,8 @@ class SessionCycle:
         self._told: set[str] = set()
         self._miscounted: dict[GangKey, float] = {}
         """Gangs whose members could not be counted, and when they are counted again at the latest."""
+        self.failed_commits = FailedCommits(self.faults, self.wake)
+        """Told of commits that raised while they were under way."""
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
         """How many were run."""
@@ -295,6 +298,7 @@ class SessionCycle:
             self.faults.failed("counting", error, key)
             self._tell_lost(key, error)
             self._miscounted[key] = self._clock.monotonic() + limits.SET_ASIDE_RETRY_S
+        self.failed_commits.leave_out(self.rules.containment, snapshot)
         self._due = None
         with self.faults.contain("next look"):
             self._due = next_due(snapshot)
@@ -360,7 +364,7 @@ class SessionCycle:
         """What was decided for a gang cannot be begun: it is left out until it changes."""
         self.faults.failed(stage, error, gang)
         found = {of_gang(gang): fault_around(stage, error, gang)}
-        self.rules.containment.set_aside(snapshot, found)
+        self.faults.set_aside(self.rules.containment.set_aside(snapshot, found), snapshot)
         self._cache.again((gang,))
         self._wake_later()
 
@@ -498,9 +502,9 @@ class SessionCycle:
                 self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
             self._binder.submit(gang)
         except Exception:
-            # Nobody else would ever forget what was assumed before it.
-            if not self._binder.knows(gang.gang):
-                for bind in gang.binds:
+            # The binder took none of it: nobody else would ever forget what was assumed before.
+            for bind in gang.binds:
+                with self.faults.contain("commit", bind.key):
                     self._cache.forget(bind.uid)
             raise
         group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))

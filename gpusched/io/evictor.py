@@ -209,4 +209,9 @@ class Evictor:
     def _end(self, victim: _Victim, *, done: bool) -> None:
         if self._victims.pop(victim.uid, None) is not None:
             for tell in victim.told:
-                tell(victim.uid, done)
+                try:
+                    tell(victim.uid, done)
+                except errors.Fenced:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the others are told all the same
+                    self._on_contained("eviction", error, victim.key)

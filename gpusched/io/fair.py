@@ -53,6 +53,12 @@ class Lines(Generic[Job]):
             del self._lines[tenant]
         return job
 
+    def take_all(self) -> list[Job]:
+        """All jobs, line by line; none is left."""
+        jobs = [*self._first, *(job for line in self._lines.values() for job in line)]
+        self.clear()
+        return jobs
+
     def clear(self) -> None:
         """Forget them all."""
         self._first.clear()

@@ -7,7 +7,7 @@ and object, until it goes well again.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -99,6 +99,12 @@ class FaultReport:
             self._telemetry.replace_set_aside(counts)
         self._aside = len(decision.set_aside)
         self._degrade(decision)
+
+    def set_aside(self, entries: Sequence[SetAside], snapshot: Snapshot) -> None:
+        """These are left out for what raised outside of a session, which is counted already."""
+        for entry in entries:
+            with suppress(Exception):
+                self._tell(entry, snapshot)
 
     def _degrade(self, decision: Decision) -> None:
         degraded = decision.degraded

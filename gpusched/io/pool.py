@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
@@ -56,18 +57,20 @@ class Pool(Generic[Job]):
         self._on_fault = on_fault
         self._contained = contained
         self._jobs: Lines[Job] = Lines()
+        self._rescued: deque[Job] = deque()
+        """What waited when the lines failed: taken one after another, whoever's it is."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
     def busy(self) -> bool:
         """Whether a job waits or is being worked on."""
-        return bool(len(self._jobs) or self._tasks)
+        return bool(self.queued or self._tasks)
 
     @property
     def queued(self) -> int:
         """Jobs that wait."""
-        return len(self._jobs)
+        return len(self._jobs) + len(self._rescued)
 
     def put(self, job: Job) -> None:
         """Behind all others of its tenant."""
@@ -95,6 +98,7 @@ class Pool(Generic[Job]):
         """Cancel what is under way and forget what waits; later jobs are ignored."""
         self._closed = True
         self._jobs.clear()
+        self._rescued.clear()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -107,8 +111,8 @@ class Pool(Generic[Job]):
             task.add_done_callback(self._ended)
 
     async def _shift(self) -> None:
-        while self._jobs:
-            job = self._jobs.pop()
+        while self.queued:
+            job = self._next()
             try:
                 await self._work(job)
             except Fenced:
@@ -125,5 +129,15 @@ class Pool(Generic[Job]):
         error = task.exception()
         if error is not None:
             self._on_fault(error)
-        if self._jobs:
+        if self.queued:
             self._hire()
+
+    def _next(self) -> Job:
+        """The job whose turn it is; where the lines cannot say, any of those that wait."""
+        if not self._rescued:
+            try:
+                return self._jobs.pop()
+            except Exception as error:  # noqa: BLE001 - asked again it would raise again, for ever
+                log_contained("queue", error, self._name)
+                self._rescued.extend(self._jobs.take_all())
+        return self._rescued.popleft()

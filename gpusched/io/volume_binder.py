@@ -11,6 +11,7 @@ Gangs without such claims pass through at once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gpusched import limits
 from gpusched.cache.cache import Cache
@@ -20,7 +21,7 @@ from gpusched.io.binder import Binder
 from gpusched.io.claim_calls import ClaimCalls
 from gpusched.io.lease import Lease
 from gpusched.io.logs import Log
-from gpusched.io.pool import OnFault, log_contained
+from gpusched.io.pool import OnContained, OnFault, log_contained
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.volumes import Claim
 from gpusched.session.plan import GangBind, PodBind, Undo
@@ -38,6 +39,8 @@ class VolumeBinder:
         lease: a gang decided under another leadership is not bound.
         clock: time.
         on_fault: told of a crash.
+        on_contained: told of a gang that failed by our own doing.
+        on_failed: told which gang that was: it is to be left out.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class VolumeBinder:
         lease: Lease,
         clock: Clock,
         on_fault: OnFault,
+        on_contained: OnContained = log_contained,
+        on_failed: Callable[[GangKey, Exception], None] = lambda _gang, _error: None,
     ) -> None:
         self._binder = binder
         self._calls = calls
@@ -56,6 +61,8 @@ class VolumeBinder:
         self._lease = lease
         self._clock = clock
         self._on_fault = on_fault
+        self._contained = on_contained
+        self._on_failed = on_failed
         self._under_way: dict[asyncio.Task[None], GangBind] = {}
         self._changed = asyncio.Event()
         cache.storage.listeners.append(self._changed.set)
@@ -111,21 +118,31 @@ class VolumeBinder:
         why = "given up"
         try:
             why = await self._prepare(gang, fence)
+            if not why:
+                self._binder.submit(gang)
+        except Exception:
+            why = why or "it could not be submitted"
+            raise
         finally:
             # Also when cancelled: places that are not used must not be held.
             if why:
                 for bind in gang.binds:
-                    self._cache.forget(bind.uid)
+                    self._forget(bind)
         if why:
             _log.warning("a gang gets no volumes", gang=gang.gang, why=why)
-        else:
-            self._binder.submit(gang)
+
+    def _forget(self, bind: PodBind) -> None:
+        try:
+            self._cache.forget(bind.uid)
+        except Exception as error:  # noqa: BLE001 - the other places must be given back
+            self._contained("volumes", error, bind.key)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         gang = self._under_way.pop(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not isinstance(error, Fenced):
-            log_contained("volumes", error, gang.gang)  # its places were given back
+            self._contained("volumes", error, gang.gang)  # its places were given back
+            self._on_failed(gang.gang, error)
         elif error is not None:
             self._on_fault(error)
 

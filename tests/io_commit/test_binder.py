@@ -9,7 +9,8 @@ import pytest
 from gpusched import limits
 from gpusched.commit.model import Phase
 from gpusched.errors import InvariantBroken
-from gpusched.objects.meta import UID
+from gpusched.objects.meta import UID, GangKey
+from tests.io_commit.conftest import make_pod
 
 NAMES = ("a", "b", "c")
 
@@ -320,18 +321,31 @@ def test_our_own_contradiction_stops_all_binding(play, gang, says):
     play(scenario, faults=1)
 
 
-def test_a_crash_in_the_cache_is_reported(play, gang):
-    """Whatever a task raises reaches the one who runs us."""
+@pytest.mark.contains
+def test_a_crash_in_the_cache_costs_its_gang_alone(play, gang):
+    """It is told, and the next gang is bound."""
 
     async def scenario(given):
-        given.cluster.add("a")
+        given.cluster.add("a", "b")
+        original = given.ledger.confirm
 
-        def crash(*_):
-            raise ZeroDivisionError
+        def crash(uid, *rest):
+            if uid == "u-a":
+                raise ZeroDivisionError
+            original(uid, *rest)
 
         given.ledger.confirm = crash
         given.binder.submit(gang(["a"], "Pod"))
-        await given.until(lambda: given.faults)
-        assert isinstance(given.faults[0], ZeroDivisionError)
+        given.binder.submit(gang(["b"], "Pod", name="h"))
+        given.ledger.pods[UID("u-a")] = make_pod("a", "u-a", 1)
+        await given.rest()
+        await given.clock.sleep(20)
+        assert given.cluster.bound() == {"a", "b"}
+        assert given.binder.knows(GangKey("Pod", "ns", "g"))  # until the books say so too
+        given.ledger.confirm = original
+        await given.until(lambda: not given.binder.knows(GangKey("Pod", "ns", "g")))
+        assert set(given.ledger.confirmed) == {"u-a", "u-b"}
+        assert given.ledger.forgotten == []
+        assert len(given.cluster.calls("GET", "/a")) < 10
 
-    play(scenario, faults=1)
+    play(scenario)
