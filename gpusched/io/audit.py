@@ -114,18 +114,19 @@ class Auditor:
 
     async def run(self) -> None:
         """Audit until cancelled."""
+        rested_s = 0.0
         while True:
-            cut = await self._pause()
+            cut = await self._pause(limits.AUDIT_PERIOD_S - rested_s)
             async with asyncio.TaskGroup() as group:
                 for kind, reader, sink in self._audited if self._wanted() else ():
                     group.create_task(self.audit(kind, reader, sink, after_cut=cut))
-            if cut:
-                await self._clock.sleep(limits.AUDIT_CUT_PAUSE_S)
+            rested_s = limits.AUDIT_CUT_PAUSE_S if cut else 0.0
+            await self._clock.sleep(rested_s)
 
-    async def _pause(self) -> bool:
-        """Whether a stream was cut off; else the usual time has passed."""
+    async def _pause(self, longest_s: float) -> bool:
+        """Whether a stream was cut off; else so much time has passed."""
         try:
-            async with asyncio.timeout(limits.AUDIT_PERIOD_S):
+            async with asyncio.timeout(longest_s):
                 await self._cut.wait()
         except TimeoutError:
             return False

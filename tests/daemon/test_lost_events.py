@@ -164,6 +164,24 @@ def test_an_audit_whose_stream_is_renewed_is_repeated_at_once(play, losing, monk
     play(scenario, limit_s=3000)
 
 
+def test_a_cut_off_stream_does_not_put_the_next_audit_off(play, losing):
+    """The server restarts, which makes one audit; what is lost after it is found in time too."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        await w.cluster.restarts.restart("kept", down_s=1.0)
+        await w.clock.sleep(60)
+        losing.add("p")
+        w.pod("p")
+        await w.clock.sleep(5)
+        losing.clear()
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S)
+
+    play(scenario, limit_s=3000)
+
+
 def test_an_audit_of_a_busy_cluster_finds_nothing(play):
     """Pods come and go while lists are read: what is on its way is not lost."""
 
