@@ -52,12 +52,12 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
     for path in DECISIONS:
         _, inputs, plan = lines(path)
         tags |= {tag_in(name) for name, _ in inputs["classes"]}
-        jobs |= {each.job for each in read_decision(path).inputs.searches}
+        jobs |= {tag_in(each.job) for each in read_decision(path).inputs.searches}
         actions |= {claim["action"] for claim in plan["claims"]}
         parts |= {name for name, part in plan.items() if part}
     assert {*TAGS.values()} - tags == {
         "round", "refusal", "admission-job", "several-job", "victim-model"
     }  # fmt: skip
-    assert jobs == {"SeveralJob", "AdmissionJob", "VictimModel"}
+    assert jobs == {"several-job", "admission-job", "victim-model"}
     assert actions == {"allocate", "preempt", "reclaim", "consolidate"}
     assert parts >= {"binds", "claims", "stops", "switches", "gangs", "queues", "topologies"}

@@ -139,9 +139,12 @@ def test_tags_are_no_names_of_classes() -> None:
 
 def test_names_of_0_1_0_stand_for_tags() -> None:
     """Its files have paths of modules and names of classes; two classes had one name."""
-    assert tag_in("gpusched.objects.pod.PodClass") == "pod-class"
-    assert tag_in("gpusched.placement.cpsat_several.Answer") == "several-answer"
-    assert tag_in("gpusched.placement.cpsat_victims.Answer") == "victim-answer"
+    for module, name, tag in (
+        ("gpusched.somewhere", "PodClass", "pod-class"),
+        ("gpusched.somewhere.cpsat_several", "Answer", "several-answer"),
+        ("gpusched.somewhere.cpsat_victims", "Answer", "victim-answer"),
+    ):
+        assert tag_in(f"{module}.{name}") == tag
     assert tag_in("SeveralJob") == "several-job"
 
 
