@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from gpusched.io.file_names import FIELDS
+from gpusched.io.file_names import FIELDS, LATER
 from gpusched.objects.meta import GangKey, ObjectKey
 from gpusched.objects.resources import Resources
 from gpusched.objects.slot import format_slots
@@ -55,8 +55,10 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    written = FIELDS.get(type(value), {})
+    cls = type(value)
+    written, later = FIELDS.get(cls, {}), LATER.get(cls, ())
     return {
-        written.get(each.name, each.name): _plain(getattr(value, each.name))
-        for each in attrs.fields(type(value))
+        written.get(each.name, each.name): _plain(found)
+        for each in attrs.fields(cls)
+        if (found := getattr(value, each.name)) != each.default or each.name not in later
     }

@@ -133,6 +133,10 @@ CLASSES: Final = {tag: cls for cls, tag in TAGS.items()}
 FIELDS: Final[dict[type[Any], Mapping[str, str]]] = {}
 """Names of fields in files that are others in the code: by class, then by the name in the code."""
 
+LATER: Final[dict[type[Any], frozenset[str]]] = {}
+"""Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
+so that its bytes are those of before."""
+
 _TWICE: Final = {
     "cpsat-several.answer": "several-answer",
     "cpsat-victims.answer": "victim-answer",
