@@ -477,7 +477,7 @@ class App:
         self.telemetry.set_leader(leading=True)
         self.cache.use_seal(seal_of(elector.seal_key))
         assert self.readers is not None
-        await self.readers.relist()
+        await self.readers.relist(elector.version)
         self._caught_up = True
         assert self.cycle is not None
         assert self.care is not None

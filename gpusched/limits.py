@@ -72,6 +72,9 @@ connections every minute must not cost the API server a list of all pods each ti
 RESTORE_LOOK_S: Final = 0.5
 """Between two looks at a version that is lower than one seen before: a replica that lags by as
 much as that is not taken for a restored etcd, and a repair may take a minute in all."""
+LIST_BEHIND_MAX_S: Final = 60.0
+"""A new leader asks so long for lists no older than its Lease; then it believes what there is: the
+Lease may be kept in an etcd of its own, whose versions say nothing of other kinds."""
 BACKOFF_MIN_S: Final = 0.8
 BACKOFF_MAX_S: Final = 30.0
 DISCOVERY_PERIOD_S: Final = 30.0

@@ -3,6 +3,9 @@
 The first run counts the writes. Then the daemon dies at the first of them, at the second, and so
 on, before it is sent or when it is done, and another is started. However that comes: no invariant
 may break, and in the end what was done without a death is done with one.
+
+The other one may find a replica of the API server that is behind: for a while its lists and
+watches show the cluster as it was some writes ago.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Final
 import attrs
 
 from gpusched.app import AppOptions
+from gpusched.chaos.replica import Replica
 from gpusched.chaos.wire import Death, Tampering, Wire
 from gpusched.io.credentials import Access, Given
 from gpusched.scenario.daemons import Daemons
@@ -30,6 +34,13 @@ _BACK_S: Final = 1.0
 _BEFORE_S: Final = 600.0
 _MORE_S: Final = 120.0
 """So much longer may a run take that waits for a lease to lapse."""
+_STORM: Final = 4
+_STORM_LEAST: Final = 100
+"""More writes than so many times those of a run without a death, and so many, are a storm."""
+_BEHIND: Final = (1, 4, 16, 64)
+"""By so many versions a replica is behind: one write, a gang's bindings, all of a small scenario."""
+_STALE_S: Final = 45.0
+"""A replica has caught up so long after the second daemon's start: long after it leads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,15 +50,18 @@ class Point:
     Attributes:
         what: ``before`` a write is sent, ``after`` it is done, or ``event`` for a lost one.
         number: of the write or event, counted from 1.
+        behind: by so many versions are lists and watches old that the next daemon is told.
     """
 
     what: str
     number: int
+    behind: int = 0
 
     def __str__(self) -> str:
-        return f"event {self.number} lost" if self.what == "event" else (
-            f"dead {self.what} write {self.number}"
-        )  # fmt: skip
+        if self.what == "event":
+            return f"event {self.number} lost"
+        stale = f", then a replica {self.behind} versions behind" if self.behind else ""
+        return f"dead {self.what} write {self.number}{stale}"
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +96,16 @@ def points(calm: Crashed, *, every: int = 1, offset: int = 0) -> Iterator[Point]
         Point(what=what, number=number)
         for number in range(1, calm.writes + 1)
         for what in ("before", "after")
+    ]
+    yield from found[offset % every :: every]
+
+
+def stale(calm: Crashed, *, every: int = 1, offset: int = 0) -> Iterator[Point]:
+    """Each write after which it dies while the replica of the next one is behind, or some of them."""
+    found = [
+        Point(what="after", number=number, behind=behind)
+        for number in range(1, calm.writes + 1)
+        for behind in _BEHIND
     ]
     yield from found[offset % every :: every]
 
@@ -121,6 +145,8 @@ def crash(scenario: Scenario, point: Point | None, calm: Crashed | None = None) 
             for name in sorted(calm.complete)
             if complete.get(name, 0) != calm.complete[name]
         ]
+    if calm is not None and life.writes > _STORM * calm.writes + _STORM_LEAST:
+        wrong.append(f"daemons sent {life.writes} writes, {calm.writes} without a death")
     return Crashed(
         scenario=scenario.name,
         point=point,
@@ -221,7 +247,16 @@ class _Life:
         async def again() -> None:
             await world.clock.sleep(_BACK_S)
             assert self._daemons is not None
+            behind = self._point.behind if self._point is not None else 0
+            replica = None
+            if behind:
+                replica = Replica(world.cluster, f"daemon-{self._daemons.starts}", behind)
             self._daemons.start()
+            if replica is not None:
+                await world.clock.sleep(_STALE_S)
+                replica.catch_up()
+                for wire in self._wires:
+                    wire.cut_watches()
 
         def made(daemons: Daemons) -> None:
             self._daemons = daemons

@@ -133,8 +133,12 @@ class Wire(Inside):
     def hang_up(self) -> None:
         """The process is gone: its connections are closed, and nothing more is sent."""
         self._closed = True
+        self.cut_watches("the process is gone")
+
+    def cut_watches(self, why: str = "the connection was reset") -> None:
+        """Watches that are open break off; the process may open others."""
         for stream in list(self._open_streams):
-            stream.cut(ConnectionResetError("the process is gone"))
+            stream.cut(ConnectionResetError(why))
         self._open_streams.clear()
 
     async def ask(

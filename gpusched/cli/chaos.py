@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpusched.chaos.campaign import campaign, played, shortest
-from gpusched.chaos.crashes import crash, lost_events, points
+from gpusched.chaos.crashes import crash, lost_events, points, stale
 from gpusched.chaos.play import Played
 from gpusched.chaos.script import read
 from gpusched.cli.command import Subparsers
@@ -47,6 +47,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--lost-events", action="store_true",
                         help="with --crashes: lose one watch event each time, instead of a "
                         "death")  # fmt: skip
+    parser.add_argument("--stale", action="store_true",
+                        help="with --crashes: after each death the next daemon reads from a replica "
+                        "of the API server that is behind")  # fmt: skip
     parser.add_argument("--every", metavar="N", type=_positive, default=1,
                         help="with --crashes: only every so-many-th of them (default: 1)")  # fmt: skip
     parser.add_argument("--offset", metavar="N", type=int, default=0,
@@ -94,7 +97,7 @@ def _crashes(arguments: argparse.Namespace) -> int:
     failed = total = 0
     for scenario in read_paths(arguments.crashes):
         calm = crash(scenario, None)
-        choose = lost_events if arguments.lost_events else points
+        choose = lost_events if arguments.lost_events else stale if arguments.stale else points
         chosen = list(choose(calm, every=arguments.every, offset=arguments.offset))
         wrong = [calm] if calm.wrong else []
         for point in chosen:

@@ -102,10 +102,14 @@ class Adapters:
                 return f"{reflector.kind.name} have not been listed yet"
         return ""
 
-    async def relist(self) -> None:
-        """List everything again; returns when that is done, or has failed."""
+    async def relist(self, least: str = "") -> None:
+        """List everything again; returns when that is done, or has failed.
+
+        Args:
+            least: lists of an older resourceVersion are of a replica that is behind.
+        """
         followed = [reflector for _, reflector, _ in self._running.values()]
-        await asyncio.gather(*(each.relist() for each in followed))
+        await asyncio.gather(*(each.relist(least) for each in followed))
 
     async def run(self) -> None:
         """Follow what is served until cancelled."""

@@ -141,6 +141,11 @@ class Elector:
         return self._state.record.holder if self._state.record is not None else ""
 
     @property
+    def version(self) -> str:
+        """The Lease's resourceVersion as last seen; empty when it was not seen yet."""
+        return self._state.record.version if self._state.record is not None else ""
+
+    @property
     def trouble(self) -> str:
         """Why the lease cannot be read or written now; empty when it can."""
         return self._state.why

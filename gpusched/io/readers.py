@@ -85,9 +85,15 @@ class Readers:
                 return f"{each.kind.name} are out of date: {each.trouble}"
         return self._adapters.unready()
 
-    async def relist(self) -> None:
-        """List everything again; returns when that is done."""
-        await asyncio.gather(self._adapters.relist(), *(each.relist() for each in self._usual))
+    async def relist(self, least: str = "") -> None:
+        """List everything again; returns when that is done.
+
+        Args:
+            least: lists of an older resourceVersion are of a replica that is behind.
+        """
+        await asyncio.gather(
+            self._adapters.relist(least), *(each.relist(least) for each in self._usual)
+        )
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Read until the tasks are cancelled."""

@@ -93,6 +93,8 @@ class Reflector(Generic[Item]):
         self._lists_begun = 0
         self._lists_done = 0
         self._list_wanted = True
+        self._least = ""
+        self._least_until = 0.0
         self._list_done = asyncio.Condition()
         self._lines: Lines | None = None
         self._open = False
@@ -146,8 +148,15 @@ class Reflector(Generic[Item]):
             return False
         return self._open or now - self._broken_at < limits.STALENESS_MAX_S
 
-    async def relist(self) -> None:
-        """List again now; returns when a list begun after this call has reached the sink."""
+    async def relist(self, least: str = "") -> None:
+        """List again now; returns when a list begun after this call has reached the sink.
+
+        Args:
+            least: a list of an older resourceVersion is of a replica that is behind: it is asked
+                for again, for a minute at most.
+        """
+        self._least = least
+        self._least_until = self._clock.monotonic() + limits.LIST_BEHIND_MAX_S
         wanted = self._lists_begun + 1
         self._list_wanted = True
         if self._lines is not None:
@@ -210,6 +219,8 @@ class Reflector(Generic[Item]):
             if not token:
                 break
             await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        if (behind := self._is_behind(page.resource_version)) is not None:
+            return behind
         if older(page.resource_version, self._version):
             end = await self._distrust()
             if end is None:  # a replica that lags: its past must not replace what is known
@@ -229,6 +240,29 @@ class Reflector(Generic[Item]):
         self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
         async with self._list_done:
             self._list_done.notify_all()
+        return None
+
+    def _is_behind(self, version: str) -> _End | None:
+        """A new leader's lists show no less than what there was when it took the Lease.
+
+        Else what its predecessor bound could be missing. Versions of two kinds can be compared
+        while one etcd keeps both; where it does not, that is found out by waiting.
+        """
+        if not older(version, self._least):
+            self._least = ""
+            return None
+        if self._clock.monotonic() < self._least_until:
+            says = (
+                f"a list of {self.kind.name} has version {version}, the Lease {self._least}: the API "
+                "server's replica is behind, and is asked again"
+            )
+            self._transition("behind", says)
+            return _End("behind", says, relist=True)
+        _log.warning(
+            "lists stay older than the Lease: what they show is believed now",
+            resource=self.kind.name, version=version, lease=self._least,
+        )  # fmt: skip
+        self._least = ""
         return None
 
     async def _give_up(self, number: int, error: errors.GpuschedError) -> None:

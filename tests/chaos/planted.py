@@ -221,7 +221,7 @@ def the_lease_is_taken_at_once():
 def a_new_leader_does_not_look_again():
     """It decides on what its streams have told so far."""
 
-    async def relist(_self):
+    async def relist(_self, _least=""):
         return None
 
     yield (Readers, "relist", relist)

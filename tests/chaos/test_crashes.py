@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusched.chaos import crashes
-from gpusched.chaos.crashes import crash, lost_events, points
+from gpusched.chaos.crashes import crash, lost_events, points, stale
 from gpusched.scenario.read import read_paths
 
 LIBRARY = Path(__file__).parents[2] / "kwok-scenarios" / "library"
@@ -54,12 +54,28 @@ def test_single_events_are_lost():
     assert not found
 
 
+def test_restarts_against_a_replica_that_is_behind():
+    """Whatever it does not show yet, nothing is given twice, and no binding is sent in vain."""
+    played = scenario("gang-deadlock")
+    calm = crash(played, None)
+    chosen = list(stale(calm, every=13, offset=calm.writes + 2))
+    assert {point.behind for point in chosen} == {1, 4, 16, 64}
+    found = {
+        str(point): done.wrong for point in chosen if (done := crash(played, point, calm)).wrong
+    }
+    assert not found
+
+
 def test_all_points_are_all_writes_before_and_after():
     calm = crashes.Crashed(scenario="x", point=None, wrong=(), writes=3, events=2, complete={})
     assert [str(each) for each in points(calm)] == [
         "dead before write 1", "dead after write 1", "dead before write 2",
         "dead after write 2", "dead before write 3", "dead after write 3",
     ]  # fmt: skip
+    assert [str(each) for each in stale(calm)][3:5] == [
+        "dead after write 1, then a replica 64 versions behind",
+        "dead after write 2, then a replica 1 versions behind",
+    ]
     assert [str(each) for each in lost_events(calm)] == ["event 1 lost", "event 2 lost"]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched import limits
+from gpusched.chaos.replica import Replica
 from gpusched.devcluster.control.rules import parse_rules
 
 GPU = "nvidia.com/gpu"
@@ -111,6 +113,45 @@ def test_a_replica_that_lags_gives_nothing_twice(play, versions):
         w.cluster.faults.remove("lag")
         await w.until(lambda: len(w.running("b")) == 2, within=300)
         assert len({pod["spec"]["nodeName"] for pod in w.bound("b")}) == 1
+
+    play(scenario)
+
+
+def test_a_new_leader_does_not_believe_a_replica_of_before_its_time(play):
+    """Given lists without the pod that its predecessor bound, nobody else gets the pod's GPUs."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.pod("b")
+        await w.clock.sleep(5)
+        seen = w.cluster.core.store.version
+        w.pod("a", spec={"priorityClassName": "system-cluster-critical"})
+        first = w.daemon()
+        await w.until(lambda: len(w.bound()) == 1)
+        assert w.bound()[0]["metadata"]["name"] == "a"
+        first.kill()
+        replica = Replica(w.cluster, "gpusched/*", w.cluster.core.store.version - seen)
+        second = w.daemon()
+        await w.clock.sleep(45)
+        assert len(w.bound()) == 1
+        assert second.bindings == []
+        replica.catch_up()
+        w.client.delete("pods", "default", "a")
+        await w.until(lambda: [pod["metadata"]["name"] for pod in w.bound()] == ["b"], within=300)
+
+    play(scenario)
+
+
+def test_a_replica_that_stays_behind_is_believed_in_the_end(play):
+    """Given versions that stay below the Lease's, as of another etcd, it waits a minute and goes on."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.pod("b")
+        await w.clock.sleep(5)
+        Replica(w.cluster, "gpusched/*", 1)
+        w.daemon()
+        await w.until(lambda: len(w.bound()) == 1, within=limits.LIST_BEHIND_MAX_S + 60)
 
     play(scenario)
 
