@@ -244,7 +244,7 @@ class App:
             telemetry=self.telemetry,
             on_fault=self._broke,
             on_contained=self.faults.failed,
-            on_settled=lambda settled: _settled(status, settled),
+            on_settled=lambda settled: self._settled(status, settled),
             on_broken=self._broke_with,
             on_failed=self._commit_failed,
             on_known=self._commit_known,
@@ -520,6 +520,12 @@ class App:
         if self.cycle is not None:
             self.cycle.failed_commits.failed(gang, error)
 
+    def _settled(self, status: StatusWriter, settled: Settled) -> None:
+        if self.cycle is not None:
+            self.cycle.pauses.settled(settled)
+        if settled.phase is Phase.BOUND:
+            status.bound(settled.gang.uid)
+
     def _commit_known(self, gang: GangKey) -> None:
         if self.cycle is not None:
             self.cycle.failed_commits.known(gang)
@@ -538,8 +544,3 @@ class App:
         _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
         ours = rejected.ours or rejected.scheduler in self.cache.schedulers
         status.reject(attrs.evolve(rejected, ours=ours))
-
-
-def _settled(status: StatusWriter, settled: Settled) -> None:
-    if settled.phase is Phase.BOUND:
-        status.bound(settled.gang.uid)

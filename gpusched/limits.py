@@ -151,6 +151,16 @@ ADMITTED_MAX_S: Final = 300.0
 """A Job that was started and got no place in this time is suspended again."""
 ADMIT_AGAIN_S: Final = 60.0
 """After that it waits so long before it may be started again."""
+ADMIT_AGAIN_MAX_S: Final = 4 * 3600.0
+"""The same at most for a group whose pods do not come: it doubles with the age of the group."""
+BIND_FREE_FAILURES: Final = 2
+"""Commits of a gang that fail in a row before it pauses: one conflict is an everyday thing."""
+BIND_PAUSE_MIN_S: Final = 1.0
+"""First pause of such a gang, doubled with each failure."""
+BIND_PAUSE_MAX_S: Final = 300.0
+"""Longest such pause: what refuses bindings may end without an object changing."""
+BIND_PAUSES_MAX: Final = 10_000
+"""Gangs of which failed commits are remembered, some 1 KB each."""
 PROMISE_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 REPAIR_HOLD_MAX_S: Final = 300.0

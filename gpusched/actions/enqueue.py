@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
@@ -18,6 +18,9 @@ from gpusched.session.reasons import Reason
 from gpusched.session.session import Session
 from gpusched.session.turns import turns
 from gpusched.session.verdict import ALLOW, Verdict, deny, first_refusal, wait
+
+_GAVE_BACK: Final = "was admitted and did not start"
+"""How a gang is told that its admission was given back; it is told BackOff for other reasons too."""
 
 
 @attrs.frozen
@@ -70,6 +73,8 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
                 refused[kind] = told
             session.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
             continue
+        if holds_nothing(gang):
+            continue
         entry = (session.path(gang), session.view.minimum(gang))
         session.accounts.promise(*entry)
         promised.append(entry)
@@ -109,36 +114,69 @@ def _in_time(session: Session, gang: Gang) -> Verdict:
     told = group.condition("Admitted") if group else None
     if group is None or told is None:
         return ALLOW
+    if holds_nothing(gang) and not gang.terms.schedule_timeout_ns:
+        return ALLOW  # there is nothing to give back
     age = now - told.transition
     if told.status == "True":
         limit = gang.terms.schedule_timeout_ns / 10**9
         if not limit and not gang.pending:
             limit = limits.ADMITTED_MAX_S
         if limit and age > limit and group.phase == "Inqueue":
-            return _given_back(limit)
-    elif told.reason == Reason.BACK_OFF and age < limits.ADMIT_AGAIN_S:
-        return _given_back(0)
+            return _given_back(limit, again_s(gang, now))
+    elif told.reason == Reason.BACK_OFF and told.message.startswith(_GAVE_BACK):
+        pause_s = again_s(gang, told.transition)
+        if age < pause_s:
+            return _given_back(0, pause_s)
     return ALLOW
+
+
+def lacks_pods(gang: Gang) -> bool:
+    """Whether it could not start on an empty cluster: pods of its minimum do not exist, or are gated."""
+    return gang.ready + gang.pending < gang.min_member
+
+
+def holds_nothing(gang: Gang) -> bool:
+    """Whether it keeps no quota from others though it is admitted.
+
+    A group that lacks pods may be admitted, as some controllers make pods only then; it holds what its
+    author says in minResources.
+    """
+    return lacks_pods(gang) and not (gang.pod_group is not None and gang.pod_group.min_resources)
+
+
+def again_s(gang: Gang, given_back: float) -> float:
+    """How long it is not admitted again, from the moment at which its admission was given back.
+
+    While its pods do not come that is about as long as it has existed by then, in steps that double; it
+    needs no memory, so that a restart goes on with it.
+    """
+    if not lacks_pods(gang):
+        return limits.ADMIT_AGAIN_S
+    pause_s = limits.ADMIT_AGAIN_S
+    while 2 * pause_s <= min(given_back - gang.created, limits.ADMIT_AGAIN_MAX_S):
+        pause_s *= 2
+    return pause_s
 
 
 def _job_in_time(session: Session, gang: Gang, age: float) -> Verdict:
     if gang.suspended:
         again = limits.ADMITTED_MAX_S + limits.ADMIT_AGAIN_S
-        return _given_back(limits.ADMITTED_MAX_S) if age < again else ALLOW
+        pause_s = limits.ADMIT_AGAIN_S
+        return _given_back(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
     if age > limits.ADMITTED_MAX_S and not gang.succeeded:
         session.given_back.append(gang)
-        return _given_back(limits.ADMITTED_MAX_S)
+        return _given_back(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
     return ALLOW
 
 
-def _given_back(limit: float) -> Verdict:
+def _given_back(limit: float, pause_s: float) -> Verdict:
     within = f" within {limit:g} s" if limit else ""
     return wait(
         Reason.BACK_OFF,
-        "was admitted and did not start{within}; its room went back to its queue, and it is "
+        _GAVE_BACK + "{within}; its room went back to its queue, and it is "
         "admitted again {pause:g} s later",
         within=within,
-        pause=limits.ADMIT_AGAIN_S,
+        pause=pause_s,
     )
 
 

@@ -32,7 +32,6 @@ from gpusched.simulate.history import History
 from gpusched.simulate.loop import EPOCH, Deadlock, Endless, run_virtual
 from gpusched.simulate.runs import collecting_rarely
 from gpusched.testing import invariants
-from gpusched.testing.invariants import model
 from gpusched.testing.invariants.model import RECOVERY_S, Finding
 
 _TOKEN: Final = "chaos"  # noqa: S105 - opens nothing but this run
@@ -258,21 +257,9 @@ class _Run:
             raise _Enough
 
     def _see(self, kind: str, change: Change) -> None:
-        if kind in _MOVING and not self._is_empty(kind):
+        if kind in _MOVING:
             self._moved = self._clock.monotonic()
             self._recent = [*self._recent[-7:], f"{change.type} {kind} {change.key}"]
-
-    def _is_empty(self, kind: str) -> bool:
-        """Whether this may tell of PodGroups that lack pods, which are admitted ever again."""
-        if kind not in {GROUPS, QUEUES}:
-            return False
-        store = self._cluster.core.store
-        named = model.members(stored.obj for _, stored in store.collection("pods").scan())
-        for key, stored in store.collection(GROUPS).scan():
-            able = [pod for pod in named.get(key, ()) if _is_able(pod)]
-            if len(able) < stored.obj["spec"].get("minMember", 1):
-                return True
-        return False
 
     def _sends(self, path: str, body: bytes) -> None:
         self._witness.sent(path, body)
@@ -335,11 +322,6 @@ class _Run:
 
     def _say(self, invariant: str, sentence: str) -> None:
         self._witness.say(Finding(invariant=invariant, kind="Cluster", name="", sentence=sentence))
-
-
-def _is_able(pod: model.Obj) -> bool:
-    """Whether it runs, or may."""
-    return not model.is_over(pod) and not pod["spec"].get("schedulingGates")
 
 
 def patience_of(script: Script) -> float:

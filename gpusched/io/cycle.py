@@ -29,6 +29,7 @@ from gpusched.io import snapshots
 from gpusched.io.after_death import begin_after
 from gpusched.io.aside import Aside
 from gpusched.io.backoff import Backoff
+from gpusched.io.bind_pauses import BindPauses
 from gpusched.io.carrier import Carrier
 from gpusched.io.decision_recorder import DecisionRecorder, Tape
 from gpusched.io.dumps import Dumps
@@ -162,6 +163,8 @@ class SessionCycle:
         """Gangs whose members could not be counted, and when they are counted again at the latest."""
         self.failed_commits = FailedCommits(self.faults, self.wake)
         """Told of commits that raised while they were under way."""
+        self.pauses = BindPauses(clock, self.wake)
+        """Told of commits that came to rest."""
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self.sessions = 0
         """How many were run."""
@@ -293,6 +296,7 @@ class SessionCycle:
         seen = self._changes
         self._count_again()
         snapshot = snapshots.take(self._cache, self._clock.now(), self.faults.failed)
+        snapshot = self.pauses.applied(snapshot)
         fence = self._lease.fence
         for key, error in self._cache.take_faults():
             self.faults.failed("counting", error, key)

@@ -267,7 +267,7 @@ def marks_of(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict[Suspect, o
         queue = snapshot.queues.get(name) if suspect.what is What.QUEUE else None
         row = snapshot.nodes.row.get(name) if suspect.what is What.NODE else None
         if suspect.what is What.GANG and suspect.key in gangs:
-            marks[suspect] = _of_gang(gangs[suspect.key])
+            marks[suspect] = mark_of_gang(gangs[suspect.key])
         elif suspect.what is What.MOVE and suspect.key in moves:
             marks[suspect] = moves[suspect.key]
         elif queue is not None and suspect == of_queue(name):
@@ -285,7 +285,8 @@ def marks_of(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict[Suspect, o
     return marks
 
 
-def _of_gang(gang: Gang) -> object:
+def mark_of_gang(gang: Gang) -> object:
+    """What a gang is like: equal for two moments between which nobody changed it but we."""
     job = gang.job
     return (
         gang.uid,
