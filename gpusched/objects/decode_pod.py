@@ -240,7 +240,7 @@ def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:
     return None
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _shared_owner(kind: str, name: str, uid: str) -> Owner:
     """Pods of one controller share the object."""
     return Owner(kind, name, UID(uid))

@@ -176,7 +176,7 @@ def _by_controller(
     return None
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _family(kind: str, name: str, *, owner: str = "", size: int = 0, part: int = 0) -> Family:
     """Pods of one gang share the object."""
     return Family(kind, name, owner, size, part)

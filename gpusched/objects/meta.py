@@ -105,7 +105,7 @@ class Disbelief(ValueError):
         self.why = why
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=2048)
 def parse_time(text: str) -> float:
     """An RFC 3339 time as seconds since the Unix epoch; 0.0 for an empty text.
 

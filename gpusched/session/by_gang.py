@@ -8,7 +8,9 @@ from typing import Final, Generic, TypeVar
 from gpusched.cache.gangs import Gang
 
 V = TypeVar("V")
-_KEPT_LEAST: Final = 1024
+_KEPT_LEAST: Final = 48
+"""Sweeping so few costs microseconds; what is kept of gangs that are gone is memory that others
+lie behind, and that the process so never gives back."""
 
 
 class ByGang(Generic[V]):

@@ -12,7 +12,7 @@ ROUND = 12
 """Gangs made and deleted between two counts."""
 GROUPS = "podgroups.scheduling.gpusched.io"
 BOUNDED = (ByGang,)
-"""Sweep when they are twice as large as what waits, and hold a thousand gangs at most before."""
+"""Sweep when they are twice as large as what waits, and hold a few dozen gangs before."""
 
 
 def held(root):
@@ -81,3 +81,18 @@ def test_nothing_is_kept_of_gangs_that_came_and_went(play):
         assert grown == {}
 
     play(scenario)
+
+
+def test_of_gangs_that_are_gone_a_few_dozen_are_remembered():
+    """Given a dozen that wait, while a thousand others came and went one after the other."""
+    waiting = [object() for _ in range(12)]  # only who it is counts
+    known = ByGang()
+    most = 0
+    for number in range(1000):
+        known.put(object(), number)
+        for each in waiting:
+            known.put(each, -1)
+        known.only(waiting, len(waiting))
+        most = max(most, len(known.known))
+    assert most <= 64
+    assert all(known.get(each) == -1 for each in waiting)
