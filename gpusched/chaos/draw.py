@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from gpusched.chaos.scenes import with_scene
 from gpusched.chaos.script import Script, Step
 
 Obj = dict[str, Any]
@@ -23,7 +24,7 @@ _ACTIONS: Final = (
 
 def draw(seed: int) -> Script:
     """The script of a seed."""
-    return _Draw(seed).script()
+    return with_scene(_Draw(seed).script())
 
 
 class _Draw:
