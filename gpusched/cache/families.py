@@ -494,9 +494,12 @@ class Families:
                 self._count_idle(family[0].queue, 1)
             elif any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
                 self._waiting.add(key)
-            for gang in family:
-                if gang.held:
-                    self._enter(gang)
+            try:
+                for gang in family:
+                    if gang.held:
+                        self._enter(gang)
+            except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
+                self._families[key] = self._failed(key, error)
         return changed
 
     def _tell_gone(self, before: Sequence[Gang], now: Sequence[Gang]) -> None:

@@ -433,6 +433,33 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
     play(scenario)
 
 
+@KINDS
+def test_a_gang_whose_room_cannot_be_counted_stops_nobody_else(play, monkeypatch, kind):
+    """What it holds is charged to its nodes all the same."""
+    enter = families.Families._enter
+
+    def planted(self, gang):
+        if gang.key.name == "bad":
+            raise kind("entered")
+        enter(self, gang)
+
+    monkeypatch.setattr(families.Families, "_enter", planted)
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        daemon = w.daemon()
+        w.gang("bad", 1)
+        await w.until(lambda: w.running("bad"), within=20)
+        w.gang("good", 1)
+        await w.until(lambda: w.running("good"), within=20)
+        w.gang("later", 1)
+        await w.until(lambda: w.running("later"), within=20)
+        assert daemon.leading
+        assert set(metric(daemon, "contained_faults_total")) == {("counting", "object")}
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("where", ["read", "taken in"])
 def test_a_pod_that_could_not_be_read_is_read_again_after_a_while(play, monkeypatch, where):
     """The next audit looks whether what made it fail has passed."""
