@@ -19,6 +19,7 @@ import attrs
 from gpusched.chaos.acting import Actor
 from gpusched.chaos.fleet import Fleet
 from gpusched.chaos.objects import GROUPS, JOBS, QUEUES, TOPOLOGIES
+from gpusched.chaos.picture import differences, picture
 from gpusched.chaos.processes import owned
 from gpusched.chaos.script import Script, Step
 from gpusched.chaos.starving import starving
@@ -51,6 +52,7 @@ _APPLIED_S: Final = 0.5
 _LOOK_S: Final = 5.0
 _CALM_S: Final = 45.0
 _MOVING: Final = frozenset({"pods", GROUPS, QUEUES, JOBS})
+_TOLD_MAX: Final = 4
 _SLACK_S: Final = 15.0
 
 
@@ -308,13 +310,22 @@ class _Run:
             self._say("I7", sentence)
 
     async def _again(self) -> None:
-        """I9: a new daemon that finds these objects writes nothing."""
+        """I9, I16: a new daemon that finds these objects knows the same, and writes nothing."""
+        seen_all = self._picture()
         await self._fleet.restart()
         self._moved, self._recent = -1.0, []
         await self._until(self._clock.monotonic() + _CALM_S)
         if self._moved >= 0 and not self._extra:
             what = ", ".join(sorted(set(self._recent))[:4])
             self._say("I9", f"a new daemon found nothing new and wrote: {what}")
+        elif seen_all and not self._extra:
+            for sentence in differences(seen_all, self._picture())[:_TOLD_MAX]:
+                self._say("I16", sentence)
+
+    def _picture(self) -> dict[str, object]:
+        """What the leader knows."""
+        leaders = [each for each in self._fleet.alive if each.leading and each.app is not None]
+        return picture(leaders[0].app) if leaders and leaders[0].app is not None else {}
 
     def _lists(self) -> dict[str, list[Any]]:
         kinds = ("pods", "nodes", GROUPS, QUEUES, JOBS, TOPOLOGIES)

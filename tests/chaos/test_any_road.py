@@ -1,0 +1,47 @@
+"""Whoever saw every change knows what one knows that reads the final objects alone."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gpusched.chaos.draw import draw
+from gpusched.chaos.picture import differences
+from gpusched.chaos.play import play
+from gpusched.io.feeds import KindSink
+
+
+@pytest.fixture(autouse=True)
+def silent():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def found(seed):
+    return {each.finding.invariant for each in play(draw(seed)).seen}
+
+
+def test_any_road_leads_to_the_same_picture():
+    """Nodes, pods and queues that came, changed and went leave nothing behind."""
+    assert found(3) == set()
+
+
+def test_what_is_left_of_a_node_that_went_is_found(monkeypatch):
+    """Given daemons that never hear of a node's end, the new one knows fewer nodes."""
+    apply = KindSink.apply
+
+    def deaf(self, event_type, item):
+        if event_type != "DELETED" or type(item).__name__ != "Node":
+            apply(self, event_type, item)
+
+    monkeypatch.setattr(KindSink, "apply", deaf)
+    assert any("I16" in found(seed) for seed in range(6))
+
+
+def test_parts_that_differ_are_told():
+    """Both sides are said, also of what one of them does not know."""
+    assert differences({"node a": 1, "node b": 2}, {"node a": 1}) == [
+        "node b is 2 to who saw all of it, None to a new daemon"
+    ]
