@@ -44,9 +44,11 @@ from gpusched.objects.encode import CONTROLLER, EventNote, ObjectRef
 from gpusched.objects.membership import WITHOUT_OBJECT
 from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
 from gpusched.objects.pod import Pod
+from gpusched.session.broken import STARTED
 from gpusched.session.plan import Ask, GangStatus, QueueStatus, TopologyStatus
 from gpusched.session.reasons import Reason
 
+_NOT_STARTED: Final = frozenset({"Pending", "Inqueue"})
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
 _RETRY_S: Final = 2 * limits.STATUS_PERIOD_S
 _DENIED_RETRY_S: Final = limits.BACKOFF_MAX_S
@@ -183,6 +185,7 @@ class StatusWriter:
         before = self._said.get(gang.uid)
         if gang.provisional and before is not None:
             return
+        gang = _still_started(gang, before)
         # A gang that was counted again is another object, even where it says the same.
         same = before is gang or (before == gang and not self._lost(gang))
         if not same or self._has_mended(gang):
@@ -564,6 +567,17 @@ class StatusWriter:
 
 def _busy(known: _Object) -> bool:
     return known.want is not None or known.writing or known.queued
+
+
+def _still_started(gang: GangStatus, before: object) -> GangStatus:
+    """The status, of a gang that ran by what was said last though the session did not see that.
+
+    Written as waiting, it would never be stopped for being broken, nor made whole first.
+    """
+    ran = isinstance(before, GangStatus) and before.phase in STARTED
+    if ran and gang.gang.kind == "PodGroup" and gang.phase in _NOT_STARTED and gang.counts[0] > 0:
+        return attrs.evolve(gang, phase="Unknown")
+    return gang
 
 
 def _remember(memory: OrderedDict[UID, V], uid: UID, what: V) -> None:

@@ -554,3 +554,20 @@ def test_a_provisional_status_replaces_nothing(told):
         assert len(patches(given, "/podgroups/g/status")) == 1
 
     told(scenario)
+
+
+@pytest.mark.parametrize(("left", "phase"), [(3, "Unknown"), (0, "Inqueue")])
+def test_a_gang_that_was_said_to_run_is_broken_though_its_group_does_not_show_it_yet(
+    told, left, phase
+):
+    """A member is lost while the first status is on its way; nobody left is a new start."""
+
+    async def scenario(given, writer, shown):
+        writer.submit([says_status(DONE, phase="Running", counts=(4, 4, 0, 0))], [])
+        await asyncio.sleep(2)
+        for _ in range(2):
+            writer.submit([says_status(phase="Inqueue", counts=(left, left, 0, 0))], [])
+            await asyncio.sleep(2)
+        assert patches(given, "/podgroups/g/status")[-1]["status"]["phase"] == phase
+
+    told(scenario)
