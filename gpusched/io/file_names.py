@@ -9,7 +9,7 @@ will; its tag stays. ``tests/old_files`` holds files of each version that must g
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -151,12 +151,12 @@ class Field(NamedTuple):
     Attributes:
         name: in the code.
         written: in files.
-        default: what it is where a file lacks it; ``attrs.NOTHING`` where a file must have it.
+        default: makes what it is where a file lacks it; None where a file must have it.
     """
 
     name: str
     written: str
-    default: Any = attrs.NOTHING
+    default: Callable[[], Any] | None = None
 
 
 def tag_of(cls: type[Any]) -> str:
@@ -181,27 +181,31 @@ def fields_of(cls: type[Any]) -> tuple[Field, ...] | None:
     """Fields of a class that holds nothing but data, in its order; None for any other."""
     if issubclass(cls, BaseException):
         return None
+    found: dict[str, Callable[[], Any] | None]
     if attrs.has(cls):
         found = {each.name: _default(each.default) for each in attrs.fields(cls)}
     elif issubclass(cls, msgspec.Struct):
         found = {each.name: _struct_default(each) for each in msgspec.structs.fields(cls)}
     elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
         defaults: Mapping[str, Any] = vars(cls)["_field_defaults"]
-        found = {name: defaults.get(name, attrs.NOTHING) for name in cls._fields}
+        found = {name: _default(defaults.get(name, attrs.NOTHING)) for name in cls._fields}
     else:
         return () if issubclass(cls, Enum) else None
     written = FIELDS.get(cls, {})
     return tuple(Field(name, written.get(name, name), default) for name, default in found.items())
 
 
-def _default(value: Any) -> Any:
+def _default(value: Any) -> Callable[[], Any] | None:
+    if value is attrs.NOTHING:
+        return None
     if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
-        return attrs.NOTHING if value.takes_self else value.factory()
-    return value
+        made: Callable[[], Any] = value.factory
+        return None if value.takes_self else made
+    return lambda: value
 
 
-def _struct_default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default is not msgspec.NODEFAULT:
-        return field.default
-    factory = field.default_factory
-    return attrs.NOTHING if factory is msgspec.NODEFAULT else factory()
+def _struct_default(field: msgspec.structs.FieldInfo) -> Callable[[], Any] | None:
+    if field.default_factory is not msgspec.NODEFAULT:
+        made: Callable[[], Any] = field.default_factory
+        return made
+    return _default(attrs.NOTHING if field.default is msgspec.NODEFAULT else field.default)

@@ -25,7 +25,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-import attrs
 import msgspec
 import numpy as np
 
@@ -113,9 +112,9 @@ class _Writer:
 
     def _entity(self, kind: type[Any]) -> tuple[int, _Parts] | None:
         """Number and values of the fields of a class that is built field by field."""
-        fields = None if issubclass(kind, tuple | Enum) else fields_of(kind)
-        if kind not in TAGS or fields is None:
+        if kind not in TAGS or issubclass(kind, tuple | Enum):
             return None
+        fields = fields_of(kind) or ()
         entity = self._number(kind), _parts(tuple(each.name for each in fields))
         self._entities[kind] = entity
         return entity
@@ -218,7 +217,8 @@ class _Reader:
         shape = self._shape(parts[0])
         if not issubclass(shape.cls, tuple):
             raise UnreadableGraph(f"damaged: {shape.tag} is no tuple")
-        return tuple.__new__(shape.cls, shape.filled(self.values(parts[1:])).values())
+        values = shape.filled(self.values(parts[1:]))
+        return tuple.__new__(shape.cls, [values[name] for name in shape.order])
 
     def member(self, parts: list[Any]) -> Any:
         """One of an enum."""
@@ -262,27 +262,36 @@ class _Shape:
                 f"it tells of {name!r}, which this version of gpusched does not have"
             )
         self.cls = cls
-        self._fields = fields
-        self._written = written
         known = {each.written for each in fields}
-        needed = {each.written for each in fields if each.default is attrs.NOTHING}
+        needed = {each.written for each in fields if each.default is None}
         strange = sorted((set(written) - known) | (needed - set(written)))
         if strange or len(set(written)) != len(written):
             raise UnreadableGraph(
                 f"{name} has other fields in this version of gpusched: "
                 f"{', '.join(strange) or 'one stands twice'}"
             )
+        names = {each.written: each.name for each in fields}
+        self._names = [names[each] for each in written]
+        self.order = [each.name for each in fields]
+        """Of the class; a file may have another."""
+        self._absent = [
+            (each.name, each.default)
+            for each in fields
+            if each.written not in written and each.default is not None
+        ]
 
     def filled(self, values: list[Any]) -> dict[str, Any]:
-        """All fields by their names in the code, in the order of the class.
+        """All fields by their names in the code.
 
         Raises:
             UnreadableGraph: there are more or fewer values than fields in the file.
         """
-        if len(values) != len(self._written):
-            raise UnreadableGraph(f"damaged: {self.tag} has {len(self._written)} fields")
-        given = dict(zip(self._written, values, strict=True))
-        return {each.name: given.get(each.written, each.default) for each in self._fields}
+        if len(values) != len(self._names):
+            raise UnreadableGraph(f"damaged: {self.tag} has {len(self._names)} fields")
+        given = dict(zip(self._names, values, strict=True))
+        for name, default in self._absent:
+            given[name] = default()
+        return given
 
 
 def _array(parts: list[Any]) -> Any:

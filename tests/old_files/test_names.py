@@ -152,7 +152,7 @@ def test_fields_of_0_1_0_are_still_there() -> None:
         fields = fields_of(by_tag[tag]) or ()
         assert {*written} - {each.written for each in fields} == set(), tag
         new = [each for each in fields if each.written not in written]
-        assert [each.name for each in new if each.default is attrs.NOTHING] == [], tag
+        assert [each.name for each in new if each.default is None] == [], tag
 
 
 def test_members_of_0_1_0_are_still_there() -> None:
