@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from benchmarks.inputs import NAMESPACE, Obj, gang_pod, listed_pods, node, page
-from gpusched.limits import LIST_PAGE
+from gpusched.base.limits import LIST_PAGE
 
 GANG: Final = 8
 GROUPS: Final = "/apis/scheduling.gpusched.io/v1alpha1/podgroups"

@@ -22,16 +22,16 @@ import msgspec
 from benchmarks.figures import Figure, middle
 from benchmarks.inputs import listed_pods, page
 from benchmarks.pages import serve
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.clock import SystemClock
+from gpusched.base.limits import LIST_PAGE, LIST_TIMEOUT_S
 from gpusched.cache.cache import Cache
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.io.api import Api
-from gpusched.io.collector import collect_rarely
-from gpusched.io.feeds import sinks
-from gpusched.io.reflector import KindSpec, Reflector
-from gpusched.io.telemetry import Telemetry
-from gpusched.limits import LIST_PAGE, LIST_TIMEOUT_S
-from gpusched.objects.decode import CODECS
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.watch.informers import make_event_handlers
+from gpusched.io.watch.reflector import KindSpec, Reflector
 
 SEED: Final = 1
 DECODED: Final = 20_000
@@ -44,7 +44,7 @@ LIST_MAX_S: Final = 5.0
 
 def measure() -> list[Figure]:
     """Decoding, memory and the big list."""
-    collect_rarely()  # as the daemon does
+    collect_garbage_rarely()  # as the daemon does
     bodies = listed_pods(DECODED, seed=SEED)
     size = sum(map(len, bodies)) / len(bodies)
     pages = [page(bodies[at : at + LIST_PAGE], token="") for at in range(0, DECODED, LIST_PAGE)]
@@ -166,7 +166,7 @@ def _kubeconfig(folder: str, host: str) -> str:
 
 async def _download(kubeconfig: str) -> float:
     """The same requests through the same client, nothing decoded."""
-    api = await Api.connect(kubeconfig, clock=SystemClock())
+    api = await ApiClient.connect(kubeconfig, clock=SystemClock())
     began = time.monotonic()
     for at in range(0, LISTED, LIST_PAGE):
         query = {"limit": str(LIST_PAGE), **({"continue": str(at)} if at else {})}
@@ -179,13 +179,15 @@ async def _download(kubeconfig: str) -> float:
 async def _list(kubeconfig: str) -> float:
     """From the first request until the cache holds every pod."""
     clock = SystemClock()
-    api = await Api.connect(kubeconfig, clock=clock)
+    api = await ApiClient.connect(kubeconfig, clock=clock)
     cache = Cache(DEFAULT.scheduler_names)
     reflector: Reflector[Any] = Reflector(
         api,
         KindSpec("pods", "/api/v1/pods"),
         codec=CODECS["pods"],
-        sink=sinks(cache, lambda _kind, rejected: sys.exit(rejected.sentence))["pods"],
+        sink=make_event_handlers(cache, lambda _kind, rejected: sys.exit(rejected.sentence))[
+            "pods"
+        ],
         clock=clock,
         rng=random.Random(SEED),
         telemetry=Telemetry(),

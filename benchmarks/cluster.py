@@ -16,9 +16,9 @@ from typing import Final
 import attrs
 
 from benchmarks.inputs import NAMESPACE, Obj, node
-from gpusched import limits
-from gpusched.clock import SystemClock
-from gpusched.io.api import Api
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.io.client.api_client import ApiClient
 
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 COMMAND: Final = str(Path(sys.executable).with_name("gpusched"))
@@ -37,7 +37,7 @@ class Cluster:
     """
 
     kubeconfig: str
-    api: Api
+    api: ApiClient
     server: subprocess.Popen[str]
 
     @contextmanager
@@ -110,7 +110,7 @@ async def cluster(*, nodes: int, make: Callable[[int], Obj] = node) -> AsyncIter
             line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), _READY_S)
             if not line.startswith("ready"):
                 raise RuntimeError(f"the cluster did not start: {line!r}")
-            api = await Api.connect(kubeconfig, clock=SystemClock())
+            api = await ApiClient.connect(kubeconfig, clock=SystemClock())
             try:
                 here = Cluster(kubeconfig, api, process)
                 await here.post("/api/v1/namespaces", _namespace())

@@ -15,14 +15,14 @@ import numpy as np
 
 from benchmarks.figures import Figure, middle
 from benchmarks.inputs import GPUS_A_NODE, NAMESPACE, node, pod
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.objects.decode import CODECS
-from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
+from gpusched.session.state.session_cache import SessionCache
 
 SEED: Final = 1
 RUNS: Final = 7
@@ -132,13 +132,13 @@ def session_ms(cache: Cache, *, expect: int) -> list[float]:
         RuntimeError: not every pod got a place, so something else was measured.
     """
     policy = load_policy(DEFAULT)
-    guard = Guard(SystemClock())
+    guard = PluginGuard(SystemClock())
     times = []
     for _ in range(RUNS):
         _touch_all(cache)
         gc.collect()
         began = time.perf_counter()
-        decision = decide(cache.snapshot(_NOW), policy, guard=guard, masks=MaskCache())
+        decision = decide(cache.snapshot(_NOW), policy, guard=guard, masks=SessionCache())
         times.append((time.perf_counter() - began) * 1e3)
         placed = sum(len(gang.binds) for gang in decision.plan.binds)
         if placed != expect:

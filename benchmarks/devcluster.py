@@ -19,11 +19,11 @@ import attrs
 
 from benchmarks.figures import Figure, middle
 from benchmarks.inputs import NAMESPACE, Obj, gang_pod, node
-from gpusched import limits
-from gpusched.clock import SystemClock
-from gpusched.io.api import Api
-from gpusched.objects import encode
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer import requests
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.io.client.api_client import ApiClient
 
 NODES: Final = 1_000
 PODS: Final = 20_000
@@ -85,7 +85,7 @@ def _server(*flags: str) -> Iterator[tuple[int, str, str]]:
 async def _written() -> list[Figure]:
     """Writes alone: nodes and pods stay as the client writes them."""
     with _server("--no-stages") as (_, _, kubeconfig), _quiet_client():
-        api = await Api.connect(kubeconfig, clock=SystemClock())
+        api = await ApiClient.connect(kubeconfig, clock=SystemClock())
         try:
             await _set_up(api)
             raw = await _rate(api, [_Call("/readyz", None)] * (PODS // 4))
@@ -103,7 +103,7 @@ async def _written() -> list[Figure]:
 async def _filled() -> list[Figure]:
     """A living cluster: stages drive the pods while they are bound, and others watch."""
     with _server() as (pid, url, kubeconfig), _quiet_client():
-        api = await Api.connect(kubeconfig, clock=SystemClock())
+        api = await ApiClient.connect(kubeconfig, clock=SystemClock())
         try:
             return await _lived(api, pid, url)
         finally:
@@ -127,14 +127,14 @@ class _Call:
     path: str
     body: bytes | None
 
-    async def make(self, api: Api) -> None:
+    async def make(self, api: ApiClient) -> None:
         method = "GET" if self.body is None else "POST"
         answer = await api.request(method, self.path, body=self.body, timeout_s=_TIMEOUT_S)
         if not answer.ok:
             raise RuntimeError(f"{self.path}: {answer.body[:500]!r}")
 
 
-async def _rate(api: Api, calls: list[_Call]) -> float:
+async def _rate(api: ApiClient, calls: list[_Call]) -> float:
     """Calls a second, as many at once as the daemon binds."""
     queue = calls[::-1]
 
@@ -147,7 +147,7 @@ async def _rate(api: Api, calls: list[_Call]) -> float:
     return len(calls) / (time.monotonic() - began)
 
 
-async def _set_up(api: Api) -> None:
+async def _set_up(api: ApiClient) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     await _rate(api, [_Call("/api/v1/namespaces", _json(namespace))])
     await _rate(api, [_Call("/api/v1/nodes", _json(_fake(index))) for index in range(NODES)])
@@ -157,7 +157,7 @@ def _creations() -> list[_Call]:
     return [_Call(_PATH, _json(gang_pod(index))) for index in range(PODS)]
 
 
-async def _lived(api: Api, pid: int, url: str) -> list[Figure]:
+async def _lived(api: ApiClient, pid: int, url: str) -> list[Figure]:
     await _set_up(api)
     await _rate(api, _creations())
     uids = await _uids(api)
@@ -213,14 +213,14 @@ def _fake(index: int) -> Obj:
     return made
 
 
-async def _uids(api: Api) -> list[tuple[str, str]]:
+async def _uids(api: ApiClient) -> list[tuple[str, str]]:
     answer = await api.request("GET", _PATH, timeout_s=_TIMEOUT_S)
     items = json.loads(answer.body)["items"]
     return [(each["metadata"]["name"], each["metadata"]["uid"]) for each in items]
 
 
 def _binding(name: str, uid: str, *, number: int) -> _Call:
-    body = encode.binding(
+    body = requests.binding_body(
         ObjectKey(NAMESPACE, name), UID(uid), node=f"node-{number % NODES:05d}", slots=1,
         rank=-1, plan="0" * 12, fence="bench/1",
     )  # fmt: skip
@@ -245,7 +245,7 @@ def _watches(url: str) -> Iterator[None]:
             process.kill()
 
 
-async def _running(api: Api) -> int:
+async def _running(api: ApiClient) -> int:
     """Wait until the stages have every pod running; how many do when that takes too long."""
     end = time.monotonic() + _SETTLE_S
     waiting = {"fieldSelector": "status.phase=Pending", "limit": "1"}

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from benchmarks.inputs import NAMESPACE, pod
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 
 _TURN: Final = 64
 

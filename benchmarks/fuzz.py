@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 
-from gpusched.testing.fuzz.worlds import Tally, fuzz
+from tests.fuzz.worlds import FuzzCounts, fuzz_sessions
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,12 +22,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--oddness", type=int, default=25, help="of a hundred objects are mangled")
     told = parser.parse_args(arguments)
     began = time.monotonic()
-    tally = fuzz(told.seed, objects=told.objects, most_worlds=told.worlds, oddness=told.oddness)
+    tally = fuzz_sessions(
+        told.seed, objects=told.objects, most_worlds=told.worlds, oddness=told.oddness
+    )
     _show(tally, time.monotonic() - began)
     return 1 if tally.findings else 0
 
 
-def _show(tally: Tally, took_s: float) -> None:
+def _show(tally: FuzzCounts, took_s: float) -> None:
     print(
         f"{tally.objects} objects ({tally.rejected} not believed), {tally.sessions} sessions, "
         f"{took_s:.0f} s: {tally.binds} gangs bound, {tally.claims} claims, {tally.stops} stops, "

@@ -11,8 +11,8 @@ from typing import Final
 from benchmarks.cluster import PODS, Cluster, cluster
 from benchmarks.figures import Figure, number
 from benchmarks.inputs import pod
-from gpusched.objects import encode
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer import requests
 
 NODES: Final = 500
 PODS_ALONE: Final = 200
@@ -66,7 +66,7 @@ async def _times(here: Cluster, prefix: str, *, before: int, bind: bool) -> list
 
 async def _bind(here: Cluster, metadata: dict[str, str]) -> None:
     key = ObjectKey(metadata["namespace"], metadata["name"])
-    body = encode.binding(
+    body = requests.binding_body(
         key, UID(metadata["uid"]), node="node-00000", slots=1, rank=-1, plan="0" * 12, fence="b/1"
     )
     await here.post(f"{PODS}/{key.name}/binding", json.loads(body))

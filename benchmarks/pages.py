@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from aiohttp import web
 
 from benchmarks.inputs import listed_pods, page
-from gpusched.limits import LIST_PAGE
+from gpusched.base.limits import LIST_PAGE
 
 
 def serve(tell: Connection, count: int, seed: int) -> None:

@@ -15,15 +15,15 @@ import resource
 import sys
 import time
 
+from gpusched.api.pod.pod import Pod
 from gpusched.app import App, AppOptions
-from gpusched.clock import SystemClock
+from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.io import cycle
-from gpusched.io.collector import collect_rarely
-from gpusched.io.logs import set_up
-from gpusched.objects.pod import Pod
+from gpusched.io.cycle import session_cycle
+from gpusched.io.observe.logs import set_up_logging
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.session.decide import Decision, decide
-from gpusched.session.plan import Plan
+from gpusched.session.state.plan import Plan
 
 
 class Watch:
@@ -71,10 +71,10 @@ class Watch:
 
 def main(kubeconfig: str, pods: int, profile: str = "") -> None:
     """Run until killed."""
-    set_up(level=30)
-    collect_rarely()
+    set_up_logging(level=30)
+    collect_garbage_rarely()
     watch = Watch(pods, profile)
-    cycle.decide = watch.decide
+    session_cycle.decide = watch.decide
     daemon = App(
         AppOptions(config=DEFAULT, clock=SystemClock(), rng=random.Random(1), kubeconfig=kubeconfig)
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from benchmarks.figures import Figure, middle
 from benchmarks.shared_cluster import GPUS_A_NODE, many_queues, one_reclaims, session_s
-from gpusched.io.collector import collect_rarely
-from gpusched.limits import PLAN_BINDS_MAX
+from gpusched.base.limits import PLAN_BINDS_MAX
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.testing.given import Given
 
 RUNS: Final = 3
@@ -18,7 +18,7 @@ QUIET_MAX_S: Final = 0.1
 
 def measure() -> list[Figure]:
     """Seconds of a session: one queue reclaims, a tree is served, nothing has changed."""
-    collect_rarely()  # as the daemon does
+    collect_garbage_rarely()  # as the daemon does
     return [_reclaim(), *_tree()]
 
 

@@ -12,12 +12,12 @@ import sys
 from itertools import count
 
 from benchmarks.cluster import PODS
-from gpusched import limits
-from gpusched.clock import SystemClock
-from gpusched.io.api import Api
-from gpusched.io.bind_calls import SERVER_QUERY
-from gpusched.objects import encode
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer import requests
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.write.bind_calls import SERVER_QUERY
 
 
 async def bind_all(kubeconfig: str, nodes: int) -> None:
@@ -26,7 +26,7 @@ async def bind_all(kubeconfig: str, nodes: int) -> None:
     Raises:
         RuntimeError: the server refused one.
     """
-    api = await Api.connect(kubeconfig, clock=SystemClock())
+    api = await ApiClient.connect(kubeconfig, clock=SystemClock())
     answer = await api.request("GET", PODS, timeout_s=limits.LIST_TIMEOUT_S)
     pods = json.loads(answer.body)["items"][::-1]
     turn = count()
@@ -39,9 +39,9 @@ async def bind_all(kubeconfig: str, nodes: int) -> None:
     await api.close()
 
 
-async def _bind(api: Api, metadata: dict[str, str], node: str) -> None:
+async def _bind(api: ApiClient, metadata: dict[str, str], node: str) -> None:
     key = ObjectKey(metadata["namespace"], metadata["name"])
-    body = encode.binding(
+    body = requests.binding_body(
         key, UID(metadata["uid"]), node=node, slots=1, rank=-1, plan="0" * 12, fence="bench/1"
     )
     answer = await api.request(

@@ -6,9 +6,9 @@ import time
 
 from benchmarks.figures import Figure, middle
 from benchmarks.report_inputs import thousand_jobs
-from gpusched.report.csv_files import csv_files
-from gpusched.report.page import page
-from gpusched.report.reported import Reported
+from gpusched.lab.report.csv_files import csv_files
+from gpusched.lab.report.pages.run_page import render_page
+from gpusched.lab.report.run_report import RunReport
 
 RUNS = 3
 
@@ -19,7 +19,7 @@ def measure() -> list[Figure]:
     text, spent = "", []
     for _ in range(RUNS):
         began = time.process_time()
-        text = page([Reported(record=record)])
+        text = render_page([RunReport(record=record)])
         spent.append(time.process_time() - began)
     began = time.process_time()
     csv_files(record)

@@ -14,18 +14,18 @@ from typing import Final
 
 import attrs
 
-from gpusched.report.record import (
+from gpusched.lab.report.record import (
     ActDone,
-    End,
-    Eviction,
+    EvictionRecord,
     JobLife,
+    LifeEnd,
     NodeLife,
     NodeSpan,
     PodLife,
     QueueLife,
     QueueMark,
-    Reason,
-    Record,
+    RunRecord,
+    WaitReason,
 )  # fmt: skip
 
 STARTUP_S: Final = 2.0
@@ -54,7 +54,7 @@ class _Live:
     ask: Ask
     pods: list[PodLife] = attrs.Factory(list)
     done: list[PodLife] = attrs.Factory(list)
-    reasons: list[Reason] = attrs.Factory(list)
+    reasons: list[WaitReason] = attrs.Factory(list)
     started: float | None = None
     ended: float | None = None
     turn: int = 0
@@ -70,9 +70,9 @@ class Toy:
     fails: dict[int, tuple[float, float]] = attrs.Factory(dict)
     free: list[set[int]] = attrs.Factory(list)
     free_cpu: list[int] = attrs.Factory(list)
-    evictions: list[Eviction] = attrs.Factory(list)
+    evictions: list[EvictionRecord] = attrs.Factory(list)
 
-    def play(self, asks: Sequence[Ask], *, name: str, seconds: float, seed: int = 1) -> Record:
+    def play(self, asks: Sequence[Ask], *, name: str, seconds: float, seed: int = 1) -> RunRecord:
         """The run of these jobs, ended at ``seconds``."""
         self.free = [set(range(self.gpus)) for _ in range(self.nodes)]
         self.free_cpu = [self.cpu] * self.nodes
@@ -93,7 +93,7 @@ class Toy:
                 )
                 self._make_room(live, lives, waiting, now)
             elif turn == live.turn and live.pods:
-                self._end(live, now, End.SUCCEEDED)
+                self._end(live, now, LifeEnd.SUCCEEDED)
                 live.ended = now
             waiting.sort(key=lambda each: (-each.ask.priority, each.ask.created))
             for each in self._start(waiting, now):
@@ -136,12 +136,12 @@ class Toy:
             ))  # fmt: skip
         return True
 
-    def _end(self, live: _Live, now: float, end: End) -> None:
+    def _end(self, live: _Live, now: float, end: LifeEnd) -> None:
         for pod in live.pods:
             node = int(pod.node[5:])
             self.free[node] |= set(pod.slots)
             self.free_cpu[node] += pod.cpu
-            told = now if end is End.EVICTED else None
+            told = now if end is LifeEnd.EVICTED else None
             live.done.append(attrs.evolve(pod, ended=now, gone=now, end=end, told=told))
         live.pods = []
 
@@ -158,16 +158,16 @@ class Toy:
                 return
             for pod in victim.pods:
                 ran = now - (pod.running if pod.running is not None else now)
-                self.evictions.append(Eviction(
+                self.evictions.append(EvictionRecord(
                     at=now, pod=pod.name, job=pod.job, queue=pod.queue,
                     why="Preempted" if victim.ask.queue == live.ask.queue else "Reclaimed",
                     sentence=f"for default/{live.ask.name}", lost=max(0, int(ran * pod.gpus)),
                 ))  # fmt: skip
-            self._end(victim, now, End.EVICTED)
+            self._end(victim, now, LifeEnd.EVICTED)
             waiting.append(victim)
             victim.reasons.append(_reason(now, "Evicted", f"gave room to default/{live.ask.name}"))
 
-    def _record(self, lives: Sequence[_Live], *, name: str, seconds: float, seed: int) -> Record:
+    def _record(self, lives: Sequence[_Live], *, name: str, seconds: float, seed: int) -> RunRecord:
         jobs = [
             JobLife(
                 key=f"default/{live.ask.name}", kind="Job", uid=live.ask.name, queue=live.ask.queue,
@@ -175,7 +175,7 @@ class Toy:
                 min_member=live.ask.pods, gpus=live.ask.pods * live.ask.gpus,
                 created=live.ask.created, admitted=live.started, started=live.started,
                 ready=None if live.started is None else live.started + STARTUP_S, ended=live.ended,
-                end=End.NONE if live.ended is None else End.SUCCEEDED, reasons=tuple(live.reasons),
+                end=LifeEnd.NONE if live.ended is None else LifeEnd.SUCCEEDED, reasons=tuple(live.reasons),
             )
             for live in lives
         ]  # fmt: skip
@@ -184,7 +184,7 @@ class Toy:
                    for pod in _pending(live)]  # fmt: skip
         queues = sorted({live.ask.queue for live in lives})
         total = self.nodes * self.gpus * 1000
-        return Record(
+        return RunRecord(
             name=name, ground="simulated", seed=seed, seconds=seconds, epoch=1_700_000_000.0,
             nodes=tuple(self._node(index, seconds) for index in range(self.nodes)),
             pods=tuple(sorted(pods + missing, key=lambda pod: (pod.created, pod.name))),
@@ -207,8 +207,8 @@ class Toy:
         return NodeLife(name=f"node-{index:03d}", labels={}, spans=tuple(spans))
 
 
-def _reason(at: float, reason: str, sentence: str) -> Reason:
-    return Reason(at=at, reason=reason, sentence=sentence)
+def _reason(at: float, reason: str, sentence: str) -> WaitReason:
+    return WaitReason(at=at, reason=reason, sentence=sentence)
 
 
 def _pending(live: _Live) -> list[PodLife]:
@@ -238,7 +238,7 @@ def _queue(name: str, pods: Sequence[PodLife], share: int) -> QueueLife:
     return QueueLife(name=name, parent="", marks=tuple(marks))
 
 
-def thousand_jobs(jobs: int = 1000) -> Record:
+def thousand_jobs(jobs: int = 1000) -> RunRecord:
     """The shape of M4: jobs of ten pods with two cores, on 100 nodes of ten cores each."""
     draw = Random(4)
     asks = [
@@ -249,7 +249,7 @@ def thousand_jobs(jobs: int = 1000) -> Record:
     return Toy(100, 0, 10_000).play(asks, name="M4", seconds=4500.0, seed=4)
 
 
-def mixed_day(jobs: int = 160, *, seed: int = 5, name: str = "mixed-day") -> Record:
+def mixed_day(jobs: int = 160, *, seed: int = 5, name: str = "mixed-day") -> RunRecord:
     """The shape of M5: gangs, small and urgent jobs of three teams, evictions, a node that fails."""
     draw = Random(seed)
     asks = []

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 
 
 class Bindings:

@@ -7,9 +7,9 @@ import random
 import time
 from typing import Final
 
+from gpusched.api.pod.pod import PodClass, PodPhase
 from gpusched.config.model import DEFAULT
-from gpusched.objects.pod import PodClass, PodPhase
-from gpusched.session.masks import MaskCache
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -88,7 +88,7 @@ def session_s(c: Given, *, kept: bool = False) -> float:
         kept: whether filters' answers of earlier sessions may be used.
     """
     if not kept:
-        c.masks = MaskCache()
+        c.masks = SessionCache()
     gc.collect()
     began = time.perf_counter()
     c.when.one_session()

@@ -17,11 +17,11 @@ from typing import Final
 from benchmarks.figures import Figure
 from benchmarks.placement.aged import GPUS, Cluster, aged
 from benchmarks.placement.b4 import SUITES, Suite
-from gpusched.limits import VICTIM_MODEL_S
-from gpusched.placement.problem import Effort, Outcome
-from gpusched.placement.victim_field import Field
-from gpusched.placement.victim_search import cheaper
-from gpusched.placement.victims import Bundle, Choice, Member
+from gpusched.base.limits import VICTIM_MODEL_S
+from gpusched.placement.model.problem import Effort, SearchOutcome
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
+from gpusched.placement.victims.search import find_cheaper_victims
 
 RATIO_MAX: Final = 1.15
 SESSION_S: Final = 0.5
@@ -69,33 +69,42 @@ def _run(suite: Suite, seed: int) -> tuple[int, int, int, float, bool]:
 
 
 def _better(
-    found: Sequence[tuple[Field, Choice]], need: int, best: Choice, *, each_s: float, all_s: float
-) -> tuple[Choice, bool]:
+    found: Sequence[tuple[VictimSearchState, VictimChoice]],
+    need: int,
+    best: VictimChoice,
+    *,
+    each_s: float,
+    all_s: float,
+) -> tuple[VictimChoice, bool]:
     proven = True
     for field, _ in found:
         if all_s <= 0:
             return best, False
-        answer = cheaper(field, need, best, Effort(budget_s=min(each_s, all_s)))
+        answer = find_cheaper_victims(field, need, best, Effort(budget_s=min(each_s, all_s)))
         all_s -= answer.spent
         best = answer.choice or best
-        proven = proven and (answer.proven or answer.outcome is Outcome.INFEASIBLE)
+        proven = proven and (answer.proven or answer.outcome is SearchOutcome.INFEASIBLE)
     return best, proven
 
 
-def _fields(suite: Suite, cluster: Cluster) -> list[Field]:
+def _fields(suite: Suite, cluster: Cluster) -> list[VictimSearchState]:
     """One field for each domain; jobs below priority 2 may go, each as a whole."""
     ask = (suite.gpus, suite.gpus * (12 if suite.gpus == GPUS else 10), suite.gpus * 128)
     fields = []
     for start in range(0, suite.nodes, suite.domain):
         rows = range(start, min(start + suite.domain, suite.nodes))
-        members: list[Member] = []
-        bundles: list[Bundle] = []
+        members: list[EvictablePod] = []
+        bundles: list[VictimBundle] = []
         for job in cluster.jobs:
             if job.priority == 2 or not any(row in rows for row in job.rows):
                 continue
             first = len(members)
-            members += [Member(row if row in rows else -1, job.request, 0) for row in job.rows]
+            members += [
+                EvictablePod(row if row in rows else -1, job.request, 0) for row in job.rows
+            ]
             every = tuple(range(first, len(members)))
-            bundles.append(Bundle(every, len(bundles), len(bundles), extra=job.cost))
-        fields.append(Field(ask, {row: cluster.free[row] for row in rows}, members, bundles))
+            bundles.append(VictimBundle(every, len(bundles), len(bundles), extra=job.cost))
+        fields.append(
+            VictimSearchState(ask, {row: cluster.free[row] for row in rows}, members, bundles)
+        )
     return fields

@@ -15,8 +15,13 @@ from typing import Any, Final
 
 from benchmarks.figures import Figure
 from benchmarks.inputs import gang_pod, node
-from gpusched.devcluster.local_client import LocalClient
-from gpusched.simulate import Outcome, SimulationOptions, World, simulate
+from gpusched.devcluster.apiserver.client.local_client import LocalClient
+from gpusched.lab.virtual_time.cluster_run import (
+    ClusterRun,
+    RunOutcome,
+    SimulationOptions,
+    simulate_cluster,
+)
 
 NODES: Final = 1_000
 JOBS: Final = 625
@@ -44,12 +49,12 @@ def measure() -> list[Figure]:
     ]
 
 
-def hour() -> Outcome[tuple[int, int]]:
+def hour() -> RunOutcome[tuple[int, int]]:
     """Run it; the value is how many pods were created and how many ended well."""
-    return simulate(_scenario, options=SimulationOptions(daemons=0))
+    return simulate_cluster(_scenario, options=SimulationOptions(daemons=0))
 
 
-async def _scenario(world: World) -> tuple[int, int]:
+async def _scenario(world: ClusterRun) -> tuple[int, int]:
     client = world.client
     for index in range(NODES):
         made = node(index)

@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 from benchmarks.figures import Figure
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 JOBS: Final = (20, 220)
 MEMBERS: Final = 10
@@ -57,7 +57,7 @@ def measure() -> list[Figure]:
 
 
 def _run(jobs: int) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: ClusterRun) -> None:
         client = world.client
         for index in range(NODES):
             client.create("nodes", _node(index))
@@ -71,7 +71,7 @@ def _run(jobs: int) -> None:
         while not finished():
             await world.clock.sleep(_LOOK_S)
 
-    simulate(scenario, options=SimulationOptions())
+    simulate_cluster(scenario, options=SimulationOptions())
 
 
 _QUEUE: Final[Obj] = {

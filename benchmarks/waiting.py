@@ -7,10 +7,10 @@ import time
 from typing import Final
 
 from benchmarks.figures import Figure, middle, number
+from gpusched.api.meta.identity import Owner
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
 from gpusched.config.model import DEFAULT
-from gpusched.io.collector import collect_rarely
-from gpusched.objects.meta import Owner
-from gpusched.objects.pod import GangHints, PodPhase
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -19,7 +19,7 @@ NODES: Final = 100
 CORES_A_NODE: Final = 10
 CORES_A_POD: Final = 2
 SIZE: Final = 10
-HINTS: Final = GangHints(expected_duration_ns=900 * 10**9)
+HINTS: Final = GangAnnotations(expected_duration_ns=900 * 10**9)
 ALIKE_MAX_US: Final = 60.0
 UNLIKE_MAX_US: Final = 800.0
 SMALLEST: Final = 1
@@ -27,7 +27,7 @@ SMALLEST: Final = 1
 
 def measure() -> list[Figure]:
     """Quiet sessions with 1,000 and 5,000 gangs that wait, beside the smallest session."""
-    collect_rarely()  # as the daemon does
+    collect_garbage_rarely()  # as the daemon does
     smallest = quiet_s(SMALLEST, alike=True)
     return [
         _figure(count, alike=alike, smallest=smallest)

@@ -20,53 +20,51 @@ from typing import Final
 
 import attrs
 
-from gpusched import limits
+from gpusched.api.meta.codec import DEFECT
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
+from gpusched.api.serializer.requests import ObjectRef
+from gpusched.api.serializer.seal import KEY_BYTES, UNKNOWN_SEAL, parse_seal
+from gpusched.base import limits
+from gpusched.base.clock import Clock
+from gpusched.base.errors import GpuschedError, InvariantBroken
 from gpusched.cache.cache import Cache
-from gpusched.clock import Clock
-from gpusched.commit.model import Phase
+from gpusched.commit.model import CommitPhase
 from gpusched.config.model import Config
-from gpusched.errors import GpuschedError, InvariantBroken
-from gpusched.io.api import Api
-from gpusched.io.binder import Binder, Settled
-from gpusched.io.carrier import Carrier
-from gpusched.io.claim_calls import ClaimCalls
-from gpusched.io.credentials import Source
-from gpusched.io.cycle import Rules, SessionCycle
-from gpusched.io.decision_recorder import DecisionRecorder, Recording
-from gpusched.io.elector import Elector, timing_of
-from gpusched.io.fault_report import FaultReport
-from gpusched.io.foreign import group_path
-from gpusched.io.home import ensure_namespace, make_namespace, unless
-from gpusched.io.http import Endpoints
-from gpusched.io.layout_news import LayoutNews
-from gpusched.io.leadership import Leadership
-from gpusched.io.loading import Loader
-from gpusched.io.logs import Log
-from gpusched.io.own_news import RESTORED
-from gpusched.io.pace import Pace
-from gpusched.io.readers import Readers
-from gpusched.io.self_care import SelfCare
-from gpusched.io.server_clock import ServerClock
-from gpusched.io.session_mark import SessionMark
-from gpusched.io.sessions import Open, over_http
-from gpusched.io.slot_news import SlotNews
-from gpusched.io.solver_process import SolverProcess
-from gpusched.io.status import StatusWriter
-from gpusched.io.telemetry import Telemetry
-from gpusched.io.text import one_line
-from gpusched.io.tracing import Tracing
-from gpusched.io.volume_binder import VolumeBinder
-from gpusched.io.watchdog import Watchdog
-from gpusched.objects.codec import DEFECT
-from gpusched.objects.encode import ObjectRef
-from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
-from gpusched.objects.seal import KEY_BYTES, UNKNOWN, seal_of
-from gpusched.placement.problem import Search, search_here
-from gpusched.pluginhost.guard import Guard
-from gpusched.session.plan import Plan
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.credentials import CredentialSource
+from gpusched.io.client.server_clock import ServerClock
+from gpusched.io.client.transport import Open, over_http
+from gpusched.io.cycle.crash_marker import CrashMarker
+from gpusched.io.cycle.fault_report import FaultReport
+from gpusched.io.cycle.health import DaemonHealth
+from gpusched.io.cycle.policy_loader import PolicyLoader
+from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
+from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
+from gpusched.io.leader.elector import Elector, Leadership, lease_timing
+from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
+from gpusched.io.observe.daemon_events import RESTORED
+from gpusched.io.observe.device_events import LayoutEvents, SlotEvents
+from gpusched.io.observe.endpoints import HttpEndpoints
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.observe.text import one_line
+from gpusched.io.observe.tracing import Tracing
+from gpusched.io.observe.watchdog import Watchdog
+from gpusched.io.solver.process import SolverProcess
+from gpusched.io.watch.informer_factory import InformerFactory
+from gpusched.io.workers.rate_limiter import RateLimiter
+from gpusched.io.write.bind_calls import group_path
+from gpusched.io.write.binder import Binder, SettledGang
+from gpusched.io.write.preemption_calls import PreemptionCalls
+from gpusched.io.write.preemption_executor import PreemptionExecutor
+from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.volume_binder import VolumeBinder
+from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.pluginhost.guard import PluginGuard
+from gpusched.session.state.plan import Plan
 
 _LEASE_CONNECTIONS: Final = 2
-_log = Log(__name__)
+_log = Logger(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -94,17 +92,17 @@ class AppOptions:
     config: Config
     clock: Clock
     rng: random.Random
-    kubeconfig: str | Source | None = None
+    kubeconfig: str | CredentialSource | None = None
     identity: str = "gpusched"
     listen: tuple[tuple[str, int], ...] = ()
     config_file: str = ""
     pod: ObjectRef | None = None
     inline: bool = False
-    recording: Recording | None = None
+    recording: RecordingOptions | None = None
     state_file: str = ""
     secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
-    search: Search = search_here
+    search: SearchRunner = search_in_process
     session_s: Callable[[], float] = lambda: 0.0
 
 
@@ -119,14 +117,14 @@ class App:
     def __init__(self, options: AppOptions) -> None:
         options = attrs.evolve(options, clock=ServerClock(options.clock))
         self.options = options
-        self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
+        self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN_SEAL)
         self.telemetry = Telemetry(Tracing.from_environment())
         self.faults = FaultReport(options.clock, self.telemetry)
-        self._mark: SessionMark | None = None
+        self._mark: CrashMarker | None = None
         self._broken_with: GangKey | None = None
         """Whose commit broke first; the next process is told."""
         self.leadership = Leadership()
-        self.readers: Readers | None = None
+        self.readers: InformerFactory | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
         self._stop = asyncio.Event()
@@ -137,7 +135,7 @@ class App:
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
         self.cycle: SessionCycle | None = None
-        self.care: SelfCare | None = None
+        self.care: DaemonHealth | None = None
 
     def reload(self) -> None:
         """Read the configuration again, now."""
@@ -152,16 +150,18 @@ class App:
     async def run(self) -> None:
         """Live until ``stop``, or until something breaks."""
         options = self.options
-        loader = Loader(options.clock, inline=options.inline)
+        loader = PolicyLoader(options.clock, inline=options.inline)
         loaded = await loader.load(options.config)
         loader.close()
         self.cache.rows.use(loaded.layouts)
         for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
-        rules = Rules(options.config, loaded.policy, Guard(options.clock))
-        api = await Api.connect(options.kubeconfig, clock=options.clock, opened=options.opened)
+        rules = SessionRules(options.config, loaded.policy, PluginGuard(options.clock))
+        api = await ApiClient.connect(
+            options.kubeconfig, clock=options.clock, opened=options.opened
+        )
         if options.state_file:
-            self._mark = SessionMark.open(Path(options.state_file))
+            self._mark = CrashMarker.open(Path(options.state_file))
         try:
             await self._serve(api, rules)
         except Exception as error:
@@ -185,9 +185,11 @@ class App:
             why = f"{type(error).__name__}: {one_line(str(error))}"
             self._mark.fault(why, self._broken_with)
 
-    async def _connect(self, most: int) -> Api:
+    async def _connect(self, most: int) -> ApiClient:
         of = self.options
-        return await Api.connect(of.kubeconfig, clock=of.clock, connections=most, opened=of.opened)
+        return await ApiClient.connect(
+            of.kubeconfig, clock=of.clock, connections=most, opened=of.opened
+        )
 
     # -- readiness -------------------------------------------------------------------------
     def unready(self) -> str:
@@ -213,17 +215,19 @@ class App:
         if elector is None or not elector.trouble:
             self._lease_read = now
             return ""
-        late = now - self._lease_read > limits.STALENESS_MAX_S
+        late = now - self._lease_read > limits.CACHE_STALENESS_MAX_S
         return f"the lease cannot be read: {elector.trouble}" if late else ""
 
     def _may_decide(self) -> str:
         return self.unready() or ("" if self._caught_up else "caches are being listed again")
 
     # -- building --------------------------------------------------------------------------
-    def _writers(self, api: Api) -> tuple[StatusWriter, Binder, Carrier, VolumeBinder]:
+    def _writers(
+        self, api: ApiClient
+    ) -> tuple[StatusWriter, Binder, PreemptionExecutor, VolumeBinder]:
         """Everything that writes to the API, sharing one pace."""
         options = self.options
-        pace = Pace(options.clock)
+        pace = RateLimiter(options.clock)
         status = StatusWriter(
             api,
             pace,
@@ -245,13 +249,13 @@ class App:
             on_fault=self._broke,
             on_contained=self.faults.failed,
             on_settled=lambda settled: self._settled(status, settled),
-            on_broken=self._broke_with,
+            on_broken=self._end_on_contained_fault,
             on_failed=self._commit_failed,
             on_known=self._commit_known,
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
         )
-        carrier = Carrier(
+        carrier = PreemptionExecutor(
             api,
             pace,
             self.cache,
@@ -266,7 +270,7 @@ class App:
         )
         volumes = VolumeBinder(
             binder,
-            ClaimCalls(
+            PreemptionCalls(
                 api,
                 pace,
                 self.cache,
@@ -283,7 +287,7 @@ class App:
         )
         return status, binder, carrier, volumes
 
-    async def _serve(self, api: Api, rules: Rules) -> None:
+    async def _serve(self, api: ApiClient, rules: SessionRules) -> None:
         options = self.options
         async with contextlib.AsyncExitStack() as stack:
             while not self._stop.is_set():
@@ -291,18 +295,18 @@ class App:
                 first = self.cycle is None
                 live = self._build(api, rules)
                 if first:
-                    await self._tell_outside(stack)
+                    await self._start_endpoints(stack)
                 await live()
                 assert self.cycle is not None
                 # Plugins begin as in a new process; rows of the old cache are nobody's any more.
                 config, policy = self.cycle.rules.config, self.cycle.rules.policy
-                rules = Rules(config, policy, Guard(options.clock))
+                rules = SessionRules(config, policy, PluginGuard(options.clock))
 
-    async def _tell_outside(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _start_endpoints(self, stack: contextlib.AsyncExitStack) -> None:
         """Begin what outlasts terms: endpoints and the watchdog."""
         options = self.options
         if options.listen:
-            endpoints = Endpoints(ready=self.readiness, metrics=self.telemetry.render)
+            endpoints = HttpEndpoints(ready=self.readiness, metrics=self.telemetry.render)
             self.port = await endpoints.start_on_first(options.listen)
             stack.push_async_callback(endpoints.stop)
         if not options.inline:
@@ -310,12 +314,12 @@ class App:
             watchdog.start()
             stack.callback(watchdog.stop)
 
-    def _build(self, api: Api, rules: Rules) -> Callable[[], Awaitable[None]]:
+    def _build(self, api: ApiClient, rules: SessionRules) -> Callable[[], Awaitable[None]]:
         """Everything of one term, which knows nothing yet; what lives it."""
         options = self.options
         if self.cycle is not None:
             layouts = self.cache.rows.catalogue
-            self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN)
+            self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN_SEAL)
             self.cache.rows.use(layouts)
         self.cache.use_group_priority(rules.config.pod_group_priority)
         status, binder, carrier, volumes = self._writers(api)
@@ -325,14 +329,14 @@ class App:
         self.cache.on_pod_gone.append(status.observe_gone)
         self.cache.families.on_gone.append(status.gang_gone)
         self.cache.families.on_gone.append(carrier.gang_gone)
-        self.readers = Readers(
+        self.readers = InformerFactory(
             api,
             self.cache,
             clock=options.clock,
             rng=options.rng,
             telemetry=self.telemetry,
             reject=lambda kind, rejected: self._rejected(status, kind, rejected),
-            restored=self._restored_store,
+            restored=self._on_restored_store,
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
         )
@@ -360,11 +364,11 @@ class App:
             only_look=bool(self._restored),
         )
         self.cycle.decided.extend(self.on_plan)
-        self.care = SelfCare(
+        self.care = DaemonHealth(
             self.cycle,
             status.events,
             self.cache,
-            regarding=self._ourselves,
+            regarding=self._daemon_event_object,
             config_file=options.config_file,
             clock=options.clock,
             telemetry=self.telemetry,
@@ -373,9 +377,9 @@ class App:
             inline=options.inline,
             solver=solver,
         )
-        news = LayoutNews(status.events, self.telemetry.rejected)
+        news = LayoutEvents(status.events, self.telemetry.rejected)
         self.cache.rows.on_doubt.append(news.tell)
-        self.cache.on_doubt.append(SlotNews(status.events, self.telemetry.rejected).tell)
+        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).tell)
         cycle = self.cycle
         return lambda: self._live(cycle, volumes, status, carrier=carrier)
 
@@ -391,14 +395,19 @@ class App:
         )
 
     async def _live(
-        self, cycle: SessionCycle, binder: VolumeBinder, status: StatusWriter, *, carrier: Carrier
+        self,
+        cycle: SessionCycle,
+        binder: VolumeBinder,
+        status: StatusWriter,
+        *,
+        carrier: PreemptionExecutor,
     ) -> None:
         """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
             readers = self.readers.start(group)
             writer = group.create_task(status.run(), name="status")
-            candidate = group.create_task(self._take_part(), name="lease")
+            candidate = group.create_task(self._run_candidate(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.care is not None
             caring = group.create_task(self.care.run(), name="self care")
@@ -423,7 +432,7 @@ class App:
                 reader.cancel()
 
     # -- leading ---------------------------------------------------------------------------
-    async def _take_part(self) -> None:
+    async def _run_candidate(self) -> None:
         """Stand for the lease, and lead for one term at most."""
         options = self.options
         api = await self._connect(_LEASE_CONNECTIONS)
@@ -431,13 +440,13 @@ class App:
             if not api.in_cluster:
                 # Before each term: the cluster may have been made anew in the meantime.
                 home = options.config.leader_election.lease_namespace
-                await unless(self._over, ensure_namespace(api, home, options.clock))
+                await run_unless_ending(self._over, ensure_namespace(api, home, options.clock))
             if not self._over.is_set():
                 await self._term(api)
         finally:
             await api.close()
 
-    async def _term(self, api: Api) -> None:
+    async def _term(self, api: ApiClient) -> None:
         options = self.options
         election = options.config.leader_election
         elector = Elector(
@@ -445,10 +454,10 @@ class App:
             identity=f"{options.identity}_{options.rng.getrandbits(40):010x}",
             namespace=election.lease_namespace,
             name=election.lease_name,
-            timing=timing_of(election),
+            timing=lease_timing(election),
             clock=options.clock,
             create_if_missing=not api.in_cluster,
-            on_restored=self._restored_store,
+            on_restored=self._on_restored_store,
             make_home=None
             if api.in_cluster
             else lambda: make_namespace(api, election.lease_namespace),
@@ -475,7 +484,7 @@ class App:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
-        self.cache.use_seal(seal_of(elector.seal_key))
+        self.cache.use_seal(parse_seal(elector.seal_key))
         assert self.readers is not None
         await self.readers.relist(elector.version)
         self._caught_up = True
@@ -490,7 +499,7 @@ class App:
             self._restored = ""
         self.cycle.wake()
 
-    def _ourselves(self) -> ObjectRef:
+    def _daemon_event_object(self) -> ObjectRef:
         """Our own pod, else the Lease: where an operator looks for events about the daemon."""
         if self.options.pod is not None:
             return self.options.pod
@@ -499,7 +508,7 @@ class App:
         return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
     # -- trouble ---------------------------------------------------------------------------
-    def _restored_store(self, why: str) -> None:
+    def _on_restored_store(self, why: str) -> None:
         """The server's past is another than the one that is known here."""
         if self._over.is_set():
             return
@@ -512,7 +521,7 @@ class App:
         if self.care is not None:
             self.care.unread(kind, refused)
 
-    def _broke_with(self, gang: GangKey) -> None:
+    def _end_on_contained_fault(self, gang: GangKey) -> None:
         if self._broken_with is None and self._fault is None:
             self._broken_with = gang
 
@@ -520,10 +529,10 @@ class App:
         if self.cycle is not None:
             self.cycle.failed_commits.failed(gang, error)
 
-    def _settled(self, status: StatusWriter, settled: Settled) -> None:
+    def _settled(self, status: StatusWriter, settled: SettledGang) -> None:
         if self.cycle is not None:
             self.cycle.pauses.settled(settled)
-        if settled.phase is Phase.BOUND:
+        if settled.phase is CommitPhase.BOUND:
             status.bound(settled.gang.uid)
 
     def _commit_known(self, gang: GangKey) -> None:

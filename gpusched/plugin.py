@@ -6,36 +6,43 @@ A plugin is a frozen attrs class with ``name``, ``api = 1`` and ``open(hooks, vi
 
 from __future__ import annotations
 
-from gpusched.cache.gangs import Gang, Placed, Task
-from gpusched.cache.queues import QueueNode
-from gpusched.objects.dimension import dimension, pool_of, resource_of
-from gpusched.objects.group import PodGroup, Queue, Usage
-from gpusched.objects.meta import GangKey, ObjectKey
-from gpusched.objects.node import Node
-from gpusched.objects.pod import Pod, PodClass
-from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
-from gpusched.objects.quantity import format_quantity
-from gpusched.objects.resources import NOTHING, PODS, Resources
-from gpusched.objects.selector import NodeTerm, Selector, Taint, Toleration
-from gpusched.objects.slot import accelerator
-from gpusched.objects.units import DEVICE, unit_of
-from gpusched.objects.volumes import Claim, Storage, Volume
-from gpusched.session.broken import broken_since
-from gpusched.session.demand import less
-from gpusched.session.growing import grow
-from gpusched.session.hooks import Hooks
-from gpusched.session.keys import Key
-from gpusched.session.pairs import PairRule, PairScore
-from gpusched.session.placing import place_minimum
-from gpusched.session.proposal import CONSOLIDATE, PREEMPT, RECLAIM, Chunk, Moving, Proposal
-from gpusched.session.protocols import Action, Plugin
-from gpusched.session.reasons import Reason, request_text
-from gpusched.session.residents import PodQuery
-from gpusched.session.session import Session
-from gpusched.session.statement import Statement
-from gpusched.session.turns import turns
-from gpusched.session.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
-from gpusched.session.view import NodeRows, View
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.selector import NodeTerm, Selector, Taint, Toleration
+from gpusched.api.devices.slots import accelerator
+from gpusched.api.gang.pod_group import PodGroup, Queue, QueueUsage
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.pool_resources import dimension, pool_of, resource_of
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import NOTHING, PODS, Resources
+from gpusched.api.meta.units import DEVICE, unit_of
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, VolumeCatalog
+from gpusched.cache.gangs.gang import Gang, Placed, PodSet
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.allocate.elastic_members import grow
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_repair import broken_since
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
+from gpusched.session.framework.pod_counts import PodQuery
+from gpusched.session.framework.proposal import (
+    CONSOLIDATE,
+    PREEMPT,
+    RECLAIM,
+    Chunk,
+    Moving,
+    Proposal,
+)
+from gpusched.session.framework.protocols import Action, Plugin
+from gpusched.session.framework.queue_accounts import less
+from gpusched.session.framework.reasons import Reason, request_text
+from gpusched.session.framework.sort_keys import Key
+from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
+from gpusched.session.framework.view import NodeRows, View
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
 
 __all__ = [
     "ABSTAIN",
@@ -48,7 +55,6 @@ __all__ = [
     "RECLAIM",
     "Action",
     "Chunk",
-    "Claim",
     "Gang",
     "GangKey",
     "Hooks",
@@ -61,30 +67,31 @@ __all__ = [
     "ObjectKey",
     "PairRule",
     "PairScore",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
     "Placed",
     "Plugin",
     "Pod",
     "PodClass",
     "PodGroup",
     "PodQuery",
+    "PodSet",
     "PodTerm",
     "Proposal",
     "Queue",
     "QueueNode",
+    "QueueUsage",
     "Reason",
     "Resources",
     "Selector",
     "Session",
     "SpreadTerm",
     "Statement",
-    "Storage",
     "Taint",
-    "Task",
     "Toleration",
-    "Usage",
     "Verdict",
     "View",
-    "Volume",
+    "VolumeCatalog",
     "accelerator",
     "broken_since",
     "deny",
@@ -92,12 +99,12 @@ __all__ = [
     "first_refusal",
     "format_quantity",
     "grow",
+    "in_queue_order",
     "less",
     "place_minimum",
     "pool_of",
     "request_text",
     "resource_of",
-    "turns",
     "unit_of",
     "wait",
 ]

@@ -11,8 +11,8 @@ from textwrap import dedent
 
 import pytest
 
-from gpusched.session import attempt
-from gpusched.session.attempt import fault_of
+from gpusched.session.containment import attempt
+from gpusched.session.containment.attempt import describe_exception
 
 
 def pytest_configure() -> None:
@@ -107,11 +107,11 @@ def nothing_is_contained(request, monkeypatch):
     faults = []
 
     def seen(error, snapshot, stage):
-        fault = fault_of(error, snapshot, stage)
+        fault = describe_exception(error, snapshot, stage)
         faults.append(fault)
         return fault
 
-    monkeypatch.setattr(attempt, "fault_of", seen)
+    monkeypatch.setattr(attempt, "describe_exception", seen)
     yield
     assert not faults, f"contained in {faults[0].stage}: {faults[0].story}"
 

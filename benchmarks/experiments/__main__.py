@@ -14,7 +14,7 @@ from benchmarks.experiments import traces
 from benchmarks.experiments.page import Part, missed, write
 from benchmarks.experiments.pool import Done, do_all
 from benchmarks.experiments.scenes import ROOT, experiment_of, parts_of, scenarios, tasks_of
-from gpusched.report.tables import plain
+from gpusched.lab.report.statistics.tables import table_as_text
 
 
 def main() -> int:
@@ -76,7 +76,7 @@ def show(part: Part) -> None:
         for each in scene.verdicts:
             print(f"  {'ok  ' if each.ok else 'FAIL'} {each.sentence}: {each.seen}")
         for table in scene.tables:
-            print(f"\n{plain(table)}\n")
+            print(f"\n{table_as_text(table)}\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,15 @@ from typing import Final
 
 import attrs
 
-from gpusched.report.plots import TALL, Key, Shown, duration, nice_ticks, number, rectangles
+from gpusched.lab.report.plots.svg import (
+    TALL,
+    LegendEntry,
+    Plot,
+    duration_text,
+    nice_ticks,
+    number_text,
+    rectangles_path,
+)
 
 WIDE: Final = 10_000
 ROW: Final = 100
@@ -35,7 +43,7 @@ class Axis:
 
     def labelled(self, digits: int = 2) -> list[tuple[float, str]]:
         """As plots want them."""
-        return [(self.share(tick), number(tick, digits)) for tick in self.ticks]
+        return [(self.share(tick), number_text(tick, digits)) for tick in self.ticks]
 
 
 def from_zero(top: float, *, about: int = 4) -> Axis:
@@ -67,13 +75,13 @@ class Series:
 def plot(
     several: Sequence[Series], x: Axis, y: Axis, *,
     title: str, note: str = "", y_name: str = "", tall: int = 200, keys: bool = True,
-) -> Shown:  # fmt: skip
+) -> Plot:  # fmt: skip
     """Points over numbers; points outside of the axes are left out."""
     parts = [f'<path class="{each.look}" d="{_path(each, x, y)}"/>' for each in several]
-    return Shown(
+    return Plot(
         ident="chart", title=title, note=note, y_name=y_name, wide=WIDE, tall=tall, timed=False,
         drawing="".join(parts), x_ticks=x.labelled(), y_ticks=y.labelled(),
-        keys=[Key(mark=each.look, text=each.name) for each in several] if keys else (),
+        keys=[LegendEntry(mark=each.look, text=each.name) for each in several] if keys else (),
         alt=title,
     )  # fmt: skip
 
@@ -94,7 +102,7 @@ def _path(each: Series, x: Axis, y: Axis) -> str:
 def bars(
     rows: Mapping[str, Sequence[float]], parts: Sequence[tuple[str, str]], *,
     title: str, note: str = "",
-) -> Shown:  # fmt: skip
+) -> Plot:  # fmt: skip
     """Seconds of each row as parts behind each other.
 
     Args:
@@ -115,13 +123,13 @@ def bars(
             boxes[look].append((left, turn * ROW + _BAR[0], right - left, _BAR[1]))
             at += value
     drawing = "".join(
-        f'<path class="{look}" d="{rectangles(found)}"/>' for look, found in boxes.items()
+        f'<path class="{look}" d="{rectangles_path(found)}"/>' for look, found in boxes.items()
     )
-    return Shown(
+    return Plot(
         ident="bars", title=title, note=note, drawing=drawing, wide=WIDE, deep=ROW * len(rows),
         tall=30 * len(rows), timed=False, rows_down=True,
-        keys=[Key(mark=look, text=name) for name, look in parts],
-        x_ticks=[(axis.share(tick), duration(tick)) for tick in axis.ticks],
+        keys=[LegendEntry(mark=look, text=name) for name, look in parts],
+        x_ticks=[(axis.share(tick), duration_text(tick)) for tick in axis.ticks],
         y_ticks=[((turn + 0.5) / len(rows), name) for turn, name in enumerate(rows)],
         alt=title,
     )  # fmt: skip

@@ -10,9 +10,9 @@ import attrs
 
 from benchmarks.experiments.pictures import Picture
 from benchmarks.experiments.words import words_of
-from gpusched.report.plots import duration, number
-from gpusched.report.reported import Reported, Verdict
-from gpusched.report.tables import FilledTable, markdown
+from gpusched.lab.report.plots.svg import duration_text, number_text
+from gpusched.lab.report.run_report import JudgedExpectation, RunReport
+from gpusched.lab.report.statistics.tables import FilledTable, table_as_markdown
 
 PAGE: Final = "experiments.md"
 FOLDER: Final = "experiments"
@@ -47,7 +47,7 @@ class Scene:
     command: str
     told: str
     real: str = ""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[JudgedExpectation, ...] = ()
     tables: tuple[FilledTable, ...] = ()
 
 
@@ -79,7 +79,7 @@ class Cost:
     limit_mib: int | None = None
 
 
-def scene_of(run: Reported, file: str) -> Scene:
+def scene_of(run: RunReport, file: str) -> Scene:
     """Of a scenario that was played.
 
     Args:
@@ -88,14 +88,14 @@ def scene_of(run: Reported, file: str) -> Scene:
     """
     record = run.record
     broken = tuple(
-        Verdict(sentence=f"invariant {each.invariant} at {duration(each.at)}: {each.sentence}", ok=False)
+        JudgedExpectation(sentence=f"invariant {each.invariant} at {duration_text(each.at)}: {each.sentence}", ok=False)
         for each in record.broken[:10]
     )  # fmt: skip
     return Scene(
         name=record.name,
         command=f"gpusched scenario run {file}",
         real=f"gpusched scenario run {file} --kubeconfig FILE",
-        told=f"{run.teaches} {duration(record.seconds)} simulated, seed {record.seed}.",
+        told=f"{run.teaches} {duration_text(record.seconds)} simulated, seed {record.seed}.",
         verdicts=(*run.verdicts, *broken),
         tables=run.tables,
     )
@@ -162,7 +162,7 @@ def _scene(scene: Scene, *, alone: bool) -> list[str]:
     commands = "\n".join(each for each in (scene.command, scene.real) if each)
     blocks = [] if alone else [f"### {scene.name}"]
     blocks += [scene.told, f"```\n{commands}\n```"]
-    blocks += [markdown(each) for each in scene.tables]
+    blocks += [table_as_markdown(each) for each in scene.tables]
     lines = []
     for each in scene.verdicts:
         seen = f" ({each.seen})" if each.seen else ""
@@ -185,9 +185,9 @@ def _costs(costs: Sequence[Cost]) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for cost in costs:
-        simulated = "" if cost.simulated_s is None else duration(cost.simulated_s)
-        most = "" if cost.limit_s is None else f"{number(cost.limit_s)} s"
-        room = "" if cost.limit_mib is None else f"{number(cost.limit_mib)} MiB"
+        simulated = "" if cost.simulated_s is None else duration_text(cost.simulated_s)
+        most = "" if cost.limit_s is None else f"{number_text(cost.limit_s)} s"
+        room = "" if cost.limit_mib is None else f"{number_text(cost.limit_mib)} MiB"
         lines.append(
             f"| {cost.name} | {simulated} | {cost.cpu_s:,.1f} s | {most} | {cost.memory:,} MiB "
             f"| {room} | {'**missed**' if _over(cost) else ''} |"

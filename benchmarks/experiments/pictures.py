@@ -8,20 +8,25 @@ from typing import Final
 import attrs
 
 from benchmarks.experiments.charts import Series, bars, from_zero, plot, stepped
-from gpusched.report import over_time
-from gpusched.report.drawings import picture
-from gpusched.report.ideal import ideal
-from gpusched.report.plots import Shown, time_axis
-from gpusched.report.plots_use import line_plot, use_plot
-from gpusched.report.plots_waits import box_plot, by_class, share_plot, waits
-from gpusched.report.record import Record
-from gpusched.report.reported import Reported
-from gpusched.report.series import colours, queues_in_order, unit_of
-from gpusched.report.statistics import differences, statistic
-from gpusched.report.tables import FilledTable
-from gpusched.report.values import values
+from gpusched.lab.report.pages.svg_file import svg_document
+from gpusched.lab.report.plots.svg import Plot, time_axis
+from gpusched.lab.report.plots.utilization import line_plot, utilization_plot
+from gpusched.lab.report.plots.waiting_times import (
+    box_plot,
+    share_plot,
+    wait_summary,
+    waits_by_class,
+)
+from gpusched.lab.report.record import RunRecord
+from gpusched.lab.report.run_report import RunReport
+from gpusched.lab.report.statistics import over_time
+from gpusched.lab.report.statistics.ideal_fifo import ideal_schedule
+from gpusched.lab.report.statistics.job_values import job_values
+from gpusched.lab.report.statistics.named import statistic, wait_differences
+from gpusched.lab.report.statistics.series import colour_numbers, queues_in_order, unit_of
+from gpusched.lab.report.statistics.tables import FilledTable
 
-Records = Mapping[str, Record]
+Records = Mapping[str, RunRecord]
 
 
 @attrs.frozen(kw_only=True)
@@ -33,18 +38,18 @@ class Picture:
     svg: str
 
 
-def _drawn(name: str, alt: str, panels: Sequence[Shown], *, columns: int = 1) -> Picture:
-    return Picture(name=name, alt=alt, svg=picture(panels, title=alt, columns=columns))
+def _drawn(name: str, alt: str, panels: Sequence[Plot], *, columns: int = 1) -> Picture:
+    return Picture(name=name, alt=alt, svg=svg_document(panels, title=alt, columns=columns))
 
 
 # -- M1 and M2 ----------------------------------------------------------------------------------
-def _fifo(record: Record) -> list[Picture]:
+def _fifo(record: RunRecord) -> list[Picture]:
     jobs = len(record.jobs)
-    best = ideal(record)
+    best = ideal_schedule(record)
     order = {each.key: turn + 1 for turn, each in enumerate(best)}
-    waited = [(float(order[job.key]), v) for job, v in values(record, "wait", record.jobs)]
+    waited = [(float(order[job.key]), v) for job, v in job_values(record, "wait", record.jobs)]
     bound = [(turn + 1.0, each.wait) for turn, each in enumerate(best)]
-    over = differences(record, record.jobs)
+    over = wait_differences(record, record.jobs)
     late = [(float(order[job.key]), v) for job, v in zip(record.jobs, over, strict=True)]
     x = stepped(0, max(10, -(-jobs // 10) * 10), 10)
     top = max(1.0, *(value for _, value in [*waited, *bound]))
@@ -68,7 +73,7 @@ def _fifo(record: Record) -> list[Picture]:
 
 
 # -- M3 -----------------------------------------------------------------------------------------
-def gangs(runs: Sequence[Reported]) -> list[Picture]:
+def gangs(runs: Sequence[RunReport]) -> list[Picture]:
     """All shapes in one picture, beside what is published in their tables."""
     rows: dict[str, tuple[float, float, float]] = {}
     for row, cells in _published(runs[0].tables):
@@ -109,13 +114,13 @@ def _published(tables: Sequence[FilledTable]) -> Iterator[tuple[str, dict[str, f
 
 
 # -- M4 -----------------------------------------------------------------------------------------
-def _thousand(record: Record) -> list[Picture]:
+def _thousand(record: RunRecord) -> list[Picture]:
     axis, unit = time_axis(record.seconds), unit_of([record])
-    colour = colours(queues_in_order([record], unit))
+    colour = colour_numbers(queues_in_order([record], unit))
     waiting = over_time.waiting_jobs(record)
     top = float(waiting.values.max(initial=1.0))
     panels = [
-        attrs.evolve(use_plot(record, unit, axis, colour), title="Cores in use"),
+        attrs.evolve(utilization_plot(record, unit, axis, colour), title="Cores in use"),
         line_plot({"jobs": waiting}, axis, ident="waiting", title="Jobs that wait", note="",
                   unit="Jobs", top=top, marks=("l1",)),
     ]  # fmt: skip
@@ -123,14 +128,14 @@ def _thousand(record: Record) -> list[Picture]:
 
 
 # -- M5 -----------------------------------------------------------------------------------------
-def _day(record: Record) -> list[Picture]:
+def _day(record: RunRecord) -> list[Picture]:
     axis, unit = time_axis(record.seconds), unit_of([record])
-    colour = colours(queues_in_order([record], unit))
-    classes = by_class(record)
+    colour = colour_numbers(queues_in_order([record], unit))
+    classes = waits_by_class(record)
     marks = {each.name: turn for turn, each in enumerate(classes)}
-    use = use_plot(record, unit, axis, colour)
+    use = utilization_plot(record, unit, axis, colour)
     jain = line_plot(
-        {"Jain's index": over_time.jain(record)}, axis, ident="jain",
+        {"Jain's index": over_time.jain_index(record)}, axis, ident="jain",
         title="Jain's index of what queues got over what they were due, so far", note="",
         unit="", top=1.0,
     )  # fmt: skip
@@ -143,19 +148,19 @@ def _day(record: Record) -> list[Picture]:
 
 
 # -- any ----------------------------------------------------------------------------------------
-def _any(record: Record) -> list[Picture]:
+def _any(record: RunRecord) -> list[Picture]:
     """Of a scenario that nobody has thought of yet."""
     axis, unit = time_axis(record.seconds), unit_of([record])
-    use = use_plot(record, unit, axis, colours(queues_in_order([record], unit)))
+    use = utilization_plot(record, unit, axis, colour_numbers(queues_in_order([record], unit)))
     return [_drawn(f"{record.name}.svg", f"{record.name}: {unit} in use over time", [use])]
 
 
-DRAWN: Final[Mapping[str, Callable[[Record], list[Picture]]]] = {
+DRAWN: Final[Mapping[str, Callable[[RunRecord], list[Picture]]]] = {
     "M1": _fifo, "M2": _fifo, "M4": _thousand, "M5": _day,
 }  # fmt: skip
 
 
-def pictures(experiment: str, runs: Sequence[Reported]) -> list[Picture]:
+def pictures(experiment: str, runs: Sequence[RunReport]) -> list[Picture]:
     """Of the scenarios of one experiment, at least one; ``experiment`` is ``M1`` ..."""
     if experiment == "M3":
         return gangs(runs)
@@ -163,8 +168,8 @@ def pictures(experiment: str, runs: Sequence[Reported]) -> list[Picture]:
     return [each for run in runs for each in draw(run.record)]
 
 
-def waits_of(records: Mapping[str, Record], *, name: str, alt: str) -> Picture:
+def waits_of(records: Mapping[str, RunRecord], *, name: str, alt: str) -> Picture:
     """Shares of jobs by how long they waited, of several configurations."""
-    several = [waits(name, record, record.jobs) for name, record in records.items()]
+    several = [wait_summary(name, record, record.jobs) for name, record in records.items()]
     marks = {each.name: turn for turn, each in enumerate(several)}
     return _drawn(name, alt, [share_plot(several, marks, ident="share", by="configuration")])

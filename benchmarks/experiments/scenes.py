@@ -13,12 +13,12 @@ from rich.console import Console
 from benchmarks.experiments.page import Cost, Part, scene_of
 from benchmarks.experiments.pictures import pictures
 from benchmarks.experiments.pool import Done, Task, Tell
-from gpusched.cli.scenario_pool import Order, packed, play_one, unpacked
-from gpusched.cli.scenario_told import lines, reported
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.play import Progress, Run
-from gpusched.scenario.read import read_path
-from gpusched.scenario.sentences import duration
+from gpusched.cli.lab.scenario.scenario_report import report_lines, reported
+from gpusched.cli.lab.scenario.worker_processes import PlayRequest, packed, play_one, unpacked
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.judge.messages import duration_text
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.run import RunProgress, ScenarioRun
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCENARIOS: Final = Path("kwok-scenarios") / "experiments"
@@ -50,10 +50,10 @@ def play(tell: Tell, file: str) -> dict[str, Any]:
     """Play a scenario, in a process of its own."""
     (scenario,) = read_path(Path(file))
 
-    def told(at: Progress) -> None:
-        tell(f"{duration(round(at.seconds))} simulated")
+    def told(at: RunProgress) -> None:
+        tell(f"{duration_text(round(at.seconds))} simulated")
 
-    return packed(play_one(scenario, Order(paths=(Path(file),)), tell=told, note=tell))
+    return packed(play_one(scenario, PlayRequest(paths=(Path(file),)), tell=told, note=tell))
 
 
 def parts_of(
@@ -61,19 +61,19 @@ def parts_of(
 ) -> tuple[list[Part], list[Cost]]:
     """The experiments, told on the screen too."""
     console = Console(highlight=False, soft_wrap=True)
-    found: dict[str, list[tuple[Path, Run]]] = {}
+    found: dict[str, list[tuple[Path, ScenarioRun]]] = {}
     costs = []
     for file, scenario in files.items():
         spent = done[scenario.name]
         run = unpacked(scenario, spent.result)
-        for line in lines(attrs.evolve(run, real_s=spent.cpu_s), marks=console.is_terminal):
+        for line in report_lines(attrs.evolve(run, real_s=spent.cpu_s), marks=console.is_terminal):
             console.print(line)
         found.setdefault(experiment_of(scenario.name), []).append((file, run))
         costs.append(_cost(run, spent))
     return [_part(experiment, runs) for experiment, runs in found.items()], costs
 
 
-def _cost(run: Run, spent: Done) -> Cost:
+def _cost(run: ScenarioRun, spent: Done) -> Cost:
     limit_s, limit_mib = LIMITS.get(run.scenario.name, (None, None))
     return Cost(
         name=run.scenario.name,
@@ -85,7 +85,7 @@ def _cost(run: Run, spent: Done) -> Cost:
     )
 
 
-def _part(experiment: str, runs: Sequence[tuple[Path, Run]]) -> Part:
+def _part(experiment: str, runs: Sequence[tuple[Path, ScenarioRun]]) -> Part:
     played = [(file, reported(run)) for file, run in runs if run.record is not None]
     refused = "; ".join(run.refused for _, run in runs if run.record is None)
     return Part(

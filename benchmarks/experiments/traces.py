@@ -12,22 +12,16 @@ from benchmarks.experiments.charts import Series, plot, stepped
 from benchmarks.experiments.page import Cost, Part, Scene
 from benchmarks.experiments.pictures import Picture, waits_of
 from benchmarks.experiments.pool import Done, Task, Tell
-from gpusched.report.drawings import picture
-from gpusched.report.plots import Shown, duration, number, percent
-from gpusched.report.record import Record
-from gpusched.report.reported import Verdict
-from gpusched.report.statistics import Figure, statistic
-from gpusched.report.tables import Cell, FilledTable
-from gpusched.report.values import values
-from gpusched.simulate.experiment_m6 import (
-    FULL,
-    PUBLISHED_NAMES,
-    Months,
-    configurations,
-    gang_months,
-)
-from gpusched.simulate.openb_fill import POLICIES, Fill, fill
-from gpusched.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
+from gpusched.lab.experiments.m6 import FULL, PUBLISHED_NAMES, Months, configurations, gang_months
+from gpusched.lab.experiments.openb_fill import POLICIES, FillResult, fill_hosts
+from gpusched.lab.report.pages.svg_file import svg_document
+from gpusched.lab.report.plots.svg import Plot, duration_text, number_text, percent_text
+from gpusched.lab.report.record import RunRecord
+from gpusched.lab.report.run_report import JudgedExpectation
+from gpusched.lab.report.statistics.job_values import job_values
+from gpusched.lab.report.statistics.named import StatisticValue, statistic
+from gpusched.lab.report.statistics.tables import FilledTable, TableCell
+from gpusched.lab.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 
 NAME: Final = "M6"
 MONTHS: Final = Months(jobs=1200, days=30.0)
@@ -71,15 +65,15 @@ def _fill(listed: str, policy: str, seed: int) -> str:
     return f"openb {listed}, {policy}, order {seed}"
 
 
-def play_fill(tell: Tell, folder: str, listed: str, policy: str, seed: int) -> Fill:
+def play_fill(tell: Tell, folder: str, listed: str, policy: str, seed: int) -> FillResult:
     """One fill, in a process of its own."""
     del tell
     hosts = read_hosts(Path(folder) / "openb_nodes.csv.gz")
     requests = read_requests(Path(folder) / f"openb_pods_{listed}.csv.gz")
-    return fill(hosts, requests, POLICIES[policy], seed=seed)
+    return fill_hosts(hosts, requests, POLICIES[policy], seed=seed)
 
 
-def play_months(tell: Tell, name: str) -> Record:
+def play_months(tell: Tell, name: str) -> RunRecord:
     """The jobs under one configuration, in a process of its own."""
     return gang_months(MONTHS, names=[name], told=tell)[name]
 
@@ -90,8 +84,8 @@ def part_of(done: Mapping[str, Done]) -> tuple[Part, list[Cost]]:
     records = {name: mine[f"months, {name}"].result for name in configurations()}
     costs = [
         Cost(name=name, cpu_s=each.cpu_s, memory=each.memory,
-             simulated_s=each.result.seconds if isinstance(each.result, Record) else None,
-             limit_s=FILL_MAX_S if isinstance(each.result, Fill) else None)
+             simulated_s=each.result.seconds if isinstance(each.result, RunRecord) else None,
+             limit_s=FILL_MAX_S if isinstance(each.result, FillResult) else None)
         for name, each in mine.items()
     ]  # fmt: skip
     scenes, pictures, missing = [_months_scene(records)], [], ""
@@ -114,7 +108,7 @@ def part_of(done: Mapping[str, Done]) -> tuple[Part, list[Cost]]:
 
 
 # -- fills --------------------------------------------------------------------------------------
-Fills = Mapping[tuple[str, str], Sequence[Fill]]
+Fills = Mapping[tuple[str, str], Sequence[FillResult]]
 
 
 def fill_scene(fills: Fills) -> Scene:
@@ -129,12 +123,12 @@ def fill_scene(fills: Fills) -> Scene:
         }
         cells = [f"{each:.1f}" for each in published.values()]
         cells += [_mean(reached[policy]) for policy in ours]
-        rows.append(tuple(Cell(text=text) for text in (listed, *cells)))
+        rows.append(tuple(TableCell(text=text) for text in (listed, *cells)))
         # Published with one digit: what rounds to it has reached it.
         best, bar = round(mean(reached[BAR]), 1), published["FGD"]
-        verdicts.append(Verdict(
+        verdicts.append(JudgedExpectation(
             sentence=f"{BAR} reaches the published FGD on {listed}, {bar:.1f} %", ok=best >= bar,
-            seen=f"{best:.1f} %, {number(best - bar)} points",
+            seen=f"{best:.1f} %, {number_text(best - bar)} points",
         ))  # fmt: skip
     heads = ("list", *(f"{each} (published)" for each in PUBLISHED_NAMES),
              *(f"gpusched, {policy}" for policy in ours))  # fmt: skip
@@ -157,7 +151,7 @@ def _mean(values: Sequence[float]) -> str:
 def fill_picture(fills: Fills) -> Picture:
     """A plot for each list: allocated over arrived, with what is published at the end."""
     x, y = stepped(80, 130, 10), stepped(75, 100, 5)
-    panels: list[Shown] = []
+    panels: list[Plot] = []
     for listed in dict.fromkeys(listed for listed, _ in fills):
         published = dict(zip(PUBLISHED_NAMES, PUBLISHED[listed], strict=True))
         policies = [policy for of, policy in fills if of == listed]
@@ -177,23 +171,23 @@ def fill_picture(fills: Fills) -> Picture:
         panels.append(plot(series, x, y, title=listed, tall=190, y_name="% of GPUs allocated, by % asked for",
                            keys=not panels))  # fmt: skip
     alt = "M6: GPUs allocated by GPUs asked for on five lists, with the published best fit and FGD"
-    return Picture(name="m6-openb.svg", alt=alt, svg=picture(panels, title=alt, columns=2))
+    return Picture(name="m6-openb.svg", alt=alt, svg=svg_document(panels, title=alt, columns=2))
 
 
-def _curve(runs: Sequence[Fill]) -> list[tuple[float, float]]:
+def _curve(runs: Sequence[FillResult]) -> list[tuple[float, float]]:
     return [(float(at), mean(run.allocated[at] for run in runs)) for at in runs[0].allocated]
 
 
 # -- months -------------------------------------------------------------------------------------
-def _months_scene(records: Mapping[str, Record]) -> Scene:
+def _months_scene(records: Mapping[str, RunRecord]) -> Scene:
     rows = []
     for name, record in records.items():
         figures = [_hours(statistic(record, each)) for each, _ in _STATISTICS]
         figures.append(_racks(record))
-        rows.append(tuple(Cell(text=text) for text in (name, *figures)))
+        rows.append(tuple(TableCell(text=text) for text in (name, *figures)))
     classes = sorted({job.klass for record in records.values() for job in record.jobs})
     by_class = [
-        tuple(Cell(text=text) for text in (
+        tuple(TableCell(text=text) for text in (
             name, *(_hours(statistic(record, "mean(wait)", of={"class": each})) for each in classes)
         ))
         for name, record in records.items()
@@ -203,12 +197,12 @@ def _months_scene(records: Mapping[str, Record]) -> Scene:
     span_s = MONTHS.days * 86_400
     asked = sum(
         job.gpus / 1000 * max(0.0, min(run, span_s - job.created))
-        for job, run in values(some, "run", some.jobs)
+        for job, run in job_values(some, "run", some.jobs)
     )
     told = (
-        f"{len(some.jobs):,} generated jobs that come within {duration(span_s)} on {len(some.nodes):,} nodes, "
+        f"{len(some.jobs):,} generated jobs that come within {duration_text(span_s)} on {len(some.nodes):,} nodes, "
         f"{MONTHS.per_rack} to a rack, with {gpus:,} GPUs, which they would use to "
-        f"{percent(asked / span_s / gpus)} if nobody waited; seed {MONTHS.seed}."
+        f"{percent_text(asked / span_s / gpus)} if nobody waited; seed {MONTHS.seed}."
     )
     return Scene(
         name="months of gang jobs",
@@ -224,21 +218,21 @@ def _months_scene(records: Mapping[str, Record]) -> Scene:
     )  # fmt: skip
 
 
-def _hours(figure: Figure) -> str:
+def _hours(figure: StatisticValue) -> str:
     """Seconds as hours: waits of months are long."""
     if figure.unit != "s" or figure.value is None:
         return str(figure)
     return f"{figure.value / 3600:,.2f} h"
 
 
-def _racks(record: Record) -> str:
+def _racks(record: RunRecord) -> str:
     """Of gangs of several nodes that started."""
     found = [dict(job.levels) for job in record.jobs]
     racks = [each["rack"] for each in found if each.get("host", 1) > 1 and "rack" in each]
     return f"{mean(racks):.2f}" if racks else "-"
 
 
-def _expected(records: Mapping[str, Record]) -> list[Verdict]:
+def _expected(records: Mapping[str, RunRecord]) -> list[JudgedExpectation]:
     found = []
     for name, record in records.items():
         late = [job.key for job in record.jobs if job.started is None]
@@ -246,14 +240,18 @@ def _expected(records: Mapping[str, Record]) -> list[Verdict]:
             record.unfinished
         )
         found.append(
-            Verdict(sentence=f"{name}: every job starts", ok=not late, seen=", ".join(late[:3]))
+            JudgedExpectation(
+                sentence=f"{name}: every job starts", ok=not late, seen=", ".join(late[:3])
+            )
         )
-        found.append(Verdict(
+        found.append(JudgedExpectation(
             sentence=f"{name}: no invariant is broken, nobody is evicted", ok=not wrong and not record.evictions,
             seen="; ".join(wrong[:3]),
         ))  # fmt: skip
     mine, theirs = (statistic(records[each], "mean(wait)") for each in ("solver", "fifo"))
     ok = mine.value is not None and theirs.value is not None and mine.value <= theirs.value
     said = "the mean wait is no longer than first in first out"
-    found.append(Verdict(sentence=said, ok=ok, seen=f"{mine}, first in first out {theirs}"))
+    found.append(
+        JudgedExpectation(sentence=said, ok=ok, seen=f"{mine}, first in first out {theirs}")
+    )
     return found

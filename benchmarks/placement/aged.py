@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import how_many_fit
-from gpusched.placement.problem import Level, Problem, Role
+from gpusched.placement.model.problem import DomainLevel, Problem, Role
 from gpusched.topology.slot_costs import Free, SlotTables
 
 GPUS, CPU, MEMORY = 8, 128, 2048
@@ -44,11 +44,11 @@ class Cluster:
     slots: list[int]
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[DomainLevel, ...]:
         """Zones, blocks and racks; every node has all labels."""
         rows = np.arange(len(self.free), dtype=np.int64)
         return tuple(
-            Level(name=name, domain=rows // size, real=-(-len(rows) // size))
+            DomainLevel(name=name, domain=rows // size, real=-(-len(rows) // size))
             for name, size in (("zone", ZONE), ("block", BLOCK), ("rack", RACK))
         )
 

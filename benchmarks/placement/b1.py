@@ -19,10 +19,10 @@ import attrs
 
 from benchmarks.figures import Figure, number
 from benchmarks.placement.aged import Cluster, aged, problem_of
-from gpusched.placement.greedy import greedy
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome
-from gpusched.placement.verify import names, objective
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.problem import Effort, SearchOutcome
+from gpusched.placement.model.verify import objective_names, objective_values
+from gpusched.placement.pipeline.gang_placement import place_gang
 
 EFFORT: Final = Effort()
 SEEDS, NODES = 12, 1000
@@ -75,12 +75,12 @@ def _quality(gang: tuple[int, int], used: float, seeds: int, published: str) -> 
     best, quick, proven = [], [], 0
     for seed in range(seeds):
         problem = problem_of(_cluster(NODES, used, seed), (gang,))
-        answer, counts = place(problem, EFFORT), greedy(problem)
-        proven += answer.outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE)
+        answer, counts = place_gang(problem, EFFORT), place_greedily(problem)
+        proven += answer.outcome in (SearchOutcome.OPTIMAL, SearchOutcome.INFEASIBLE)
         if answer.counts.size and counts is not None:
-            terms = names(problem)
+            terms = objective_names(problem)
             best.append(dict(zip(terms, (term.value for term in answer.terms), strict=True)))
-            quick.append(dict(zip(terms, objective(problem, counts), strict=True)))
+            quick.append(dict(zip(terms, objective_values(problem, counts), strict=True)))
 
     def means(term: str, scale: int = 1) -> str:
         pair = [mean(each[term] for each in side) / scale for side in (quick, best)]
@@ -107,7 +107,10 @@ def _time(speed: Speed) -> Figure:
 
         def once() -> object:
             # What the loop variables are now is what is meant: it runs at once.
-            return place(problem_of(cluster, (speed.gang,)) if speed.building else problem, EFFORT)  # noqa: B023
+            return place_gang(
+                problem_of(cluster, (speed.gang,)) if speed.building else problem,  # noqa: B023
+                EFFORT,
+            )
 
         for _ in range(REPEATS):
             wall, cpu = _timed(once)

@@ -17,10 +17,10 @@ import attrs
 
 from benchmarks.figures import Figure
 from benchmarks.placement.aged import Cluster, aged, problem_of
-from gpusched.placement.greedy import greedy
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Problem
-from gpusched.placement.verify import names, objective, trouble
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.problem import Effort, Problem
+from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
 
 Gang = tuple[tuple[int, int], ...]
 BUDGET_S: Final = {1000: 0.5, 5000: 2.0}
@@ -75,7 +75,7 @@ class Run:
 
 def measure() -> list[Figure]:
     """Racks, share proven and time of each row."""
-    place(problem_of(cluster(1000, 0.80, 0), SUITES[0].gang), Effort())  # loads the library
+    place_gang(problem_of(cluster(1000, 0.80, 0), SUITES[0].gang), Effort())  # loads the library
     figures = []
     for suite in SUITES:
         runs = [run(suite, seed) for seed in range(suite.seeds)]
@@ -94,15 +94,15 @@ def run(suite: Suite, seed: int) -> Run:
     problem = problem_of(cluster(suite.nodes, suite.used, seed), suite.gang)
     effort = Effort(budget_s=BUDGET_S[suite.nodes])
     began = time.process_time()
-    found = place(problem, effort)
+    found = place_gang(problem, effort)
     cpu = time.process_time() - began
-    if not found.counts.size or trouble(problem, found.counts):
+    if not found.counts.size or solution_errors(problem, found.counts):
         raise AssertionError(f"{suite.name}, seed {seed}: {found.outcome}, {found.faults}")
     levels = [term for term in found.terms if term.name.startswith("domains:")]
-    quick = greedy(problem)
+    quick = place_greedily(problem)
     return Run(
         racks=levels[-1].value,
-        by_greedy=None if quick is None else _racks_of(problem, objective(problem, quick)),
+        by_greedy=None if quick is None else _racks_of(problem, objective_values(problem, quick)),
         proven=all(term.value == term.bound for term in levels),
         cpu=cpu,
         work=found.work,
@@ -110,7 +110,7 @@ def run(suite: Suite, seed: int) -> Run:
 
 
 def _racks_of(problem: Problem, values: tuple[int, ...]) -> int:
-    return values[names(problem).index("domains:rack")]
+    return values[objective_names(problem).index("domains:rack")]
 
 
 def _racks(suite: Suite, runs: list[Run]) -> Figure:

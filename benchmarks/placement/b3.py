@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.figures import Figure
 from benchmarks.placement.aged import aged
-from gpusched.placement.admission import Admission, Contender, Window
-from gpusched.placement.admitting import admit, in_order
-from gpusched.placement.problem import Effort, Level, Outcome, Problem, Role
+from gpusched.placement.admission.admit import admit_batch, admit_in_order
+from gpusched.placement.admission.model import Admission, AdmissionBatch, AdmissionCandidate
+from gpusched.placement.model.problem import DomainLevel, Effort, Problem, Role, SearchOutcome
 
 GANGS: Final = 20
 PODS: Final = (8, 8, 8, 4, 2)
@@ -109,13 +109,13 @@ def measure() -> list[Figure]:
 def run(suite: Suite, seed: int) -> Run:
     """One cluster and one window on it."""
     made = window(suite, seed)
-    greedy = max(made.weight([*in_order(made, order)]) for order in orders(made))
+    greedy = max(made.weight([*admit_in_order(made, order)]) for order in orders(made))
     began = time.process_time()
-    answer: Admission = admit(made, EFFORT)
+    answer: Admission = admit_batch(made, EFFORT)
     cpu = time.process_time() - began
     return Run(
         gain=answer.weight / greedy,
-        proven=answer.outcome is Outcome.OPTIMAL and answer.work <= EFFORT.budget_s,
+        proven=answer.outcome is SearchOutcome.OPTIMAL and answer.work <= EFFORT.budget_s,
         rounds=answer.rounds,
         work=answer.work,
         cpu=cpu,
@@ -123,7 +123,7 @@ def run(suite: Suite, seed: int) -> Run:
     )
 
 
-def orders(made: Window) -> tuple[list[int], list[int]]:
+def orders(made: AdmissionBatch) -> tuple[list[int], list[int]]:
     """By weight, and by weight for each GPU."""
     every = range(len(made.contenders))
     gpus = [each.problem.members * each.problem.roles[0].gpus for each in made.contenders]
@@ -134,7 +134,7 @@ def orders(made: Window) -> tuple[list[int], list[int]]:
     )
 
 
-def window(suite: Suite, seed: int) -> Window:
+def window(suite: Suite, seed: int) -> AdmissionBatch:
     """Gangs that ask for more than is free."""
     rng = random.Random(seed)
     cluster = aged(suite.nodes, suite.used, rng)
@@ -147,8 +147,8 @@ def window(suite: Suite, seed: int) -> Window:
     for pods, gpus, level, worth in drawn:
         count = max(1, round(pods * scale))
         problem = _gang(free, levels, count, gpus, level)
-        contenders.append(Contender(problem=problem, weight=count * gpus * worth))
-    return Window(free=free, contenders=tuple(contenders))
+        contenders.append(AdmissionCandidate(problem=problem, weight=count * gpus * worth))
+    return AdmissionBatch(free=free, contenders=tuple(contenders))
 
 
 def _drawn(rng: random.Random) -> tuple[int, int, str, int]:
@@ -157,7 +157,9 @@ def _drawn(rng: random.Random) -> tuple[int, int, str, int]:
     return max(1, asked // gpus), gpus, rng.choice(PINNED), rng.randint(1, 10)
 
 
-def _gang(free: np.ndarray, levels: tuple[Level, ...], pods: int, gpus: int, level: str) -> Problem:
+def _gang(
+    free: np.ndarray, levels: tuple[DomainLevel, ...], pods: int, gpus: int, level: str
+) -> Problem:
     fits = np.minimum(free[:, 0] // gpus, pods)
     role = Role(ask=np.array([gpus], dtype=np.int64), most=pods, fits=fits, gpus=gpus)
     names = [each.name for each in levels]

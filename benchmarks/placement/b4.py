@@ -24,12 +24,12 @@ import attrs
 
 from benchmarks.figures import Figure
 from benchmarks.placement.aged import BLOCK, RACK, ZONE, Cluster, Job, aged, ask_of
-from gpusched.limits import VICTIM_MODEL_S
-from gpusched.placement.problem import Effort, Outcome
-from gpusched.placement.victim_field import Field
-from gpusched.placement.victim_floor import Floor, floor
-from gpusched.placement.victim_search import cheaper
-from gpusched.placement.victims import Bundle, Choice, Member
+from gpusched.base.limits import VICTIM_MODEL_S
+from gpusched.placement.model.problem import Effort, SearchOutcome
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
+from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
+from gpusched.placement.victims.search import find_cheaper_victims
 
 BELOW: Final = 2
 """Priority of the newcomers: jobs below it may go."""
@@ -114,10 +114,12 @@ def measure() -> list[Figure]:
 
 def _warm() -> None:
     """Load the solver, as a daemon has."""
-    field = Field((2,), {0: [1]}, [Member(0, (1,), 1)], [Bundle((0,), 0, 0)])
+    field = VictimSearchState(
+        (2,), {0: [1]}, [EvictablePod(0, (1,), 1)], [VictimBundle((0,), 0, 0)]
+    )
     choice = field.choose(1)
     assert choice is not None
-    cheaper(field, 1, attrs.evolve(choice, cost=9), Effort(budget_s=1.0))
+    find_cheaper_victims(field, 1, attrs.evolve(choice, cost=9), Effort(budget_s=1.0))
 
 
 def _run(suite: Suite, seed: int) -> Run:
@@ -133,8 +135,8 @@ def _run(suite: Suite, seed: int) -> Run:
     found = [choice for field in fields if (choice := field.choose(suite.pods)) is not None]
     best = ours
     for field in fields:
-        answer = cheaper(field, suite.pods, best, Effort(budget_s=PROOF_S))
-        assert answer.outcome is not Outcome.UNKNOWN
+        answer = find_cheaper_victims(field, suite.pods, best, Effort(budget_s=PROOF_S))
+        assert answer.outcome is not SearchOutcome.UNKNOWN
         best = answer.choice or best
     reprieves = [_reprieve(suite, cluster, *each) for each in domains]
     return Run(
@@ -147,15 +149,15 @@ def _run(suite: Suite, seed: int) -> Run:
     )
 
 
-def _ours(fields: Sequence[Field], need: int) -> tuple[Choice, bool]:
+def _ours(fields: Sequence[VictimSearchState], need: int) -> tuple[VictimChoice, bool]:
     """As ``session.victim_choice`` goes about it."""
-    bounds: list[tuple[Floor, int]] = []
+    bounds: list[tuple[VictimLowerBound, int]] = []
     for number, field in enumerate(fields):
-        bound = floor(field, need)
+        bound = victim_lower_bound(field, need)
         if bound is not None:
             bounds.append((bound, number))
     bounds.sort(key=lambda each: (each[0].cost, each[1]))
-    best: Choice | None = None
+    best: VictimChoice | None = None
     proven, budget = True, SESSION_S
     for bound, number in bounds:
         if best is not None and not bound.allows(best.lane, best.cost):
@@ -167,10 +169,10 @@ def _ours(fields: Sequence[Field], need: int) -> tuple[Choice, bool]:
             proven = False
             continue
         effort = Effort(budget_s=min(budget, VICTIM_MODEL_S))
-        answer = cheaper(fields[number], need, best, effort)
+        answer = find_cheaper_victims(fields[number], need, best, effort)
         budget -= answer.spent
         best = answer.choice or best
-        proven = proven and (answer.proven or answer.outcome is Outcome.INFEASIBLE)
+        proven = proven and (answer.proven or answer.outcome is SearchOutcome.INFEASIBLE)
     assert best is not None, "no domain can be made to hold the newcomer"
     return best, proven
 
@@ -190,15 +192,17 @@ def _domains(suite: Suite, cluster: Cluster) -> list[tuple[range, list[Job]]]:
     return list(zip(rows, jobs, strict=True))
 
 
-def _field(suite: Suite, cluster: Cluster, rows: range, jobs: Sequence[Job]) -> Field:
-    members: list[Member] = []
-    bundles: list[Bundle] = []
+def _field(suite: Suite, cluster: Cluster, rows: range, jobs: Sequence[Job]) -> VictimSearchState:
+    members: list[EvictablePod] = []
+    bundles: list[VictimBundle] = []
     for number, job in enumerate(jobs):
         first = len(members)
-        members += [Member(row if row in rows else -1, job.request, 0) for row in job.rows]
+        members += [EvictablePod(row if row in rows else -1, job.request, 0) for row in job.rows]
         every = tuple(range(first, len(members)))
-        bundles.append(Bundle(every, number, number, extra=job.cost))
-    return Field(ask_of(suite.gpus), {row: cluster.free[row] for row in rows}, members, bundles)
+        bundles.append(VictimBundle(every, number, number, extra=job.cost))
+    return VictimSearchState(
+        ask_of(suite.gpus), {row: cluster.free[row] for row in rows}, members, bundles
+    )
 
 
 def _reprieve(suite: Suite, cluster: Cluster, rows: range, jobs: Sequence[Job]) -> int | None:

@@ -15,9 +15,9 @@ import attrs
 
 from benchmarks.figures import Figure, number
 from benchmarks.placement.aged import Cluster, aged, problem_of
-from gpusched.placement.greedy import greedy
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome, Problem
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.problem import Effort, Problem, SearchOutcome
+from gpusched.placement.pipeline.gang_placement import place_gang
 
 EFFORT: Final = Effort(budget_s=2.0)
 Gang = tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ REPEATS: Final = 3
 
 def measure() -> list[Figure]:
     """Median, 99th percentile and maximum of each method at each size."""
-    place(
+    place_gang(
         problem_of(aged(16, 0.5, random.Random(0)), SIZES[0].mixed[0]), EFFORT
     )  # loads the library
     figures = []
@@ -59,15 +59,15 @@ def measure() -> list[Figure]:
                 for cluster in clusters for gang in every
             ]),
             _row(f"greedy, {size.nodes:,} nodes", [
-                lambda problem=problem: greedy(problem)  # type: ignore[misc]
+                lambda problem=problem: place_greedily(problem)  # type: ignore[misc]
                 for problem in (*alike, *mixed)
             ]),
             _row(f"pods alike, {size.nodes:,} nodes", [
-                lambda problem=problem: place(problem, EFFORT)  # type: ignore[misc]
+                lambda problem=problem: place_gang(problem, EFFORT)  # type: ignore[misc]
                 for problem in alike
             ]),
             _row(f"several roles, {size.nodes:,} nodes", [
-                lambda problem=problem: place(problem, EFFORT)  # type: ignore[misc]
+                lambda problem=problem: place_gang(problem, EFFORT)  # type: ignore[misc]
                 for problem in mixed
             ]),
         ]  # fmt: skip
@@ -86,7 +86,7 @@ def _row(name: str, calls: list[Callable[[], object]]) -> Figure:
             answer = call()
             walls.append((time.perf_counter() - wall) * 1e3)
             cpus.append((time.process_time() - cpu) * 1e3)
-        unknown += getattr(answer, "outcome", None) is Outcome.UNKNOWN
+        unknown += getattr(answer, "outcome", None) is SearchOutcome.UNKNOWN
     walls.sort()
     cpus.sort()
     last = min(len(walls) - 1, len(walls) * 99 // 100)

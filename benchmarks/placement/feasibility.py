@@ -17,12 +17,19 @@ import numpy as np
 from benchmarks.figures import Figure
 from benchmarks.placement.exhaustive import fits
 from benchmarks.placement.shapes import LEVELS, Case, large, small
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
 from gpusched.arrays.columns import Ints
 from gpusched.config.model import DEFAULT
-from gpusched.objects.group import NO_WISH, SubGroup, TopologyWish
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Level, Outcome, Part, Problem, Role
-from gpusched.placement.verify import trouble
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Effort,
+    Problem,
+    Role,
+    SearchOutcome,
+    SubGroupMinimum,
+)
+from gpusched.placement.model.verify import solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
 from gpusched.testing.entities import GIB, NOW
 from gpusched.testing.given import Given
 
@@ -118,16 +125,16 @@ def by_pipeline(cases: Sequence[Case]) -> Tally:
         problem = problem_of(case)
         there = case.planted or fits(case, exactly=True)
         feasible += there
-        if there and not place(problem, Effort(solver=False)).counts.size:
+        if there and not place_gang(problem, Effort(solver=False)).counts.size:
             sorted_out["quick"].append(number)
-        found = place(problem, Effort())
-        if found.counts.size and (not there or trouble(problem, found.counts)):
+        found = place_gang(problem, Effort())
+        if found.counts.size and (not there or solution_errors(problem, found.counts)):
             sorted_out["broken"].append(number)
         if there and not found.counts.size:
             sorted_out["missed"].append(number)
-        if there and found.outcome is Outcome.INFEASIBLE:
+        if there and found.outcome is SearchOutcome.INFEASIBLE:
             sorted_out["wrong"].append(number)
-        if not there and found.outcome is not Outcome.INFEASIBLE:
+        if not there and found.outcome is not SearchOutcome.INFEASIBLE:
             sorted_out["unsure"].append(number)
     kinds = {kind: tuple(numbers) for kind, numbers in sorted_out.items()}
     return Tally(cases=len(cases), feasible=feasible, **kinds)
@@ -138,7 +145,7 @@ def problem_of(case: Case) -> Problem:
     free = np.array(case.free, dtype=np.int64)
     where = np.array(case.where, dtype=np.int64)
     levels = tuple(
-        Level(name=name, domain=where[:, at], real=int(where[:, at].max()) + 1)
+        DomainLevel(name=name, domain=where[:, at], real=int(where[:, at].max()) + 1)
         for at, name in enumerate(LEVELS)
     )
     roles = []
@@ -153,7 +160,9 @@ def problem_of(case: Case) -> Problem:
         members=case.members,
         minima=tuple(((number,), crew.least) for number, crew in enumerate(case.crews)),
         parts=tuple(
-            Part(least=squad.least, level=LEVELS.index(squad.level) if squad.level else -1)
+            SubGroupMinimum(
+                least=squad.least, level=LEVELS.index(squad.level) if squad.level else -1
+            )
             for squad in case.squads
         ),
         parts_least=case.squads_least,
@@ -201,9 +210,9 @@ def given(case: Case, *, solver: bool = True) -> Given:
         "g",
         min_member=case.members,
         roles={f"c{number}": crew.least for number, crew in enumerate(case.crews) if crew.least},
-        topology=TopologyWish(required=case.required) if case.required else NO_WISH,
+        topology=TopologyRequest(required=case.required) if case.required else NO_TOPOLOGY_REQUEST,
         sub_groups=tuple(
-            SubGroup(f"s{part}", squad.least, TopologyWish(required=squad.level))
+            SubGroup(f"s{part}", squad.least, TopologyRequest(required=squad.level))
             for part, squad in enumerate(case.squads)
         ),
         min_sub_groups=case.squads_least,

@@ -39,12 +39,12 @@ from benchmarks.placement.openb_traces import (
     LISTS,
     PUBLISHED,
     WHOLE,
-    Host,
-    Request,
-    arrivals,
+    TraceHost,
+    TracePod,
+    pod_arrivals,
     read_hosts,
     read_requests,
-    typical,
+    typical_pods,
 )
 
 FULL: Final = 130
@@ -68,9 +68,9 @@ WINDOWS: Final = f"windows of {WINDOW} pods"
 class Scene:
     """One fill's input."""
 
-    hosts: Sequence[Host]
-    typical: Sequence[tuple[Request, int]]
-    arriving: Sequence[Request]
+    hosts: Sequence[TraceHost]
+    typical: Sequence[tuple[TracePod, int]]
+    arriving: Sequence[TracePod]
     seed: int
 
     @property
@@ -146,9 +146,9 @@ def run(task: Task) -> Result:
     hosts = read_hosts(task.folder)
     requests = read_requests(task.name, task.folder)
     capacity = sum(host.gpus for host in hosts) * WHOLE
-    arriving = arrivals(requests, capacity=capacity, rng=random.Random(task.seed))
+    arriving = pod_arrivals(requests, capacity=capacity, rng=random.Random(task.seed))
     began = time.process_time()
-    done = WAYS[task.way](Scene(hosts, typical(requests), arriving, task.seed))
+    done = WAYS[task.way](Scene(hosts, typical_pods(requests), arriving, task.seed))
     return Result(done.allocated, done.wasted, time.process_time() - began)
 
 

@@ -16,25 +16,25 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.placement.openb_fill import Field, Fill, Measured, Tally
-from benchmarks.placement.openb_traces import Host, Request
+from benchmarks.placement.openb_traces import TraceHost, TracePod
+from gpusched.api.devices.slots import slot_numbers
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT, Config
-from gpusched.objects.decode import CODECS
-from gpusched.objects.slot import numbers_of
-from gpusched.pluginhost.guard import Guard
+from gpusched.lab.experiments.openb_fill import fill_config
+from gpusched.lab.simulate.traces.openb import hosts_as_nodes, pod_manifest
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.simulate.openb_fill import fill_config
-from gpusched.simulate.traces.openb import hosts_as_nodes, pod_manifest
+from gpusched.session.state.session_cache import SessionCache
 
 _FIRST: Final = 1_767_225_600
 
 
 def fill(
-    hosts: Sequence[Host],
-    arriving: Sequence[Request],
+    hosts: Sequence[TraceHost],
+    arriving: Sequence[TracePod],
     arguments: Mapping[str, Any],
     measure: Measured,
 ) -> Fill:
@@ -67,7 +67,7 @@ def fill(
     return Fill(allocated=tally.allocated, wasted=tally.wasted, rows=tuple(rows))
 
 
-def _check(field: Field, request: Request, row: int, *, slots: tuple[int, ...]) -> None:
+def _check(field: Field, request: TracePod, row: int, *, slots: tuple[int, ...]) -> None:
     """The host holds it, and the slots that were named are so many and free for so much."""
     free = field.parts[row, list(slots)]
     wrong = len(slots) != request.gpus or (free < request.part).any()
@@ -77,7 +77,7 @@ def _check(field: Field, request: Request, row: int, *, slots: tuple[int, ...]) 
 
 def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Node and slots of every pod that got a place, by its name."""
-    policy, guard, masks = load_policy(chosen), Guard(SystemClock()), MaskCache()
+    policy, guard, masks = load_policy(chosen), PluginGuard(SystemClock()), SessionCache()
     now = float(_FIRST + 10**6)
     placed: dict[str, tuple[str, tuple[int, ...]]] = {}
     while True:
@@ -94,11 +94,11 @@ def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ..
             if pod is None:
                 raise RuntimeError(f"{bind.key} was placed and does not exist")
             cache.assume(pod, bind.node, bind.slots)
-            placed[bind.key.name] = (bind.node, numbers_of(bind.slots))
+            placed[bind.key.name] = (bind.node, slot_numbers(bind.slots))
 
 
 # -- objects ---------------------------------------------------------------------------------
-def _filled(hosts: Sequence[Host], arriving: Sequence[Request]) -> Cache:
+def _filled(hosts: Sequence[TraceHost], arriving: Sequence[TracePod]) -> Cache:
     cache = Cache(DEFAULT.scheduler_names)
     for index, node in enumerate(hosts_as_nodes(hosts)):
         cache.put_node(_decoded("nodes", node, index))

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.placement.openb_traces import WHOLE, Host, Request
+from benchmarks.placement.openb_traces import WHOLE, TraceHost, TracePod
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -32,7 +32,7 @@ class Field:
         pods: those with GPUs on each host by their kind.
     """
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
+    def __init__(self, hosts: Sequence[TraceHost]) -> None:
         self.cpu = np.array([host.cpu for host in hosts], dtype=np.int64)
         self.memory = np.array([host.memory for host in hosts], dtype=np.int64)
         self.total = np.array([host.gpus for host in hosts], dtype=np.int64)
@@ -52,14 +52,14 @@ class Field:
         """Thousandths of GPUs of all hosts."""
         return int(self.total.sum()) * WHOLE
 
-    def accepts(self, request: Request, rows: Rows = ALL) -> Bools:
+    def accepts(self, request: TracePod, rows: Rows = ALL) -> Bools:
         """Where the model is one the request names."""
         if not request.models:
             return np.ones(len(self.cpu[rows]), dtype=np.bool_)
         known = [number for number, name in enumerate(self.models) if name in request.models]
         return np.isin(self.model[rows], known)
 
-    def holds(self, request: Request, rows: Rows = ALL) -> Bools:
+    def holds(self, request: TracePod, rows: Rows = ALL) -> Bools:
         """Where it fits, by CPU, memory, model and GPUs."""
         fits = self.accepts(request, rows)
         fits &= self.cpu[rows] >= request.cpu
@@ -68,7 +68,7 @@ class Field:
             fits &= (self.parts[rows] >= request.part).sum(axis=1) >= request.gpus
         return fits
 
-    def place(self, request: Request, row: int, slot: int) -> tuple[int, ...]:
+    def place(self, request: TracePod, row: int, slot: int) -> tuple[int, ...]:
         """Take its room; ``slot`` is the GPU of a part, whole GPUs go from the first on.
 
         Returns:
@@ -88,7 +88,7 @@ class Field:
             raise RuntimeError(f"host {row} got more than it holds")
         return slots
 
-    def move(self, request: Request, row: int, slots: tuple[int, ...], *, times: int = 1) -> None:
+    def move(self, request: TracePod, row: int, slots: tuple[int, ...], *, times: int = 1) -> None:
         """Take these GPUs and its other room; ``times=-1`` gives all of it back."""
         self.cpu[row] -= request.cpu * times
         self.memory[row] -= request.memory * times
@@ -105,10 +105,10 @@ class FillPolicy(Protocol):
 
     name: str
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """Of rows where it fits or not, larger is better."""
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """Which GPU of a row a part takes."""
 
     def pick(self, score: Ints) -> int:
@@ -136,10 +136,10 @@ class Boards:
     def __init__(self, field: Field, policy: FillPolicy) -> None:
         self._field = field
         self._policy = policy
-        self._rank: dict[Request, tuple[Ints, int]] = {}
+        self._rank: dict[TracePod, tuple[Ints, int]] = {}
         self.touched: list[int] = []
 
-    def rank(self, request: Request) -> Ints:
+    def rank(self, request: TracePod) -> Ints:
         """Scores now, ``NEVER`` where it does not fit, shape (hosts,)."""
         now = len(self.touched)
         known = self._rank.get(request)
@@ -153,7 +153,7 @@ class Boards:
         self._rank[request] = (rank, now)
         return rank
 
-    def _of(self, request: Request, rows: Rows) -> Ints:
+    def _of(self, request: TracePod, rows: Rows) -> Ints:
         fits = self._field.holds(request, rows)
         return np.where(fits, self._policy.score(self._field, request, rows), NEVER)
 
@@ -169,7 +169,7 @@ class Tally:
         self.allocated: dict[int, float] = {}
         self.wasted: dict[int, float] = {}
 
-    def arrive(self, request: Request, row: int) -> None:
+    def arrive(self, request: TracePod, row: int) -> None:
         """One more request, at a row or, at -1, nowhere."""
         self.arrived += request.demand
         self.placed += request.demand if row >= 0 else 0
@@ -188,7 +188,7 @@ class Measured(Protocol):
 
 
 def fill(
-    hosts: Sequence[Host], arriving: Sequence[Request], policy: FillPolicy, measure: Measured
+    hosts: Sequence[TraceHost], arriving: Sequence[TracePod], policy: FillPolicy, measure: Measured
 ) -> Fill:
     """Place requests in order; what does not fit is dropped, nothing ever leaves."""
     field = Field(hosts)

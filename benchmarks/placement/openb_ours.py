@@ -12,8 +12,12 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from gpusched_plugins.nodeorder import STEP
-from gpusched_plugins.nodeorder.measure import Ask, Measure, Spots
+from gpusched_plugins.nodes.nodeorder import STEP
+from gpusched_plugins.nodes.nodeorder.fragmentation import (
+    FragmentationTables,
+    FreeGpus,
+    RequestShape,
+)
 
 from benchmarks.placement.openb_fill import (
     NEVER,
@@ -25,7 +29,7 @@ from benchmarks.placement.openb_fill import (
     Rows,
     Tally,
 )
-from benchmarks.placement.openb_traces import WHOLE, Host, Request
+from benchmarks.placement.openb_traces import WHOLE, TraceHost, TracePod
 
 
 class ByTables:
@@ -40,7 +44,7 @@ class ByTables:
 
     def __init__(
         self,
-        typical: Sequence[tuple[Request, int]],
+        typical: Sequence[tuple[TracePod, int]],
         field: Field,
         *,
         look_ahead: int,
@@ -51,7 +55,7 @@ class ByTables:
         accepts = np.stack([field.accepts(shape) for shape, _ in typical])
         groups, group = np.unique(accepts.T, axis=0, return_inverse=True)
         self._group: Ints = group.reshape(-1).astype(np.int64)
-        self._measure = Measure(
+        self._measure = FragmentationTables(
             [_ask(shape) for shape, _ in typical],
             [count for _, count in typical],
             accepts=groups,
@@ -59,7 +63,7 @@ class ByTables:
             lookahead=look_ahead,
         )
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         fall = self._measure.fall(self._spots(field, rows), _ask(request))
         if self._exact:
@@ -68,7 +72,7 @@ class ByTables:
         score: Ints = self._measure.classes(fall) * STEP + fullest
         return score
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
@@ -83,12 +87,12 @@ class ByTables:
         """What the measure says of one host now."""
         return int(self._measure.wasted(self._spots(field, [row]))[0])
 
-    def _spots(self, field: Field, rows: Rows) -> Spots:
-        return Spots(self._group[rows], field.cpu[rows], field.parts[rows])
+    def _spots(self, field: Field, rows: Rows) -> FreeGpus:
+        return FreeGpus(self._group[rows], field.cpu[rows], field.parts[rows])
 
 
-def _ask(request: Request) -> Ask:
-    return Ask(request.cpu, request.gpus, request.part)
+def _ask(request: TracePod) -> RequestShape:
+    return RequestShape(request.cpu, request.gpus, request.part)
 
 
 @attrs.frozen(kw_only=True)
@@ -109,7 +113,7 @@ class Window:
 
 
 def fill_by_windows(
-    hosts: Sequence[Host], arriving: Sequence[Request], window: Window, measure: Measured
+    hosts: Sequence[TraceHost], arriving: Sequence[TracePod], window: Window, measure: Measured
 ) -> Fill:
     """As ``openb_fill.fill``, some pods at a time."""
     run = _Run(Field(hosts), window)
@@ -130,7 +134,7 @@ class _Run:
         self._first = Boards(field, window.first)
         self._then = Boards(field, window.then)
 
-    def place(self, requests: Sequence[Request]) -> list[int]:
+    def place(self, requests: Sequence[TracePod]) -> list[int]:
         """Rows of a window's pods, -1 for none."""
         places = [self._put(request, self._first) for request in requests]
         for _ in range(self._window.rounds):
@@ -141,7 +145,7 @@ class _Run:
                 break
         return [-1 if place is None else place[0] for place in places]
 
-    def _put(self, request: Request, boards: Boards) -> tuple[int, tuple[int, ...]] | None:
+    def _put(self, request: TracePod, boards: Boards) -> tuple[int, tuple[int, ...]] | None:
         rank = boards.rank(request)
         row = int(rank.argmax())
         if rank[row] == NEVER:
@@ -151,7 +155,7 @@ class _Run:
         return row, slots
 
     def _better(
-        self, request: Request, places: list[tuple[int, tuple[int, ...]] | None], at: int
+        self, request: TracePod, places: list[tuple[int, tuple[int, ...]] | None], at: int
     ) -> bool:
         place = places[at]
         if place is None:

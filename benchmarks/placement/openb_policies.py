@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.placement.openb_fill import ALL, NEVER, Field, Ints, Rows
-from benchmarks.placement.openb_traces import WHOLE, Request
+from benchmarks.placement.openb_traces import WHOLE, TracePod
 
 MAX_CPU, MAX_GPU = 128_000, 8 * WHOLE
 """The largest host, by which amounts are made comparable."""
@@ -26,7 +26,7 @@ class _Base:
 
     name = ""
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
@@ -46,12 +46,12 @@ class Random(_Base):
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         del request
         return np.zeros(len(field.cpu[rows]), dtype=np.int64)
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
@@ -71,13 +71,13 @@ class DotProduct(_Base):
 
     name = "Dot product"
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         best = self._products(field, request, rows).min(axis=1)
         score: Ints = (POINTS * (1 - best)).astype(np.int64)
         return score
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
@@ -85,7 +85,7 @@ class DotProduct(_Base):
         parts = field.parts[row]
         return at if at < len(parts) else int((parts == WHOLE).argmax())
 
-    def _products(self, field: Field, request: Request, rows: Rows) -> Floats:
+    def _products(self, field: Field, request: TracePod, rows: Rows) -> Floats:
         parts = field.parts[rows]
         idle = ((parts == WHOLE).sum(axis=1) * WHOLE)[:, np.newaxis]
         gpus = np.concatenate([parts, idle], axis=1)
@@ -103,7 +103,7 @@ class Clustering(_Base):
 
     name = "Clustering"
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         free = field.parts[rows].sum(axis=1)
         if not request.gpus:
@@ -123,7 +123,7 @@ class Packing(_Base):
 
     name = "Packing"
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         parts, total = field.parts[rows], field.total[rows]
         if not request.gpus:
@@ -145,7 +145,7 @@ class BestFit(_Base):
 
     name = "Best fit"
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         cpu = (field.cpu[rows] - request.cpu) / MAX_CPU
         gpu = (field.parts[rows].sum(axis=1) - request.demand) / MAX_GPU
@@ -162,7 +162,7 @@ class Definition:
         field: whose hosts are meant.
     """
 
-    def __init__(self, typical: Sequence[tuple[Request, int]], field: Field) -> None:
+    def __init__(self, typical: Sequence[tuple[TracePod, int]], field: Field) -> None:
         shapes = [shape for shape, _ in typical if shape.gpus]
         self._parts = sorted({shape.part for shape in shapes})
         self._part = np.array([self._parts.index(shape.part) for shape in shapes], dtype=np.int64)
@@ -201,18 +201,18 @@ class Fgd(_Base):
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
 
-    def score(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def score(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """See ``FillPolicy``."""
         best: Ints = self.scores(field, request, rows).max(axis=1)
         return best
 
-    def slot(self, field: Field, request: Request, row: int) -> int:
+    def slot(self, field: Field, request: TracePod, row: int) -> int:
         """See ``FillPolicy``."""
         if not request.gpus or request.part == WHOLE:
             return -1
         return int(self.scores(field, request, [row])[0].argmax())
 
-    def scores(self, field: Field, request: Request, rows: Rows) -> Ints:
+    def scores(self, field: Field, request: TracePod, rows: Rows) -> Ints:
         """Of each GPU for a part, of the host for others: shape (rows, GPUs or 1)."""
         cpu, parts = field.cpu[rows], field.parts[rows]
         hosts, gpus = parts.shape

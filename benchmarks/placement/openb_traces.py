@@ -1,6 +1,6 @@
 """The openb trace as these benchmarks use it: where it lies, and the lists that figures are known of.
 
-What is read and how a list becomes arrivals is the package's own: ``gpusched.simulate.traces.openb``.
+What is read and how a list becomes arrivals is the package's own: ``gpusched.lab.simulate.traces.openb``.
 """
 
 from __future__ import annotations
@@ -8,21 +8,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gpusched.errors import ConfigError
-from gpusched.simulate.traces import openb
-from gpusched.simulate.traces.openb import (
+from gpusched.base.errors import ConfigError
+from gpusched.lab.simulate.traces import openb
+from gpusched.lab.simulate.traces.openb import (
     ARRIVED,
     PUBLISHED,
     WHOLE,
-    Host,
-    Request,
-    arrivals,
-    typical,
+    TraceHost,
+    TracePod,
+    pod_arrivals,
+    typical_pods,
 )
 
 __all__ = [
-    "ARRIVED", "FOLDER", "LISTS", "PUBLISHED", "WHOLE", "Host", "Request", "TraceMissing", "arrivals",
-    "read_hosts", "read_requests", "typical",
+    "ARRIVED",
+    "FOLDER",
+    "LISTS",
+    "PUBLISHED",
+    "WHOLE",
+    "TraceHost",
+    "TraceMissing",
+    "TracePod",
+    "pod_arrivals",
+    "read_hosts",
+    "read_requests",
+    "typical_pods",
 ]  # fmt: skip
 LISTS: Final = tuple(PUBLISHED)
 FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -32,7 +42,7 @@ class TraceMissing(Exception):
     """A file of the trace is not where it was looked for, or cannot be read."""
 
 
-def read_hosts(folder: Path = FOLDER) -> list[Host]:
+def read_hosts(folder: Path = FOLDER) -> list[TraceHost]:
     """The hosts that have GPUs, sorted by name.
 
     Raises:
@@ -45,7 +55,7 @@ def read_hosts(folder: Path = FOLDER) -> list[Host]:
         raise _missing(path, error) from error
 
 
-def read_requests(name: str, folder: Path = FOLDER) -> list[Request]:
+def read_requests(name: str, folder: Path = FOLDER) -> list[TracePod]:
     """One list of pods, in the order of its file.
 
     Raises:

@@ -23,15 +23,15 @@ from rich.console import Console
 
 from benchmarks.real import contract, ground
 from benchmarks.real.compared import Compared, compared, rows
+from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import table
+from gpusched.cli.lab.scenario.scenario_report import ScenarioReporter, status_of
+from gpusched.cli.lab.scenario.worker_processes import PlayRequest, play_all, play_one
 from gpusched.cli.main import INTERRUPTED, report
-from gpusched.cli.scenario_pool import Order, play_all, play_one
-from gpusched.cli.scenario_told import Teller, status_of
-from gpusched.errors import ConfigError, UsageError
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.play import Run
-from gpusched.scenario.read import read_paths
-from gpusched.scenario.sentences import duration
+from gpusched.lab.scenario.file.read import read_paths
+from gpusched.lab.scenario.judge.messages import duration_text
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.run import ScenarioRun
 
 ROOT: Final = contract.ROOT
 PATHS: Final = ("kwok-scenarios/first.yaml", "kwok-scenarios/library")
@@ -108,7 +108,7 @@ def _all_played(
     if not arguments.no_contract:
         with console.status("contract suite") as status:
             cases = contract.play(kubeconfig, tell=lambda at: status.update(f"contract: {at}"))
-    runs: list[Run] = []
+    runs: list[ScenarioRun] = []
     found: list[Compared] = []
     if why:
         console.print(f"no scenario is played: {why}; docs/real-cluster.md tells how to start KWOK")
@@ -129,7 +129,7 @@ def _all_played(
 
 def _scenarios(
     arguments: argparse.Namespace, console: Console, kubeconfig: str, longest_s: float
-) -> tuple[list[Run], list[Compared]]:
+) -> tuple[list[ScenarioRun], list[Compared]]:
     """Every scenario in virtual time, then those that are short enough on the cluster."""
     paths = tuple(Path(each) for each in (arguments.paths or [ROOT / each for each in PATHS]))
     scenarios = [
@@ -139,9 +139,9 @@ def _scenarios(
     ]
     if not scenarios:
         raise UsageError("there is no such scenario")
-    order = Order(paths=paths)
-    virtual: dict[str, Run] = {}
-    with Teller(console, quiet=True, count=len(scenarios)) as teller:
+    order = PlayRequest(paths=paths)
+    virtual: dict[str, ScenarioRun] = {}
+    with ScenarioReporter(console, quiet=True, count=len(scenarios)) as teller:
         for run in play_all(scenarios, order, jobs=1, tell=teller.progress, note=_unheard):
             virtual[run.scenario.name] = run
             teller.done(run)
@@ -149,13 +149,13 @@ def _scenarios(
                 raise KeyboardInterrupt
     fit, skipped = _chosen(scenarios, virtual, longest_s)
     total = sum(_length(virtual[each.name]) + _AROUND_S for each in fit)
-    console.print(f"{len(fit)} scenarios take about {duration(round(total))} on the cluster")
+    console.print(f"{len(fit)} scenarios take about {duration_text(round(total))} on the cluster")
     for run in skipped:
         console.print(f"skip {run.scenario.name}: {run.skipped}")
     runs = []
     logs = _logs(arguments.report)
-    real = Order(paths=paths, kubeconfig=kubeconfig, logs=logs)
-    with Teller(console, quiet=False, count=len(fit)) as teller:
+    real = PlayRequest(paths=paths, kubeconfig=kubeconfig, logs=logs)
+    with ScenarioReporter(console, quiet=False, count=len(fit)) as teller:
         for scenario in fit:
             run = play_one(scenario, real, tell=teller.progress, note=_unheard)
             runs.append(run)
@@ -169,23 +169,23 @@ def _scenarios(
 
 
 def _chosen(
-    scenarios: Sequence[Scenario], virtual: dict[str, Run], longest_s: float
-) -> tuple[list[Scenario], list[Run]]:
+    scenarios: Sequence[Scenario], virtual: dict[str, ScenarioRun], longest_s: float
+) -> tuple[list[Scenario], list[ScenarioRun]]:
     """Those to be played, shortest first, and the others with the reason."""
     fit, skipped = [], []
     for each in scenarios:
         length = _length(virtual[each.name])
         why = each.embedded_only
         if not why and length > longest_s:
-            why = f"it takes {duration(round(length))}: LONGEST={round(length // 60) + 1}m plays it"
+            why = f"it takes {duration_text(round(length))}: LONGEST={round(length // 60) + 1}m plays it"
         if why:
-            skipped.append(Run(scenario=each, skipped=why))
+            skipped.append(ScenarioRun(scenario=each, skipped=why))
         else:
             fit.append(each)
     return sorted(fit, key=lambda each: _length(virtual[each.name])), skipped
 
 
-def _length(run: Run) -> float:
+def _length(run: ScenarioRun) -> float:
     return run.record.seconds if run.record else 0.0
 
 

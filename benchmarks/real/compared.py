@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from gpusched.cli.scenario_told import failures, sentence
-from gpusched.scenario.play import Run
-from gpusched.scenario.slack import NOTED
+from gpusched.cli.lab.scenario.scenario_report import expectation_text, failures
+from gpusched.lab.scenario.judge.tolerance import NOTED
+from gpusched.lab.scenario.play.run import ScenarioRun
 
 
 @attrs.frozen(kw_only=True)
@@ -30,11 +30,11 @@ class Compared:
     differs: tuple[str, ...] = ()
 
 
-def compared(virtual: Run, real: Run) -> Compared:
+def compared(virtual: ScenarioRun, real: ScenarioRun) -> Compared:
     """The two runs of one scenario, verdict by verdict."""
     slack, differs = [], []
     for here, there in zip(real.verdicts, virtual.verdicts, strict=False):
-        said = sentence(here.expectation)
+        said = expectation_text(here.expectation)
         if here.ok != there.ok:
             differs.append(f"{said}: {here.seen}, in virtual time {there.seen}")
         elif NOTED in here.seen:
@@ -51,7 +51,7 @@ def compared(virtual: Run, real: Run) -> Compared:
     )
 
 
-def outcome(run: Run) -> str:
+def outcome(run: ScenarioRun) -> str:
     """One word for a run: ok, FAIL, not played."""
     if run.skipped:
         return "not played"

@@ -10,12 +10,12 @@ from typing import Final
 
 import attrs
 
-from gpusched.clock import SystemClock
-from gpusched.errors import ConfigError
-from gpusched.io.api import Api
-from gpusched.scenario.ground import Obj
-from gpusched.scenario.ground_real import ALWAYS, RUN_LABEL, RealGround
-from gpusched.scenario.real_prepare import OWN_KINDS, clean
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError
+from gpusched.io.client.api_client import ApiClient
+from gpusched.lab.scenario.target_cluster.interface import Obj
+from gpusched.lab.scenario.target_cluster.real import ALWAYS, RUN_LABEL, RealTarget
+from gpusched.lab.scenario.target_cluster.real_preparation import OWN_KINDS, remove_run_objects
 
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
 HOME: Final = "gpusched-system"
@@ -69,15 +69,15 @@ def _some(names: Sequence[str], what: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(kubeconfig: str) -> AsyncIterator[tuple[Api, RealGround, str]]:
+async def opened(kubeconfig: str) -> AsyncIterator[tuple[ApiClient, RealTarget, str]]:
     """The way to a cluster and a ground on it, with the server's version.
 
     Raises:
         ClusterUnreachable: it does not answer.
     """
     clock = SystemClock()
-    api = await Api.connect(kubeconfig, clock=clock)
-    ground = RealGround(api, clock, run=f"look-{secrets.token_hex(3)}")
+    api = await ApiClient.connect(kubeconfig, clock=clock)
+    ground = RealTarget(api, clock, run=f"look-{secrets.token_hex(3)}")
     try:
         yield api, ground, await api.server_version()
     finally:
@@ -113,10 +113,10 @@ async def without_kwok(kubeconfig: str) -> str:
         try:
             return await _lives(ground)
         finally:
-            await clean(ground, tell=lambda _: None)
+            await remove_run_objects(ground, tell=lambda _: None)
 
 
-async def _lives(ground: RealGround) -> str:
+async def _lives(ground: RealTarget) -> str:
     name = f"gpusched-{ground.run}"
     key, value = FAKE
     await ground.apply({
@@ -137,7 +137,7 @@ async def _lives(ground: RealGround) -> str:
     return ""
 
 
-async def _until(ground: RealGround, kind: str, *, ready: bool) -> bool:
+async def _until(ground: RealTarget, kind: str, *, ready: bool) -> bool:
     until = ground.clock.monotonic() + _READY_S
     while ground.clock.monotonic() < until:
         for obj in ground.list(kind):
@@ -176,7 +176,7 @@ async def tidy(kubeconfig: str, before: Cluster) -> list[str]:
         return left
 
 
-async def _all(ground: RealGround, kind: str) -> list[Obj]:
+async def _all(ground: RealTarget, kind: str) -> list[Obj]:
     served = ground.kinds.need(kind)
     found = await ground.read(served.collection())
     if found is None:

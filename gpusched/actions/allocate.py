@@ -8,25 +8,33 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched import limits
-from gpusched.actions.enqueue import admission
-from gpusched.cache.gangs import Gang
-from gpusched.objects.meta import GangKey
-from gpusched.session.alike import Refusals
-from gpusched.session.areas import Refusal
-from gpusched.session.growing import Growth, growth
-from gpusched.session.jobs import variants
-from gpusched.session.joint import JointStarts
-from gpusched.session.promised_again import promise_holds
-from gpusched.session.reasons import Reason, cut, members, nodes, not_enough_members
-from gpusched.session.repairs import hold_for_repair, repairs_first
-from gpusched.session.reservations import Reservations
-from gpusched.session.reservations_kept import place_clear
-from gpusched.session.reservations_told import reserved_for_it
-from gpusched.session.session import Session
-from gpusched.session.statement import Statement
-from gpusched.session.turns import turns
-from gpusched.session.verdict import first_refusal
+from gpusched.actions.enqueue import queue_admission
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_step
+from gpusched.session.allocate.equivalence_cache import EquivalenceCache
+from gpusched.session.allocate.gang_repair import nominate_for_repair, split_repairs
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.allocate.suspended_jobs import node_pool_variants
+from gpusched.session.backfill.reservation_guard import (
+    own_reservation_message,
+    place_within_reservations,
+)
+from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.framework.reasons import (
+    Reason,
+    nodes_text,
+    not_enough_members_message,
+    pods_text,
+    truncate_message,
+)
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.rebalance.batch_admission import BatchAdmission
+from gpusched.session.state.nominations import nomination_still_fits
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
 
 
 @attrs.frozen
@@ -43,10 +51,10 @@ class Allocate:
             )
         ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
         broken: list[Gang] = []
-        if session.promises:
+        if session.nominations:
             trying = {gang.key for gang in ready}
             for gang in session.gangs:
-                if gang.key in session.promises and gang.key not in trying:
+                if gang.key in session.nominations and gang.key not in trying:
                     session.withdraw(gang)
         self._fill(session, ready, broken)
         # Held until here: what was freed for a gang is not given to others before the actions
@@ -56,27 +64,27 @@ class Allocate:
                 session.withdraw(gang)
 
     def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
-        refused, joint = Refusals(session), JointStarts(session)
-        first, later = repairs_first(session, ready)
-        for gang in turns(session, first):
+        refused, joint = EquivalenceCache(session), BatchAdmission(session)
+        first, later = split_repairs(session, ready)
+        for gang in in_queue_order(session, first):
             if gang.pending < gang.need:
-                hold_for_repair(session, gang)
-            elif start(session, gang, refused, joint=joint):
+                nominate_for_repair(session, gang)
+            elif start_gang(session, gang, refused, joint=joint):
                 broken.append(gang)
-        for gang in turns(session, later):
+        for gang in in_queue_order(session, later):
             if session.full:
                 return
             waits = gang.need or not gang.placed
-            if not waits or not session.may_look(gang):
+            if not waits or not session.has_budget_for(gang):
                 continue
-            if start(session, gang, refused, joint=joint):
+            if start_gang(session, gang, refused, joint=joint):
                 broken.append(gang)
-        _grow(session, [gang for gang in ready if _may_grow(session, gang)])
+        _grow_in_turn(session, [gang for gang in ready if _may_grow(session, gang)])
 
 
 def _admitted(session: Session, gang: Gang) -> bool:
     if not session.enqueue_ran:
-        session.admit(gang, admission(session, gang))
+        session.admit(gang, queue_admission(session, gang))
     if gang.key not in session.admitted:
         return False
     have = gang.ready + gang.pending
@@ -84,7 +92,9 @@ def _admitted(session: Session, gang: Gang) -> bool:
         session.refuse(
             gang,
             Reason.NOT_ENOUGH_MEMBERS,
-            not_enough_members(gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving),
+            not_enough_members_message(
+                gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
+            ),
         )
         return False
     verdict = first_refusal(session.hooks.ready_checks, gang)
@@ -93,8 +103,8 @@ def _admitted(session: Session, gang: Gang) -> bool:
     return not verdict.refuses
 
 
-def start(
-    session: Session, gang: Gang, refused: Refusals, *, joint: JointStarts | None = None
+def start_gang(
+    session: Session, gang: Gang, refused: EquivalenceCache, *, joint: BatchAdmission | None = None
 ) -> bool:
     """Place a gang's minimum, or say why not; whether a promise to it cannot be kept.
 
@@ -107,17 +117,17 @@ def start(
     known = refused.of(gang)
     if known is not None:
         session.work.spend(limits.WORK_GANG)
-        _refuse(session, gang, known)
+        _refuse_and_reserve(session, gang, known)
         return False
     session.work.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.tasks))
-    promised = gang.key in session.promises
-    refusal: Refusal | None = None
+    promised = gang.key in session.nominations
+    refusal: Unschedulable | None = None
     ways = 0
-    for variant in variants(session, gang):
+    for variant in node_pool_variants(session, gang):
         ways += 1
         statement = session.statement()
         session.lift(statement, gang)
-        refusal = _attempt(session, variant.gang, statement)
+        refusal = _place_within_quota(session, variant.gang, statement)
         if refusal is None:
             session.variants[gang.key] = variant
             session.keep(gang, statement)
@@ -128,17 +138,17 @@ def start(
     assert refusal is not None, "a gang has at least one variant"
     if joint is not None and joint.start(gang, refusal):
         return False
-    if promised and promise_holds(session, gang):
-        told = room_is_being_freed(session, gang)
+    if promised and nomination_still_fits(session, gang):
+        told = nominated_message(session, gang)
         session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
         return False
-    if not _wait_for_leaving(session, gang):
-        _refuse(session, gang, refusal)
+    if not _nominate_leaving_room(session, gang):
+        _refuse_and_reserve(session, gang, refusal)
         refused.remember(gang, refusal, ways=ways)
     return promised
 
 
-def _refuse(session: Session, gang: Gang, refusal: Refusal) -> None:
+def _refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> None:
     """It is blocked: the next in turn may have to leave it room."""
     sentence, reservations = refusal.sentence, session.reservations
     if reservations is None:
@@ -148,29 +158,29 @@ def _refuse(session: Session, gang: Gang, refusal: Refusal) -> None:
     holder = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
     session.work.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
     if holder is not None:
-        sentence = cut(f"{sentence}; {reserved_for_it(reservations, holder)}")
+        sentence = truncate_message(f"{sentence}; {own_reservation_message(reservations, holder)}")
     session.refuse(gang, refusal.reason, sentence)
 
 
-def _attempt(session: Session, gang: Gang, statement: Statement) -> Refusal | None:
+def _place_within_quota(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
     verdict = first_refusal(session.hooks.quota_checks, gang)
     if verdict.refuses:
-        return Refusal(Reason(verdict.reason), verdict.sentence)
-    return place_clear(session, gang, statement)
+        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+    return place_within_reservations(session, gang, statement)
 
 
-def _wait_for_leaving(session: Session, gang: Gang) -> bool:
+def _nominate_leaving_room(session: Session, gang: Gang) -> bool:
     """Promise room that is becoming free anyway to a gang that fits as soon as it is."""
     if not session.bench.parts:
         return False
-    with session.looking_later():
+    with session.pipelining():
         statement = session.statement()
         session.lift(statement, gang)
-        if _attempt(session, gang, statement) is not None:
+        if _place_within_quota(session, gang, statement) is not None:
             statement.discard()
             return False
         session.claim(gang, statement, action="allocate", reason="", sentence="")
-    told = room_is_being_freed(session, gang)
+    told = nominated_message(session, gang)
     session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
     return True
 
@@ -180,26 +190,26 @@ def _may_grow(session: Session, gang: Gang) -> bool:
     return gang.key not in session.asks and gang.pending > len(session.kept(gang))
 
 
-def _grow(session: Session, gangs: Sequence[Gang]) -> None:
+def _grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     """Extras one by one, so that gangs of equal right grow in turn."""
-    growing: dict[GangKey, Growth] = {}
+    growing: dict[GangKey, GrowthSteps] = {}
     finished: set[GangKey] = set()
-    for gang in turns(session, gangs, again=lambda gang: gang.key not in finished):
+    for gang in in_queue_order(session, gangs, again=lambda gang: gang.key not in finished):
         if session.full:
             return
-        if not session.may_look(gang):
+        if not session.has_budget_for(gang):
             finished.add(gang.key)
             continue
         session.work.spend(limits.WORK_CLASS)
         if gang.key not in growing:
             variant = session.variants.get(gang.key)
-            growing[gang.key] = growth(session, variant.gang if variant else gang)
+            growing[gang.key] = grow_step_by_step(session, variant.gang if variant else gang)
         steps = 1 if len(finished) < len(gangs) - 1 else None
-        if _step(session, gang, growing[gang.key], steps):
+        if _grow_some(session, gang, growing[gang.key], steps):
             finished.add(gang.key)
 
 
-def _step(session: Session, gang: Gang, extras: Growth, steps: int | None) -> bool:
+def _grow_some(session: Session, gang: Gang, extras: GrowthSteps, steps: int | None) -> bool:
     """Let a gang grow by so many members (None: as far as it can); whether it has come to its end."""
     room = nullcontext() if session.reservations is None else session.reservations.around(gang)
     with room:
@@ -207,7 +217,7 @@ def _step(session: Session, gang: Gang, extras: Growth, steps: int | None) -> bo
             try:
                 next(extras)
             except StopIteration as end:
-                refusal: Refusal | None = end.value
+                refusal: Unschedulable | None = end.value
                 if refusal is not None:
                     session.refuse(gang, refusal.reason, refusal.sentence)
                 return True
@@ -217,10 +227,10 @@ def _step(session: Session, gang: Gang, extras: Growth, steps: int | None) -> bo
     return False
 
 
-def room_is_being_freed(session: Session, gang: Gang) -> str:
+def nominated_message(session: Session, gang: Gang) -> str:
     """The sentence for a gang whose room is promised and not free yet."""
-    places = session.promises[gang.key]
+    places = session.nominations[gang.key]
     rows = {place.row for place in places}
-    return cut(
-        f"room for {members(len(places))} is being freed on {nodes(len(rows))} and is held for it"
+    return truncate_message(
+        f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))} and is held for it"
     )

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched import limits
-from gpusched.actions.allocate import start
-from gpusched.cache.gangs import Gang
-from gpusched.session.alike import Refusals
-from gpusched.session.reasons import Reason
-from gpusched.session.reservations import Reservations
-from gpusched.session.reservations_estimates import estimates
-from gpusched.session.session import Session
+from gpusched.actions.allocate import start_gang
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.equivalence_cache import EquivalenceCache
+from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.start_estimates import estimate_starts
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.session import Session
 
 
 @attrs.frozen
@@ -33,29 +33,29 @@ class Backfill:
         if reservations is None:
             return
         if reservations.settle():
-            _try_again(session, reservations)
-        waiting = [gang for gang in reservations.waiting if _waits(session, gang)]
-        _queue_up(session, waiting)
-        session.estimates.update(estimates(reservations, waiting))
+            _retry_reserved(session, reservations)
+        waiting = [gang for gang in reservations.waiting if _is_waiting(session, gang)]
+        _number_positions(session, waiting)
+        session.estimates.update(estimate_starts(reservations, waiting))
 
 
-def _try_again(session: Session, reservations: Reservations) -> None:
-    refused = Refusals(session)
+def _retry_reserved(session: Session, reservations: Reservations) -> None:
+    refused = EquivalenceCache(session)
     for gang in tuple(reservations.waiting):
         if session.full:
             return
         ask = session.asks.get(gang.key)
-        if ask is not None and ask.reason == Reason.RESERVED and _waits(session, gang):
-            start(session, gang, refused)
+        if ask is not None and ask.reason == Reason.RESERVED and _is_waiting(session, gang):
+            start_gang(session, gang, refused)
             if session.kept(gang):
                 del session.asks[gang.key]
 
 
-def _waits(session: Session, gang: Gang) -> bool:
-    return not session.kept(gang) and gang.key not in session.promises
+def _is_waiting(session: Session, gang: Gang) -> bool:
+    return not session.kept(gang) and gang.key not in session.nominations
 
 
-def _queue_up(session: Session, waiting: list[Gang]) -> None:
+def _number_positions(session: Session, waiting: list[Gang]) -> None:
     """Number them within their queues; far behind, in steps, so that one start moves few."""
     counts: dict[str, int] = {}
     step = limits.POSITIONS_EXACT_MAX

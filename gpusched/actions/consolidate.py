@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.actions.enqueue import admission
-from gpusched.actions.preempt import claimants_of
-from gpusched.session.consolidation import Consolidation
-from gpusched.session.making_room import victims_of
-from gpusched.session.proposal import CONSOLIDATE
-from gpusched.session.session import Session
+from gpusched.actions.enqueue import queue_admission
+from gpusched.actions.preempt import preemption_claimants
+from gpusched.session.framework.proposal import CONSOLIDATE
+from gpusched.session.preempt.preemption import session_victims
+from gpusched.session.rebalance.consolidation import Consolidation
+from gpusched.session.state.session import Session
 
 
 @attrs.frozen
@@ -22,8 +22,8 @@ class Consolidate:
 
     def run(self, session: Session) -> None:
         """See the class."""
-        claimants = claimants_of(session)
+        claimants = preemption_claimants(session)
         if not claimants:
             return
-        with session.looking_later():
-            Consolidation(session, victims_of(session), admission).serve_all(claimants)
+        with session.pipelining():
+            Consolidation(session, session_victims(session), queue_admission).serve_all(claimants)

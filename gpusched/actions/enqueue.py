@@ -7,17 +7,17 @@ from typing import ClassVar, Final
 
 import attrs
 
-from gpusched import limits
-from gpusched.cache.gangs import Gang
-from gpusched.objects.meta import GangKey
-from gpusched.objects.resources import Resources
-from gpusched.session.alike import likeness
-from gpusched.session.kinds import Kind
-from gpusched.session.plan import Ask
-from gpusched.session.reasons import Reason
-from gpusched.session.session import Session
-from gpusched.session.turns import turns
-from gpusched.session.verdict import ALLOW, Verdict, deny, first_refusal, wait
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.equivalence_cache import equivalence_class_of
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import ALLOW, Verdict, deny, first_refusal, wait
+from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.plan import PendingReason
+from gpusched.session.state.session import Session
 
 _GAVE_BACK: Final = "was admitted and did not start"
 """How a gang is told that its admission was given back; it is told BackOff for other reasons too."""
@@ -40,29 +40,31 @@ class Enqueue:
         fresh = []
         for gang in session.gangs:
             session.hand(gang.key)
-            verdict = admission(session, gang)
+            verdict = queue_admission(session, gang)
             new = not gang.placed
             if new and not verdict.refuses and session.hooks.enqueue_checks:
                 verdict = first_refusal(session.hooks.enqueue_checks, gang)
             moved = session.moved and session.moved.get(gang.key)
             if new and not moved and not verdict.refuses:
-                verdict = _in_time(session, gang)  # whose room is held elsewhere has its own time
+                verdict = _check_admission_age(
+                    session, gang
+                )  # whose room is held elsewhere has its own time
             session.admit(gang, verdict)
-            promised = session.promises and session.promises.get(gang.key)
+            promised = session.nominations and session.nominations.get(gang.key)
             if new and not promised and not moved and gang.key in session.admitted:
                 fresh.append(gang)
-        _queue_up(session, fresh)
+        _check_quota_in_order(session, fresh)
 
 
-def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
+def _check_quota_in_order(session: Session, gangs: Sequence[Gang]) -> None:
     """Tell who must wait for quota, given what those before it in turn will take."""
     promised: list[tuple[tuple[str, ...], Resources]] = []
-    if _all_may(session, gangs):
+    if _quota_allows_all(session, gangs):
         return
-    refused: dict[Kind, tuple[tuple[int, bool], Verdict]] = {}
+    refused: dict[EquivalenceClass, tuple[tuple[int, bool], Verdict]] = {}
     """What the first of a kind was told: the same is true of the others until one is let in."""
-    for gang in turns(session, gangs):
-        kind = likeness(session, gang)
+    for gang in in_queue_order(session, gangs):
+        kind = equivalence_class_of(session, gang)
         state = session.accounts.state()
         told = refused.get(kind) if kind is not None else None
         if told is None or told[0] != state:
@@ -71,7 +73,9 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
         if verdict.refuses:
             if kind is not None:
                 refused[kind] = told
-            session.admission[gang.key] = Ask(reason=verdict.reason, sentence=verdict.sentence)
+            session.admission[gang.key] = PendingReason(
+                reason=verdict.reason, sentence=verdict.sentence
+            )
             continue
         if holds_nothing(gang):
             continue
@@ -82,11 +86,11 @@ def _queue_up(session: Session, gangs: Sequence[Gang]) -> None:
         session.accounts.promise(path, amounts, times=-1)
 
 
-def _all_may(session: Session, gangs: Sequence[Gang]) -> bool:
+def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
     """Whether nobody would have to wait if all the others were served: then no order matters."""
-    kinds: dict[Kind | GangKey, list[Gang]] = {}
+    kinds: dict[EquivalenceClass | GangKey, list[Gang]] = {}
     for gang in gangs:
-        kinds.setdefault(likeness(session, gang) or gang.key, []).append(gang)
+        kinds.setdefault(equivalence_class_of(session, gang) or gang.key, []).append(gang)
     entries = [
         (session.path(alike[0]), session.view.minimum(alike[0]), len(alike))
         for alike in kinds.values()
@@ -105,11 +109,11 @@ def _all_may(session: Session, gangs: Sequence[Gang]) -> bool:
     return agreed
 
 
-def _in_time(session: Session, gang: Gang) -> Verdict:
+def _check_admission_age(session: Session, gang: Gang) -> Verdict:
     """Whether the gang used its admission in time; else it is given back for a while."""
     now = session.snapshot.now
     if gang.job is not None and gang.job.admitted:
-        return _job_in_time(session, gang, now - gang.job.admitted)
+        return _check_job_admission_age(session, gang, now - gang.job.admitted)
     group = gang.pod_group
     told = group.condition("Admitted") if group else None
     if group is None or told is None:
@@ -122,11 +126,11 @@ def _in_time(session: Session, gang: Gang) -> Verdict:
         if not limit and not gang.pending:
             limit = limits.ADMITTED_MAX_S
         if limit and age > limit and group.phase == "Inqueue":
-            return _given_back(limit, again_s(gang, now))
+            return _back_off(limit, again_s(gang, now))
     elif told.reason == Reason.BACK_OFF and told.message.startswith(_GAVE_BACK):
         pause_s = again_s(gang, told.transition)
         if age < pause_s:
-            return _given_back(0, pause_s)
+            return _back_off(0, pause_s)
     return ALLOW
 
 
@@ -144,7 +148,7 @@ def holds_nothing(gang: Gang) -> bool:
     return lacks_pods(gang) and not (gang.pod_group is not None and gang.pod_group.min_resources)
 
 
-def again_s(gang: Gang, given_back: float) -> float:
+def again_s(gang: Gang, returned_jobs: float) -> float:
     """How long it is not admitted again, from the moment at which its admission was given back.
 
     While its pods do not come that is about as long as it has existed by then, in steps that double; it
@@ -153,23 +157,23 @@ def again_s(gang: Gang, given_back: float) -> float:
     if not lacks_pods(gang):
         return limits.ADMIT_AGAIN_S
     pause_s = limits.ADMIT_AGAIN_S
-    while 2 * pause_s <= min(given_back - gang.created, limits.ADMIT_AGAIN_MAX_S):
+    while 2 * pause_s <= min(returned_jobs - gang.created, limits.ADMIT_AGAIN_MAX_S):
         pause_s *= 2
     return pause_s
 
 
-def _job_in_time(session: Session, gang: Gang, age: float) -> Verdict:
+def _check_job_admission_age(session: Session, gang: Gang, age: float) -> Verdict:
     if gang.suspended:
         again = limits.ADMITTED_MAX_S + limits.ADMIT_AGAIN_S
         pause_s = limits.ADMIT_AGAIN_S
-        return _given_back(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
+        return _back_off(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
     if age > limits.ADMITTED_MAX_S and not gang.succeeded:
-        session.given_back.append(gang)
-        return _given_back(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
+        session.returned_jobs.append(gang)
+        return _back_off(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
     return ALLOW
 
 
-def _given_back(limit: float, pause_s: float) -> Verdict:
+def _back_off(limit: float, pause_s: float) -> Verdict:
     within = f" within {limit:g} s" if limit else ""
     return wait(
         Reason.BACK_OFF,
@@ -180,18 +184,18 @@ def _given_back(limit: float, pause_s: float) -> Verdict:
     )
 
 
-def admission(session: Session, gang: Gang) -> Verdict:
+def queue_admission(session: Session, gang: Gang) -> Verdict:
     """What the mechanism itself asks of a gang's queue, whatever policies say."""
     if gang.trouble[0]:
         return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
     door = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
-    verdict = session.doors.get(door)
+    verdict = session.queue_gate_cache.get(door)
     if verdict is None:
-        verdict = session.doors[door] = _door(session, gang, repairs=door[2])
+        verdict = session.queue_gate_cache[door] = _queue_verdict(session, gang, repairs=door[2])
     return verdict
 
 
-def _door(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
+def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
     """What the gang's queue says of all gangs of its namespace."""
     node = session.queue_of(gang)
     if node is None:

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.cache.gangs import Gang
-from gpusched.session.making_room import MakingRoom, victims_of
-from gpusched.session.proposal import PREEMPT
-from gpusched.session.reasons import Reason, members, short
-from gpusched.session.session import Session
-from gpusched.session.statement import Evict
-from gpusched.session.victim_choice import Rules
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.proposal import PREEMPT
+from gpusched.session.framework.reasons import Reason, pods_text, shorten
+from gpusched.session.preempt.preemption import Preemption, session_victims
+from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import EvictOperation
 
 
 @attrs.frozen
@@ -24,25 +24,25 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """See the class."""
-        victims = victims_of(session)
+        victims = session_victims(session)
         lowest = victims.lowest
-        claimants = claimants_of(
+        claimants = preemption_claimants(
             session,
             lambda gang: (least := lowest(gang.queue)) is not None and least < gang.priority,
         )
         if not claimants:
             return
-        rules = Rules(
+        rules = VictimRules(
             action=PREEMPT,
             queues=lambda claimant: (claimant.queue,),
-            fair_game=lambda claimant, victim: victim.priority < claimant.priority,
+            may_be_victim=lambda claimant, victim: victim.priority < claimant.priority,
         )
-        with session.looking_later():
-            room = MakingRoom(session, rules, reason=Reason.PREEMPTED, sentence=_sentence)
+        with session.pipelining():
+            room = Preemption(session, rules, reason=Reason.PREEMPTED, sentence=_victim_message)
             room.serve_all(claimants)
 
 
-def claimants_of(
+def preemption_claimants(
     session: Session, might: Callable[[Gang], bool] = lambda _gang: True
 ) -> list[Gang]:
     """Gangs for which somebody might be evicted: admitted, not started, and nothing promised.
@@ -58,21 +58,21 @@ def claimants_of(
         and gang.pending
         and (gang.need or not gang.placed)
         and gang.key in session.admitted
-        and gang.key not in session.promises
+        and gang.key not in session.nominations
         and not session.kept(gang)
         and gang.ready + gang.pending >= gang.min_member
     ]
 
 
-def name_of(gang: Gang) -> str:
+def gang_text(gang: Gang) -> str:
     """A gang in a sentence."""
-    return short(f"{gang.key.namespace}/{gang.key.name}")
+    return shorten(f"{gang.key.namespace}/{gang.key.name}")
 
 
-def _sentence(gang: Gang, evictions: Sequence[Evict]) -> str:
+def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:
     highest = max((each.gang.priority for each in evictions), default=0)
     return (
-        f"preempted for {name_of(gang)}: it needs room for {members(gang.at_once)} and has "
-        f"priority {gang.priority} in queue {gang.queue}; {members(len(evictions))} of priority "
+        f"preempted for {gang_text(gang)}: it needs room for {pods_text(gang.at_once)} and has "
+        f"priority {gang.priority} in queue {gang.queue}; {pods_text(len(evictions))} of priority "
         f"{highest} or lower leave for it"
     )

@@ -7,17 +7,17 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.actions.preempt import claimants_of, name_of
-from gpusched.cache.gangs import Gang
-from gpusched.objects.quantity import format_quantity
-from gpusched.objects.resources import PODS
-from gpusched.objects.slot import accelerator
-from gpusched.session.making_room import MakingRoom, victims_of
-from gpusched.session.proposal import RECLAIM
-from gpusched.session.reasons import Reason, cut
-from gpusched.session.session import Session
-from gpusched.session.statement import Evict
-from gpusched.session.victim_choice import Rules
+from gpusched.actions.preempt import gang_text, preemption_claimants
+from gpusched.api.devices.slots import accelerator
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import PODS
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.proposal import RECLAIM
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.preempt.preemption import Preemption, session_victims
+from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import EvictOperation
 
 
 @attrs.frozen
@@ -31,50 +31,50 @@ class Reclaim:
         hooks = session.hooks
         if not hooks.reclaim_checks or not hooks.reclaim_gates:
             return
-        victims = victims_of(session)
+        victims = session_victims(session)
         queues = list(victims.queues)
         only = queues[0] if len(queues) == 1 else ""
-        claimants = claimants_of(session, lambda gang: bool(queues) and gang.queue != only)
+        claimants = preemption_claimants(session, lambda gang: bool(queues) and gang.queue != only)
         if not claimants:
             return
-        rules = Rules(
+        rules = VictimRules(
             action=RECLAIM,
             queues=lambda claimant: [queue for queue in queues if queue != claimant.queue],
-            fair_game=lambda claimant, victim: victim.queue != claimant.queue,
+            may_be_victim=lambda claimant, victim: victim.queue != claimant.queue,
         )
-        with session.looking_later():
-            room = MakingRoom(
+        with session.pipelining():
+            room = Preemption(
                 session,
                 rules,
                 reason=Reason.RECLAIMED,
-                sentence=lambda gang, evictions: _sentence(session, gang, evictions),
+                sentence=lambda gang, evictions: _victim_message(session, gang, evictions),
             )
             room.serve_all(claimants, hooks.reclaim_checks)
 
 
-def _sentence(session: Session, gang: Gang, evictions: Sequence[Evict]) -> str:
+def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOperation]) -> str:
     """Who needs the room, and what both queues hold; asked with the victims evicted already."""
-    resource = _matters(gang)
-    own = _holds(session, gang.queue, resource)
+    resource = _compared_resource(gang)
+    own = _holdings_text(session, gang.queue, resource)
     if not evictions:
-        return f"reclaimed for {name_of(gang)}: {own}"
+        return f"reclaimed for {gang_text(gang)}: {own}"
     victim = evictions[0].gang.queue
     more = len({each.gang.queue for each in evictions}) - 1
     others = f", and {more} more queues" if more else ""
-    return cut(
-        f"reclaimed for {name_of(gang)}: {own}, {_holds(session, victim, resource)} after "
+    return truncate_message(
+        f"reclaimed for {gang_text(gang)}: {own}, {_holdings_text(session, victim, resource)} after "
         f"this{others}"
     )
 
 
-def _matters(gang: Gang) -> str:
+def _compared_resource(gang: Gang) -> str:
     """The resource by which the queues are compared: GPUs where it asks for any."""
     asked = [name for name, amount in gang.asked.items if amount and name != PODS]
     gpus = [name for name in asked if accelerator(name)]
     return (gpus or asked or ["cpu"])[0]
 
 
-def _holds(session: Session, queue: str, resource: str) -> str:
+def _holdings_text(session: Session, queue: str, resource: str) -> str:
     held = format_quantity(session.view.allocated(queue).get(resource), resource=resource)
     node = session.snapshot.queues.get(queue)
     for name in node.path if node else ():

@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from gpusched.limits import COLUMN_MAX
-from gpusched.objects.node import Node
-from gpusched.objects.pod import PodClass
-from gpusched.objects.resources import Resources
-from gpusched.objects.share import SHARED, Share
-from gpusched.objects.units import DEVICE
+from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import PodClass
+from gpusched.base.limits import COLUMN_MAX
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ class NodeColumns:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Demand:
+class RequestVector:
     """A request as columns; ``missing`` names a resource that no node offers, else empty.
 
     ``share`` is the part of one GPU that is asked for beside them, None for none; ``gpu`` is then
@@ -71,39 +71,41 @@ class Demand:
     columns: Ints
     amounts: Ints
     missing: str
-    share: Share | None = None
+    share: GpuShare | None = None
     gpu: int = -1
 
     @property
-    def rough(self) -> Demand:
+    def rough(self) -> RequestVector:
         """The same with a whole GPU in place of the share: never less than what it takes."""
         if self.share is None or self.gpu < 0:
             return self
         columns: Ints = np.append(self.columns, self.gpu)
-        return Demand(columns, np.append(self.amounts, DEVICE), self.missing)
+        return RequestVector(columns, np.append(self.amounts, DEVICE), self.missing)
 
 
-def demand(requests: Resources, columns: dict[str, int]) -> Demand:
+def request_vector(requests: Resources, columns: dict[str, int]) -> RequestVector:
     """The request's non-zero resources as column numbers and amounts."""
     wanted = [(columns.get(name, -1), name, amount) for name, amount in requests.items if amount]
     missing = next((name for column, name, _ in wanted if column < 0), "")
     known = [(column, amount) for column, _, amount in wanted if column >= 0]
-    return Demand(
+    return RequestVector(
         np.array([column for column, _ in known], dtype=np.int64),
         np.array([amount for _, amount in known], dtype=np.int64),
         missing,
     )
 
 
-def demand_of(pod_class: PodClass, columns: dict[str, int]) -> Demand:
+def pod_class_vector(pod_class: PodClass, columns: dict[str, int]) -> RequestVector:
     """What one pod of a class asks of its node."""
     share = pod_class.share
     if share is None:
-        return demand(pod_class.requests, columns)
+        return request_vector(pod_class.requests, columns)
     others = tuple(item for item in pod_class.requests.items if item[0] != SHARED)
-    ask = demand(Resources(others), columns)
+    ask = request_vector(Resources(others), columns)
     gpu = columns.get(SHARED, -1)
-    return Demand(ask.columns, ask.amounts, ask.missing or ("" if gpu >= 0 else SHARED), share, gpu)
+    return RequestVector(
+        ask.columns, ask.amounts, ask.missing or ("" if gpu >= 0 else SHARED), share, gpu
+    )
 
 
 def how_many_fit(free: Ints, amounts: Ints) -> Ints:

@@ -12,43 +12,37 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.devices.slots import SLOTS, format_slots
+from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
+from gpusched.api.jobs.job import DisruptionBudget, Job, Namespace, PriorityClass, ResourceQuota
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod
+from gpusched.api.serializer.seal import NO_SEAL, SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
-from gpusched.cache import holdings
-from gpusched.cache.echo import same_finished, same_job, same_spec, same_waiting
-from gpusched.cache.families import Families, key_of
-from gpusched.cache.foreign import Foreign
-from gpusched.cache.gpu_prices import GpuPrices
-from gpusched.cache.insides import InsideRows
-from gpusched.cache.ledger import Hold, Holding, Ledger
-from gpusched.cache.moves import Moves
-from gpusched.cache.overlay import Nomination, Overlay
-from gpusched.cache.priorities import QuotaShelf, matters
-from gpusched.cache.queues import build_tree
-from gpusched.cache.residents import ResidentRows, public, social
-from gpusched.cache.runs import JobShelf
-from gpusched.cache.shelf import Shelf
-from gpusched.cache.snapshot import Round, Snapshot
-from gpusched.cache.storage import StorageShelves
+from gpusched.cache.assumed_changes import AssumedChanges, Nomination
+from gpusched.cache.gangs.foreign_kinds import ForeignKinds
+from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
+from gpusched.cache.gangs.job_runtimes import JobStore
+from gpusched.cache.gangs.move_records import MoveRecords
+from gpusched.cache.gangs.priority import QuotaStore, changes_priority
+from gpusched.cache.ledger import Holding, HoldingState, Ledger
+from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same_waiting
+from gpusched.cache.nodes import holdings
+from gpusched.cache.nodes.device_view import DeviceNodeRows
+from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others, pod_for_pod_rules
+from gpusched.cache.queues.gpu_charges import GpuCharges
+from gpusched.cache.queues.tree import build_tree
+from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.cache.store import KindStore
+from gpusched.cache.volume_stores import VolumeStores
 from gpusched.config.model import GroupPriority
-from gpusched.objects.group import PodGroup, Queue, Topology
-from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected
-from gpusched.objects.node import Node
-from gpusched.objects.others import (
-    DisruptionBudget,
-    Job,
-    Namespace,
-    PriorityClass,
-    ResourceQuota,
-)
-from gpusched.objects.pod import Pod
-from gpusched.objects.resources import Resources
-from gpusched.objects.seal import OPEN, SEAL, Seal
-from gpusched.objects.slot import SLOTS, format_slots
 
 
 def _says(pod: Pod) -> tuple[object, ...]:
     """What it says of its binding."""
-    return pod.node, pod.slots, pod.slots_doubt, pod.plan, pod.fence, pod.seal
+    return pod.node, pod.slots, pod.slots_error, pod.plan, pod.fence, pod.seal
 
 
 _BY_KEY: Final = attrgetter("key")
@@ -62,27 +56,27 @@ class Cache:
         seal: by which records of ours are told from forged ones; the default believes all.
     """
 
-    def __init__(self, scheduler_names: Collection[str], *, seal: Seal = OPEN) -> None:
+    def __init__(self, scheduler_names: Collection[str], *, seal: Seal = NO_SEAL) -> None:
         self.schedulers = frozenset(scheduler_names)
         self.seal = seal
         self.ledger = Ledger()
-        self.rows = InsideRows(self._changed)
-        self.residents = ResidentRows()
-        self.storage = StorageShelves(self._changed)
+        self.rows = DeviceNodeRows(self._changed)
+        self.residents = PodsByNode()
+        self.storage = VolumeStores(self._changed)
         self.pods: dict[ObjectKey, Pod] = {}
         self.charged: dict[ObjectKey, Rejected] = {}
         """Rejected pods by key; those that are bound hold their node's room all the same."""
         self.by_uid: dict[UID, Pod] = {}
-        self.groups: Shelf[PodGroup] = Shelf()
-        self.jobs = JobShelf()
-        self.queues: Shelf[Queue] = Shelf()
-        self.topologies: Shelf[Topology] = Shelf()
-        self.namespaces: Shelf[Namespace] = Shelf()
-        self.priorities: Shelf[PriorityClass] = Shelf()
-        self.budgets: Shelf[DisruptionBudget] = Shelf()
-        self.quotas = QuotaShelf()
+        self.groups: KindStore[PodGroup] = KindStore()
+        self.jobs = JobStore()
+        self.queues: KindStore[Queue] = KindStore()
+        self.topologies: KindStore[Topology] = KindStore()
+        self.namespaces: KindStore[Namespace] = KindStore()
+        self.priorities: KindStore[PriorityClass] = KindStore()
+        self.budgets: KindStore[DisruptionBudget] = KindStore()
+        self.quotas = QuotaStore()
         self.rejected_nodes: dict[str, Rejected] = {}
-        self.families = Families(
+        self.families = GangIndex(
             self.ledger,
             groups=self.groups,
             jobs=self.jobs,
@@ -92,17 +86,17 @@ class Cache:
             queues=self.queues,
             schedulers=self.schedulers,
         )
-        self.foreign = Foreign(
+        self.foreign = ForeignKinds(
             self.families,
             groups=(self.put_group, self.drop_group),
             queues=(self.put_queue, self.drop_queue),
             changed=self._changed,
         )
-        self.overlay = Overlay()
-        self.prices = GpuPrices()
-        self.moves = Moves(self.groups.items, self.jobs.items, lambda: self.seal)
+        self.overlay = AssumedChanges()
+        self.prices = GpuCharges()
+        self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self._contested: set[UID] = set()
-        self.rounds: tuple[Round, ...] = ()
+        self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came where it could not look at everybody; it says so itself."""
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
@@ -143,13 +137,13 @@ class Cache:
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
         if pod.holds:
-            self._doubt(item, known)
+            self._report_invalid_slots(item, known)
         if item.scheduler in self.schedulers:
             for listener in self.on_pod:
                 listener(item)
             if not same_finished(known, pod):
                 self._changed(echo=expected)
-        elif known is None or public(known) != public(item):
+        elif known is None or pod_for_others(known) != pod_for_others(item):
             self._changed()
 
     def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
@@ -170,8 +164,8 @@ class Cache:
             held is not None
             and item.holds
             and (held.node, held.slots) == (item.node, item.slots)
-            and social(known) == social(item)
-            and key_of(known) == key_of(item)
+            and pod_for_pod_rules(known) == pod_for_pod_rules(item)
+            and gang_key_of(known) == gang_key_of(item)
         )
 
     def drop_pod(self, key: ObjectKey) -> None:
@@ -195,7 +189,7 @@ class Cache:
         self.drop_pod(item.key)
         self.charged[item.key] = item
         sealed = item.charge is not None and self.seal.fits(item.uid, item.charge)
-        held = holdings.charged(item, sealed=sealed)
+        held = holdings.rejected_holding(item, sealed=sealed)
         if held is not None:
             self._hold(held)
         self._changed()
@@ -208,7 +202,7 @@ class Cache:
     def _charge(self, pod: Pod) -> None:
         if pod.holds:
             ours, sealed = pod.scheduler in self.schedulers, self.seal.fits_binding(pod)
-            self._hold(holdings.bound(pod, ours=ours, sealed=sealed))
+            self._hold(holdings.bound_holding(pod, ours=ours, sealed=sealed))
         elif pod.finished:
             self.ledger.drop(pod.uid)
 
@@ -220,10 +214,10 @@ class Cache:
             if pod is None:
                 continue
             if pod.scheduler in self.schedulers:
-                self.families.touch(key_of(pod))
-            self._contest(pod)
+                self.families.mark_changed(gang_key_of(pod))
+            self._report_slot_conflict(pod)
 
-    def _contest(self, pod: Pod) -> None:
+    def _report_slot_conflict(self, pod: Pod) -> None:
         """Name a pod, once, that claims slots which others have."""
         held = self.ledger.get(pod.uid)
         if held is None or self.ledger.slots_of(held) == held.slots:
@@ -242,16 +236,16 @@ class Cache:
         for pod in [*self.by_uid.values()]:
             if pod.holds:
                 self._charge(pod)
-                self._doubt(pod, None)
+                self._report_invalid_slots(pod, None)
                 if pod.scheduler in self.schedulers:
-                    self.families.touch(key_of(pod))
+                    self.families.mark_changed(gang_key_of(pod))
         self._changed()
 
-    def _doubt(self, pod: Pod, known: Pod | None) -> None:
+    def _report_invalid_slots(self, pod: Pod, known: Pod | None) -> None:
         """Name a pod that is bound and says of its slots what does not count."""
         if not self.seal.key or (known is not None and _says(known) == _says(pod)):
             return
-        why = pod.slots_doubt
+        why = pod.slots_error
         held = self.ledger.get(pod.uid)
         if not why and pod.seal and held is not None and not held.sealed:
             why = (
@@ -279,7 +273,7 @@ class Cache:
         job = self.jobs.items.get(key)
         if job is not None and job.uid == uid:
             self.jobs.put(key, self.overlay.switch(job, becomes))
-            self.families.touch(GangKey("Job", *key))
+            self.families.mark_changed(GangKey("Job", *key))
             self._changed(echo=becomes is not None)
 
     def _show(self, known: Pod, pod: Pod) -> None:
@@ -290,13 +284,13 @@ class Cache:
     # -- assumptions -----------------------------------------------------------------------
     def assume(self, pod: Pod, node: str, slots: int) -> None:
         """The pod takes its place in our books before the API is asked."""
-        self._enter(pod, node, slots, Hold.ASSUMED)
+        self._enter(pod, node, slots, HoldingState.ASSUMED)
 
     def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
         """The API accepted the binding, although the watch has not shown it yet."""
         pod = self.by_uid.get(uid)
         if pod is not None and not pod.finished and not pod.node:
-            self._enter(pod, node, slots, Hold.CONFIRMED)
+            self._enter(pod, node, slots, HoldingState.CONFIRMED)
         del plan
 
     def forget(self, uid: UID) -> None:
@@ -306,14 +300,14 @@ class Cache:
             return
         self.ledger.drop(uid)
         if pod is not None:
-            self.families.touch(key_of(pod))
+            self.families.mark_changed(gang_key_of(pod))
             self._changed()
 
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID as last seen."""
         return self.by_uid.get(uid)
 
-    def place_trouble(self, node: str, node_uid: UID) -> str:
+    def placement_error(self, node: str, node_uid: UID) -> str:
         """Why a pod must not be bound to a node that was decided on; empty when it may."""
         there = self.rows.get(node)
         if there is None:
@@ -322,9 +316,9 @@ class Cache:
             return f"node {node} was removed and added again"
         return f"node {node} is not ready: {there.not_ready}" if there.not_ready else ""
 
-    def _enter(self, pod: Pod, node: str, slots: int, hold: Hold) -> None:
-        self._hold(holdings.placed(pod, node, slots, hold))
-        self.families.touch(key_of(pod))
+    def _enter(self, pod: Pod, node: str, slots: int, hold: HoldingState) -> None:
+        self._hold(holdings.assumed_holding(pod, node, slots, hold))
+        self.families.mark_changed(gang_key_of(pod))
 
     # -- nodes and the small kinds -----------------------------------------------------------
     def put_node(self, item: Node | Rejected) -> None:
@@ -332,26 +326,26 @@ class Cache:
         if isinstance(item, Rejected):
             self.rejected_nodes[item.key.name] = item
             self.rows.drop(item.key.name)
-            self._reprice(changed=self.prices.drop(item.key.name))
+            self._update_charges(changed=self.prices.drop(item.key.name))
         else:
             self.rejected_nodes.pop(item.name, None)
             self.rows.put(item)
-            self._reprice(changed=self.prices.put(item.name, item.labels))
+            self._update_charges(changed=self.prices.put(item.name, item.labels))
         self._changed()
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
         self.rejected_nodes.pop(name, None)
         self.rows.drop(name)
-        self._reprice(changed=self.prices.drop(name))
+        self._update_charges(changed=self.prices.drop(name))
         self._changed()
 
-    def _reprice(self, *, changed: bool) -> None:
+    def _update_charges(self, *, changed: bool) -> None:
         """Pods and Jobs that ask for GPU memory are charged by other prices than before."""
         for pod in [*self.pods.values()] if changed else ():
             priced = self.prices.on_pod(pod)
             if priced is not pod:
-                self.overlay.reprice(pod.uid, priced.pod_class)
+                self.overlay.set_charge(pod.uid, priced.pod_class)
                 self._enter_pod(priced, pod)
                 held = self.ledger.get(pod.uid)
                 if held is not None:
@@ -364,13 +358,13 @@ class Cache:
         """A PodGroup appeared or changed."""
         echo = same_spec(self.groups.items.get(key), item)
         self.groups.put(key, item)
-        self.families.touch(GangKey("PodGroup", *key))
+        self.families.mark_changed(GangKey("PodGroup", *key))
         self._changed(echo=echo)
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
         self.groups.drop(key)
-        self.families.touch(GangKey("PodGroup", *key))
+        self.families.mark_changed(GangKey("PodGroup", *key))
         self._changed()
 
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
@@ -383,16 +377,16 @@ class Cache:
         self.jobs.put(key, item)
         if same_job(known, item):
             return
-        self.families.touch(GangKey("Job", *key))
+        self.families.mark_changed(GangKey("Job", *key))
         if isinstance(item, Job) and item.group:
-            self.families.touch(GangKey("PodGroup", key.namespace, item.group))
+            self.families.mark_changed(GangKey("PodGroup", key.namespace, item.group))
         self._changed()
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
         self.overlay.drop_job(key)
         self.jobs.drop(key)
-        self.families.touch(GangKey("Job", *key))
+        self.families.mark_changed(GangKey("Job", *key))
         self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
@@ -401,15 +395,15 @@ class Cache:
         echo = same_spec(known, item)
         self.queues.put(key, item)
         if not echo:
-            self.families.show_idle()
-            self.families.touch_queue(key.name)
+            self.families.request_idle_gangs()
+            self.families.mark_queue_changed(key.name)
         self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
         self.queues.drop(key)
-        self.families.show_idle()
-        self.families.touch_queue(key.name)
+        self.families.request_idle_gangs()
+        self.families.mark_queue_changed(key.name)
         self._changed()
 
     def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
@@ -436,29 +430,29 @@ class Cache:
     def _class_changed(self, priority_class: str) -> None:
         for name, group in self.groups.items.items():
             if group.priority_class == priority_class:
-                self.families.touch(GangKey("PodGroup", *name))
-        self.families.touch_class(priority_class)
+                self.families.mark_changed(GangKey("PodGroup", *name))
+        self.families.mark_priority_class_changed(priority_class)
         self._changed()
 
     def put_quota(self, key: ObjectKey, item: ResourceQuota | Rejected) -> None:
         """A ResourceQuota appeared or changed; most changes are of what is used alone."""
-        matter = matters(self.quotas.items.get(key), item) or key in self.quotas.rejected
+        matter = changes_priority(self.quotas.items.get(key), item) or key in self.quotas.rejected
         self.quotas.put(key, item)
         if matter:
-            self.families.touch_namespace(key.namespace)
+            self.families.mark_namespace_changed(key.namespace)
             self._changed()
 
     def drop_quota(self, key: ObjectKey) -> None:
         """A ResourceQuota is gone."""
         self.quotas.drop(key)
-        self.families.touch_namespace(key.namespace)
+        self.families.mark_namespace_changed(key.namespace)
         self._changed()
 
     def use_group_priority(self, rule: GroupPriority) -> None:
         """``podGroupPriority`` of the configuration, from now on."""
         if rule != self.quotas.rule:
             self.quotas.use_rule(rule)
-            self.families.touch_all()
+            self.families.mark_all_changed()
             self._changed()
 
     def pod_keys(self) -> list[ObjectKey]:
@@ -475,23 +469,23 @@ class Cache:
         """
         known = self.namespaces.items.get(key)
         self.namespaces.put(key, item)
-        self.families.show_idle()
+        self.families.request_idle_gangs()
         shown = item if isinstance(item, Namespace) else None
         before, after = ((each.labels, each.queue) if each else None for each in (known, shown))
         if before != after:
-            self.families.touch_namespace(key.name)
+            self.families.mark_namespace_changed(key.name)
         self._changed()
 
     def drop_namespace(self, key: ObjectKey) -> None:
         """A namespace is gone, and with it the queue it named."""
         self.namespaces.drop(key)
-        self.families.touch_namespace(key.name)
+        self.families.mark_namespace_changed(key.name)
         self._changed()
 
     def again(self, gangs: Iterable[GangKey]) -> None:
         """What a snapshot showed of these gangs was not used: the next one shows them again."""
         for gang in gangs:
-            self.families.touch(gang)
+            self.families.mark_changed(gang)
 
     def _capacity(self, nodes: NodeColumns) -> Resources:
         """Allocatable of all nodes, summed again when some node changed."""
@@ -504,14 +498,14 @@ class Cache:
         for listener in self.on_echo if echo else self.on_change:
             listener()
 
-    def take_faults(self) -> list[tuple[GangKey, Exception]]:
+    def take_count_errors(self) -> list[tuple[GangKey, Exception]]:
         """Gangs that could not be counted since the last call, and why not."""
         faults, self.families.faults = self.families.faults, []
         return faults
 
-    def begin_anew(self) -> None:
+    def recount_everything(self) -> None:
         """A snapshot broke off: what it had taken of the marks is not known, so all is taken again."""
-        self.families.touch_all()
+        self.families.mark_all_changed()
         self.residents.forget()
 
     # -- snapshots -------------------------------------------------------------------------
@@ -543,7 +537,7 @@ class Cache:
             storage=self.storage.view(),
             population=self.families.sizes.shares(),
             moves=moves,
-            idle=self.families.idle_beside(gangs),
+            idle=self.families.idle_gangs_by_queue(gangs),
             rounds=self.rounds,
             now=now,
         )

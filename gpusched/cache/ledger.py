@@ -20,17 +20,17 @@ from typing import Final
 
 import attrs
 
-from gpusched.limits import COLUMN_MAX
-from gpusched.objects.meta import UID, Disbelief
-from gpusched.objects.resources import NOTHING, Resources
-from gpusched.objects.share import SHARED, Share, gpu_memory
-from gpusched.objects.slot import gpu_request, mask_of, slot_ranges
-from gpusched.objects.units import DEVICE, unit_of
+from gpusched.api.devices.gpu_share import SHARED, GpuShare, gpu_memory_of_labels
+from gpusched.api.devices.slots import gpu_request, slot_mask, slot_ranges
+from gpusched.api.meta.identity import UID, InvalidObject
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.units import DEVICE, unit_of
+from gpusched.base.limits import COLUMN_MAX
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Hold(Enum):
+class HoldingState(Enum):
     """How sure a holding is."""
 
     ASSUMED = "assumed"
@@ -57,11 +57,11 @@ class Holding:
     gpu: str
     gpus: int
     slots: int
-    hold: Hold
+    hold: HoldingState
     leaving: bool = False
     ours: bool = False
     sealed: bool = False
-    share: Share | None = None
+    share: GpuShare | None = None
 
     @property
     def doubted(self) -> bool:
@@ -70,7 +70,7 @@ class Holding:
 
 
 @attrs.frozen(slots=True)
-class NodeUse:
+class NodeHoldings:
     """Sums over one node: amounts by resource, the slots that are free, and what will be free.
 
     A GPU with any share on it counts as used, and is not free. ``ours`` is the part of the
@@ -183,7 +183,7 @@ class Ledger:
 
     def use(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
-    ) -> NodeUse:
+    ) -> NodeHoldings:
         """The sums of a node that offers so much.
 
         GPUs whose slots nobody knows are taken from the top, so that named slots, which we
@@ -195,7 +195,7 @@ class Ledger:
             allocatable: of the node.
             labels: of the node, which say how much memory its GPUs have.
         """
-        sums = _Sums()
+        sums = _NodeSums()
         believed = self._believed(node)
         for uid, holding in self._by_node.get(node, {}).items():
             if holding.doubted and believed[uid] != holding.slots:
@@ -204,14 +204,14 @@ class Ledger:
                 sums.take(holding)
         amounts = sums.amounts
         if sums.full:
-            return NodeUse({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
+            return NodeHoldings({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
         ranges = slot_ranges(allocatable)
         if sums.shares:
-            sums.take_shared(ranges.get(SHARED, range(0)), gpu_memory(labels))
+            sums.take_shared(ranges.get(SHARED, range(0)), gpu_memory_of_labels(labels))
         free = 0
         unknown = sums.unknown
         for gpu, numbers in ranges.items():
-            left = mask_of(numbers) & ~sums.taken
+            left = slot_mask(numbers) & ~sums.taken
             for number in reversed(numbers):
                 if unknown.get(gpu, 0) <= 0:
                     break
@@ -221,10 +221,10 @@ class Ledger:
             free |= left
             gone = (len(numbers) - left.bit_count()) * unit_of(gpu)
             amounts[gpu] = max(amounts.get(gpu, 0), gone)
-        return NodeUse(amounts, free, sums.leaving, sums.ours, sums.shared)
+        return NodeHoldings(amounts, free, sums.leaving, sums.ours, sums.shared)
 
 
-class _Sums:
+class _NodeSums:
     """What is added up over the holdings of one node."""
 
     def __init__(self) -> None:
@@ -284,7 +284,7 @@ class _Sums:
         self._take_lost(lost, gpu_memory)
         for slot, (now, going) in sorted(self.shared.items()):
             self._add(SHARED, DEVICE, leaving=now == going, ours=slot in ours)
-        self.taken |= mask_of(tuple(self.shared))
+        self.taken |= slot_mask(tuple(self.shared))
 
     def _take_lost(self, shares: list[Holding], gpu_memory: int) -> None:
         """Shares whose slots nobody knows, packed; with one of them that stays, its GPU stays."""
@@ -309,5 +309,5 @@ def gpus_of(requests: Resources | None) -> tuple[str, int]:
     """The GPUs of a pod that cannot be believed; two kinds at once stay amounts without slots."""
     try:
         return gpu_request(requests) if requests is not None else ("", 0)
-    except Disbelief:
+    except InvalidObject:
         return "", 0

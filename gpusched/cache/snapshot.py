@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 import attrs
 
+from gpusched.api.gang.move_record import MoveRecord
+from gpusched.api.gang.pod_group import Topology
+from gpusched.api.jobs.job import DisruptionBudget, Namespace
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.pod.pod import Pod
+from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
-from gpusched.arrays.workbench import DEFAULT_POPULATION
-from gpusched.cache.gangs import Gang
-from gpusched.cache.queues import QueueTree
-from gpusched.cache.residents import Residents
-from gpusched.objects.group import Topology
-from gpusched.objects.meta import GangKey
-from gpusched.objects.move import Move
-from gpusched.objects.others import DisruptionBudget, Namespace
-from gpusched.objects.pod import Pod
-from gpusched.objects.volumes import Storage
+from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.nodes.pods_by_node import NodePods
+from gpusched.cache.queues.tree import QueueTree
 
 
 @attrs.frozen(slots=True)
-class Round:
+class TenantRound:
     """How far the sessions have come through the gangs of one tenant that are too many for one.
 
     Attributes:
@@ -75,11 +75,11 @@ class Snapshot:
     active: Mapping[GangKey, Gang]
     budgets: tuple[DisruptionBudget, ...]
     runs: Mapping[tuple[str, int], tuple[int, ...]]
-    residents: Residents
+    residents: NodePods
     awaited: tuple[Pod, ...]
-    storage: Storage
+    storage: VolumeCatalog
     now: float
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
-    moves: tuple[tuple[GangKey, Move], ...] = ()
-    rounds: tuple[Round, ...] = ()
+    moves: tuple[tuple[GangKey, MoveRecord], ...] = ()
+    rounds: tuple[TenantRound, ...] = ()
     idle: Mapping[str, int] = attrs.field(factory=dict)

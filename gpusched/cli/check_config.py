@@ -7,12 +7,12 @@ import json
 import sys
 from typing import Any
 
+from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
-from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import Config, PluginChoice
-from gpusched.errors import ConfigError
-from gpusched.objects.duration import NANOSECONDS, format_duration
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse
 

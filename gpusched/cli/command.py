@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
-from gpusched.config.tree import nearest, quoted
+from gpusched.config.yaml_tree import did_you_mean, quoted
 
 _CHOICE: Final = re.compile(
     r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
                 return (
                     f"unknown {what.lower()} {quoted(match['given'])}: "
                     f"known are {', '.join(map(str, names))}"
-                    f"{nearest(match['given'], [str(name) for name in names]).rstrip('?')}"
+                    f"{did_you_mean(match['given'], [str(name) for name in names]).rstrip('?')}"
                 )
         return message
 

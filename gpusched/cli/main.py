@@ -17,26 +17,39 @@ from importlib import import_module
 from typing import Final
 
 from gpusched import __version__
+from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.cli.command import Parser
-from gpusched.errors import ConfigError, GpuschedError
 
 COMMANDS: Final = {
-    "run": "the daemon: in-cluster configuration, else kubeconfig",
-    "devcluster": "an embedded API server with fake nodes",
-    "nodes": "print the nodes of node pools as YAML, for KWOK on a real API server",
-    "demo": "see gangs start and wait: an embedded cluster, the daemon and a sample workload",
-    "scenario": "play scenarios: a cluster, a timeline and what is expected of it",
-    "chaos": "faults of every kind on clusters drawn from seeds, in virtual time",
-    "simulate": "a recorded cluster or a trace under one or several configurations",
-    "check-config": "check a configuration file without starting anything",
-    "get": "list queues or pod groups",
-    "explain": "say why a gang waits and what it needs",
-    "audit": "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
-    "snapshot": "record a cluster into a file, without secrets and environment",
-    "replay": "repeat one recorded decision and say what differs",
-    "version": "print version, API version, solver version",
-}
-"""Each is the module of that name in this package, imported only when it is asked for."""
+    "run": ("the daemon: in-cluster configuration, else kubeconfig", "run"),
+    "devcluster": ("an embedded API server with fake nodes", "devcluster.command"),
+    "nodes": (
+        "print the nodes of node pools as YAML, for KWOK on a real API server", "devcluster.nodes",
+    ),
+    "demo": (
+        "see gangs start and wait: an embedded cluster, the daemon and a sample workload",
+        "demo.command",
+    ),
+    "scenario": (
+        "play scenarios: a cluster, a timeline and what is expected of it", "lab.scenario.command",
+    ),
+    "chaos": ("faults of every kind on clusters drawn from seeds, in virtual time", "lab.chaos"),
+    "simulate": (
+        "a recorded cluster or a trace under one or several configurations",
+        "lab.simulate.command",
+    ),
+    "check-config": ("check a configuration file without starting anything", "check_config"),
+    "get": ("list queues or pod groups", "inspect.get"),
+    "explain": ("say why a gang waits and what it needs", "inspect.explain"),
+    "audit": (
+        "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
+        "lab.audit",
+    ),
+    "snapshot": ("record a cluster into a file, without secrets and environment", "lab.snapshot"),
+    "replay": ("repeat one recorded decision and say what differs", "lab.replay"),
+    "version": ("print version, API version, solver version", "version"),
+}  # fmt: skip
+"""Summary and module of each command; the module is imported only when the command is named."""
 BUG: Final = 70
 INTERRUPTED: Final = 130
 """What a shell reports of a program that Ctrl-C ended."""
@@ -60,9 +73,9 @@ def build_parser(prog: str, *, named: str | None) -> Parser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
-    for name, summary in COMMANDS.items():
+    for name, (summary, place) in COMMANDS.items():
         if name == named:
-            module = import_module(f"gpusched.cli.{name.replace('-', '_')}")
+            module = import_module(f"gpusched.cli.{place}")
             module.register(commands)
         else:
             commands.add_parser(name, help=summary)

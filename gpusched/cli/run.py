@@ -14,18 +14,18 @@ from logging import getLevelNamesMapping
 from pathlib import Path
 from typing import Final
 
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer.requests import ObjectRef
 from gpusched.app import App, AppOptions
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
-from gpusched.clock import SystemClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
-from gpusched.errors import UsageError
-from gpusched.io import descriptors, log_queue
-from gpusched.io.collector import collect_rarely
-from gpusched.io.decision_recorder import LAST, Recording
-from gpusched.io.logs import set_up
-from gpusched.objects.encode import ObjectRef
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.io.decisions.recorder import LAST, RecordingOptions
+from gpusched.io.observe import logs, process_limits
+from gpusched.io.observe.logs import set_up_logging
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 
 SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
 """Where the Deployment mounts the configuration; used when it is there and none is named."""
@@ -80,13 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         GpuschedError: it cannot start, or something broke.
     """
-    set_up(
+    set_up_logging(
         log_format=arguments.log_format,
         level=getLevelNamesMapping()[arguments.log_level.upper()],
         waits=False,
     )
-    descriptors.prepare()
-    collect_rarely()
+    process_limits.raise_file_limit()
+    collect_garbage_rarely()
     path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
     options = AppOptions(
         config=load_file(path) if path else DEFAULT,
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return asyncio.run(_serve(options))
     finally:
-        log_queue.drain()
+        logs.drain_log_queue()
 
 
 async def _serve(options: AppOptions) -> int:
@@ -125,7 +125,7 @@ def _ask_to_end(app: App) -> None:
     app.stop()
 
 
-def _recording(arguments: argparse.Namespace) -> Recording | None:
+def _recording(arguments: argparse.Namespace) -> RecordingOptions | None:
     """Which decisions are kept, and where.
 
     Raises:
@@ -138,7 +138,7 @@ def _recording(arguments: argparse.Namespace) -> Recording | None:
         if arguments.record_all or last != LAST:
             raise UsageError("--record-all and --record-last need --record-decisions DIR")
         return None
-    return Recording(
+    return RecordingOptions(
         folder=Path(arguments.record_decisions), last=last, everything=arguments.record_all
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gpusched.objects.meta import UID
-from gpusched.objects.pod import Pod
+from gpusched.api.meta.identity import UID
+from gpusched.api.pod.pod import Pod
 
 
-class CommitCache(Protocol):
+class CommitLedger(Protocol):
     """What the ledger is told; all in the loop, all at once."""
 
     def pod(self, uid: UID) -> Pod | None:
@@ -20,5 +20,5 @@ class CommitCache(Protocol):
     def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
         """The pod is bound, although the watch may not have shown it yet."""
 
-    def place_trouble(self, node: str, node_uid: UID) -> str:
+    def placement_error(self, node: str, node_uid: UID) -> str:
         """Why a pod must not be bound to a node that was decided on; empty when it may."""

@@ -28,42 +28,207 @@ answer, or a read-back begun after the server must have given up. Time alone nev
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from gpusched import limits
-from gpusched.commit.draft import BIND_CALL, READ_CALL, Draft
-from gpusched.commit.facts import Verdict
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
 from gpusched.commit.model import (
     OPEN,
-    Accepted,
+    BindCreated,
+    BindNotDone,
+    BindRefused,
+    BindSent,
+    BindUnknown,
+    BindVoided,
+    CommitAccepted,
+    CommitPhase,
     CommitState,
-    Completed,
-    Created,
-    Deadline,
+    DeadlinePassed,
     DoBind,
+    DoConfirm,
     DoDoubtLease,
+    DoEvict,
+    DoForget,
     DoReadBack,
     DoReadGroup,
-    Doubted,
+    DoSettle,
     Effect,
     Event,
-    Evicted,
-    Fenced,
-    Found,
-    Gone,
+    GangCompleted,
     GroupRead,
-    GroupUnread,
-    NotDone,
-    Phase,
-    ReadBack,
-    Refused,
-    Sent,
-    Shown,
-    Stage,
-    Superseded,
-    Unread,
-    Voided,
+    GroupUnreadable,
+    LeadershipLost,
+    PodEvicted,
+    PodGone,
+    PodRead,
+    PodSeen,
+    PodStage,
+    PodUnreadable,
+    ReadBackSent,
+    TermSuperseded,
 )
+from gpusched.commit.observed_pod import BindingVerdict, ObservedPod
+
+NO_CALL: Final = 0
+BIND_CALL: Final = 1
+READ_CALL: Final = 2
+
+
+class CommitStep:
+    """A mutable copy of a ``CommitState``; see ``CommitState`` for its fields."""
+
+    __slots__ = (
+        "calls", "counts", "effects", "event", "late", "old", "phase", "reads", "stages",
+        "stopping", "story", "superseded", "tries", "why",
+    )  # fmt: skip
+
+    def __init__(self, old: CommitState, event: Event) -> None:
+        self.old = old
+        self.event = event
+        self.phase = old.phase
+        self.stages = bytearray(old.stages)
+        self.tries = bytearray(old.tries)
+        self.calls = bytearray(old.calls)
+        self.counts = list(old.counts)
+        self.stopping = old.stopping
+        self.late = old.late
+        self.superseded = old.superseded
+        self.reads = old.reads
+        self.why = old.why
+        self.story = old.story
+        self.effects: list[Effect] = []
+
+    def freeze(self) -> CommitState:
+        """The state it has become."""
+        old = self.old
+        return CommitState(
+            gang=old.gang, plan=old.plan, fence=old.fence, phase=self.phase,
+            stages=bytes(self.stages), tries=bytes(self.tries), calls=bytes(self.calls),
+            counts=tuple(self.counts), stopping=self.stopping, late=self.late,
+            superseded=self.superseded, reads=self.reads,
+            why=self.why, story=self.story,
+        )  # fmt: skip
+
+    # -- words ------------------------------------------------------------------------------
+
+    def move(self, index: int, to: PodStage) -> None:
+        """Put one pod at a stage."""
+        self.counts[self.stages[index]] -= 1
+        self.counts[to] += 1
+        self.stages[index] = to
+
+    def confirm(self, index: int) -> None:
+        """The pod is bound as decided."""
+        self.move(index, PodStage.CONFIRMED)
+        self.effects.append(DoConfirm(index))
+
+    def forget(self, index: int, why: str, *, stage: PodStage = PodStage.FORGOTTEN) -> None:
+        """The pod will not be bound by this plan."""
+        self.move(index, stage)
+        self.effects.append(DoForget((index,)))
+        self.tell(f"pod {self.old.gang.binds[index].key}: {why}")
+
+    def withdraw(self, why: str) -> None:
+        """Send nothing new: what was never sent is forgotten at once."""
+        self.stopping = True
+        self.tell(why)
+        idle = [i for i, own in enumerate(self.stages) if own == PodStage.ASSUMED]
+        never_sent = tuple(i for i in idle if not self.tries[i])
+        if never_sent:
+            for index in never_sent:
+                self.move(index, PodStage.FORGOTTEN)
+            self.effects.append(DoForget(never_sent))
+        for index in idle:
+            if self.tries[index]:
+                self.read_last(index)
+
+    def read_last(self, index: int) -> None:
+        """An earlier try may still be on its way: look once more when the server gave it up."""
+        self.move(index, PodStage.UNKNOWN)
+        self.tries[index] = limits.BIND_TRIES_MAX
+        self.effects.append(DoReadBack(index, limits.BIND_TIMEOUT_SERVER_S))
+
+    def tell(self, what: str) -> None:
+        """Add to the story; the first thing told is also the reason given to people."""
+        self.story = (*self.story[1 - limits.COMMIT_STORY_MAX :], what)
+        self.why = self.why or what
+
+    def broken(self, why: str) -> NoReturn:
+        """Raise ``InvariantBroken`` with the whole story."""
+        old = self.old
+        lines = [
+            f"commit of {old.gang.gang} under plan {old.plan}: {why}",
+            f"phase {old.phase}, event {self.event}",
+            f"needs {old.gang.min_member}, placed before {old.gang.placed}",
+            "pods " + ", ".join(f"{s.name.lower()} {old.counts[s]}" for s in PodStage),
+            *old.story,
+        ]
+        index = getattr(self.event, "index", None)
+        if index is not None and index < len(old.gang.binds):
+            bind = old.gang.binds[index]
+            lines.insert(
+                1,
+                f"pod {bind.key} uid {bind.uid} for node {bind.node}: "
+                f"{old.stage(index).name.lower()}, tries {old.tries[index]}",
+            )
+        raise InvariantBroken("; ".join(lines))
+
+    def end_call(self, index: int, kind: int) -> PodStage:
+        """An answer came: note it, and say where the pod stands."""
+        if self.calls[index] != kind:
+            self.broken("an answer that nothing asked for")
+        self.calls[index] = NO_CALL
+        return PodStage(self.stages[index])
+
+    def verdict(self, index: int, facts: ObservedPod) -> BindingVerdict:
+        """What facts mean for one pod; raises when they show that we contradict ourselves."""
+        found = facts.verdict(self.old.gang.binds[index], plan=self.old.plan, fence=self.old.fence)
+        if found is BindingVerdict.BROKEN:
+            self.broken(f"the API shows our own plan on another node: {facts.text()}")
+        return found
+
+    # -- the gang ---------------------------------------------------------------------------
+
+    @property
+    def reachable(self) -> int:
+        """Members there can still be."""
+        return self.old.gang.placed + sum(self.counts[: PodStage.CONFIRMED + 1])
+
+    def settle(self) -> None:
+        """Move the gang where its pods have brought it."""
+        counts = self.counts
+        if self.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
+            gang = self.old.gang
+            reachable = self.reachable
+            if not self.stopping and reachable < gang.min_member:
+                self.withdraw(f"only {reachable} of {gang.min_member} members are left")
+            if counts[0] or counts[1] or counts[2] or counts[3]:
+                return
+            if not counts[PodStage.CONFIRMED] or self.superseded:
+                self.rest(CommitPhase.RELEASED)
+            elif reachable >= gang.min_member:
+                self.rest(CommitPhase.BOUND)
+            elif self.late:
+                self.undo()
+            else:
+                self.rest(CommitPhase.REPAIR)
+        elif (
+            self.phase in (CommitPhase.REPAIR, CommitPhase.UNDOING)
+            and not counts[PodStage.CONFIRMED]
+        ):
+            self.rest(CommitPhase.RELEASED)
+
+    def rest(self, phase: CommitPhase) -> None:
+        """The gang came to rest."""
+        self.phase = phase
+        self.effects.append(DoSettle(phase, self.why))
+
+    def undo(self) -> None:
+        """Take back what this plan bound."""
+        self.phase = CommitPhase.UNDOING
+        self.tell("not whole within the recovery time: what this plan bound is evicted")
+        bound = tuple(i for i, own in enumerate(self.stages) if own == PodStage.CONFIRMED)
+        self.effects.append(DoEvict(bound))
 
 
 def step(state: CommitState, event: Event) -> tuple[CommitState, tuple[Effect, ...]]:
@@ -73,7 +238,7 @@ def step(state: CommitState, event: Event) -> tuple[CommitState, tuple[Effect, .
         InvariantBroken: the event cannot happen in this state, or the API shows that we
             contradicted ourselves.
     """
-    draft = Draft(state, event)
+    draft = CommitStep(state, event)
     _HANDLERS[type(event)](draft, event)
     draft.settle()
     return draft.freeze(), tuple(draft.effects)
@@ -82,29 +247,29 @@ def step(state: CommitState, event: Event) -> tuple[CommitState, tuple[Effect, .
 # -- events of the gang -----------------------------------------------------------------------
 
 
-def _accepted(d: Draft, _event: Accepted) -> None:
+def _accepted(d: CommitStep, _event: CommitAccepted) -> None:
     total = len(d.stages)
-    if d.phase is not Phase.VERIFIED or d.counts[Stage.PLANNED] != total or not total:
+    if d.phase is not CommitPhase.VERIFIED or d.counts[PodStage.PLANNED] != total or not total:
         d.broken("accepted twice, or a gang without pods")
     for index in range(total):
-        d.move(index, Stage.ASSUMED)
+        d.move(index, PodStage.ASSUMED)
     if d.old.gang.gang.kind == "PodGroup":
         d.effects.append(DoReadGroup())
     else:
         _bind_all(d)
 
 
-def _bind_all(d: Draft) -> None:
-    d.phase = Phase.BINDING
-    idle = tuple(i for i, own in enumerate(d.stages) if own == Stage.ASSUMED)
+def _bind_all(d: CommitStep) -> None:
+    d.phase = CommitPhase.BINDING
+    idle = tuple(i for i, own in enumerate(d.stages) if own == PodStage.ASSUMED)
     if idle and d.reachable >= d.old.gang.min_member:
         d.effects.append(DoBind(idle))
 
 
-def _group_read(d: Draft, event: GroupRead) -> None:
-    if d.phase is Phase.RELEASED:
+def _group_read(d: CommitStep, event: GroupRead) -> None:
+    if d.phase is CommitPhase.RELEASED:
         return
-    if d.phase is not Phase.VERIFIED or d.counts[Stage.PLANNED]:
+    if d.phase is not CommitPhase.VERIFIED or d.counts[PodStage.PLANNED]:
         d.broken("a PodGroup was read that nothing asked for")
     change = "it was deleted" if event.facts is None else event.facts.change(d.old.gang)
     if change:
@@ -113,10 +278,10 @@ def _group_read(d: Draft, event: GroupRead) -> None:
         _bind_all(d)
 
 
-def _group_unread(d: Draft, event: GroupUnread) -> None:
-    if d.phase is Phase.RELEASED:
+def _group_unread(d: CommitStep, event: GroupUnreadable) -> None:
+    if d.phase is CommitPhase.RELEASED:
         return
-    if d.phase is not Phase.VERIFIED or d.counts[Stage.PLANNED]:
+    if d.phase is not CommitPhase.VERIFIED or d.counts[PodStage.PLANNED]:
         d.broken("a PodGroup was read that nothing asked for")
     d.reads += 1
     d.tell(event.why)
@@ -126,56 +291,56 @@ def _group_unread(d: Draft, event: GroupUnread) -> None:
         d.withdraw(f"PodGroup {d.old.gang.gang} could not be read")
 
 
-def _fenced(d: Draft, _event: Fenced) -> None:
-    if d.phase in (Phase.VERIFIED, Phase.BINDING):
+def _fenced(d: CommitStep, _event: LeadershipLost) -> None:
+    if d.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
         _begun(d)
         d.withdraw("the lease does not last long enough to write")
 
 
-def _superseded(d: Draft, _event: Superseded) -> None:
+def _superseded(d: CommitStep, _event: TermSuperseded) -> None:
     d.superseded = True
-    if d.phase in (Phase.VERIFIED, Phase.BINDING):
+    if d.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
         _begun(d)
         d.withdraw("the leadership that decided it is over")
-    elif d.phase in (Phase.REPAIR, Phase.UNDOING):
+    elif d.phase in (CommitPhase.REPAIR, CommitPhase.UNDOING):
         d.tell("the leadership that decided it is over")
-        d.rest(Phase.RELEASED)
+        d.rest(CommitPhase.RELEASED)
 
 
-def _deadline(d: Draft, _event: Deadline) -> None:
-    if d.phase in (Phase.VERIFIED, Phase.BINDING):
+def _deadline(d: CommitStep, _event: DeadlinePassed) -> None:
+    if d.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
         _begun(d)
         d.late = True
         d.withdraw(f"not bound within {limits.GANG_RECOVERY_MAX_S:g} s")
-    elif d.phase is Phase.REPAIR:
+    elif d.phase is CommitPhase.REPAIR:
         d.late = True
         d.undo()
 
 
-def _begun(d: Draft) -> None:
-    if d.counts[Stage.PLANNED]:
+def _begun(d: CommitStep) -> None:
+    if d.counts[PodStage.PLANNED]:
         d.broken("it was not accepted yet")
 
 
-def _completed(d: Draft, _event: Completed) -> None:
-    if d.phase is Phase.REPAIR:
-        d.rest(Phase.BOUND)
+def _completed(d: CommitStep, _event: GangCompleted) -> None:
+    if d.phase is CommitPhase.REPAIR:
+        d.rest(CommitPhase.BOUND)
 
 
 # -- events of a pod --------------------------------------------------------------------------
 
 
-def _sent(d: Draft, event: Sent) -> None:
+def _sent(d: CommitStep, event: BindSent) -> None:
     i = event.index
-    if d.phase is not Phase.BINDING or d.stages[i] != Stage.ASSUMED or d.calls[i]:
+    if d.phase is not CommitPhase.BINDING or d.stages[i] != PodStage.ASSUMED or d.calls[i]:
         d.broken("a binding must not be sent now")
     d.calls[i] = BIND_CALL
-    d.move(i, Stage.SENT)
+    d.move(i, PodStage.SENT)
 
 
-def _voided(d: Draft, event: Voided) -> None:
+def _voided(d: CommitStep, event: BindVoided) -> None:
     i = event.index
-    if d.stages[i] != Stage.ASSUMED or d.calls[i]:
+    if d.stages[i] != PodStage.ASSUMED or d.calls[i]:
         d.broken("only what is about to be sent can be left")
     if d.tries[i]:
         d.tell(event.why)
@@ -184,18 +349,18 @@ def _voided(d: Draft, event: Voided) -> None:
         d.forget(i, event.why)
 
 
-def _created(d: Draft, event: Created) -> None:
+def _created(d: CommitStep, event: BindCreated) -> None:
     stage = d.end_call(event.index, BIND_CALL)
     # What the API showed before may have been written over by others: its own word counts.
-    if stage in (Stage.SENT, Stage.FORGOTTEN):
+    if stage in (PodStage.SENT, PodStage.FORGOTTEN):
         d.confirm(event.index)
 
 
-def _doubted(d: Draft, event: Doubted) -> None:
+def _doubted(d: CommitStep, event: BindUnknown) -> None:
     i = event.index
-    if d.end_call(i, BIND_CALL) is not Stage.SENT:
+    if d.end_call(i, BIND_CALL) is not PodStage.SENT:
         return
-    d.move(i, Stage.UNKNOWN)
+    d.move(i, PodStage.UNKNOWN)
     d.tries[i] += 1
     d.tell(event.why)
     # The last read-back may free the slots: by then the server has given up on the binding.
@@ -203,9 +368,9 @@ def _doubted(d: Draft, event: Doubted) -> None:
     d.effects.append(DoReadBack(i, limits.BIND_TIMEOUT_SERVER_S if last else 0.0))
 
 
-def _not_done(d: Draft, event: NotDone) -> None:
+def _not_done(d: CommitStep, event: BindNotDone) -> None:
     i = event.index
-    if d.end_call(i, BIND_CALL) is not Stage.SENT:
+    if d.end_call(i, BIND_CALL) is not PodStage.SENT:
         return
     d.tell(event.why)
     if d.stopping and d.tries[i]:
@@ -213,13 +378,13 @@ def _not_done(d: Draft, event: NotDone) -> None:
     elif d.stopping:
         d.forget(i, event.why)
     else:
-        d.move(i, Stage.ASSUMED)
+        d.move(i, PodStage.ASSUMED)
         d.effects.append(DoBind((i,), limits.BIND_RETRY_S))
 
 
-def _refused(d: Draft, event: Refused) -> None:
+def _refused(d: CommitStep, event: BindRefused) -> None:
     i = event.index
-    if d.end_call(i, BIND_CALL) is Stage.SENT:
+    if d.end_call(i, BIND_CALL) is PodStage.SENT:
         if d.tries[i]:
             d.tell(event.why)
             d.read_last(i)
@@ -227,104 +392,104 @@ def _refused(d: Draft, event: Refused) -> None:
             d.forget(i, event.why)
     if event.denied:
         d.effects.append(DoDoubtLease(event.why))
-        if d.phase is Phase.BINDING:
+        if d.phase is CommitPhase.BINDING:
             d.withdraw(event.why)
 
 
-def _read_back(d: Draft, event: ReadBack) -> None:
-    if d.stages[event.index] != Stage.UNKNOWN or d.calls[event.index]:
+def _read_back(d: CommitStep, event: ReadBackSent) -> None:
+    if d.stages[event.index] != PodStage.UNKNOWN or d.calls[event.index]:
         d.broken("a read-back must not begin now")
     d.calls[event.index] = READ_CALL
 
 
-def _found(d: Draft, event: Found) -> None:
+def _found(d: CommitStep, event: PodRead) -> None:
     i = event.index
-    if d.end_call(i, READ_CALL) is not Stage.UNKNOWN:
+    if d.end_call(i, READ_CALL) is not PodStage.UNKNOWN:
         return
     if event.facts is None:
-        d.forget(i, "it no longer exists", stage=Stage.GONE)
+        d.forget(i, "it no longer exists", stage=PodStage.GONE)
         return
     match d.verdict(i, event.facts):
-        case Verdict.OURS:
+        case BindingVerdict.OURS:
             d.confirm(i)
-        case Verdict.LOST:
+        case BindingVerdict.LOST:
             d.forget(i, f"it cannot be bound as decided: {event.facts.text()}")
         case _ if d.tries[i] >= limits.BIND_TRIES_MAX:
             d.forget(i, f"not bound after {d.tries[i]} tries")
         case _ if d.stopping:
             d.read_last(i)
         case _:
-            d.move(i, Stage.ASSUMED)
+            d.move(i, PodStage.ASSUMED)
             d.effects.append(DoBind((i,), limits.BIND_RETRY_S * (1 << d.tries[i] - 1)))
 
 
-def _unread(d: Draft, event: Unread) -> None:
-    if d.end_call(event.index, READ_CALL) is Stage.UNKNOWN:
+def _unread(d: CommitStep, event: PodUnreadable) -> None:
+    if d.end_call(event.index, READ_CALL) is PodStage.UNKNOWN:
         d.tell(event.why)
         d.effects.append(DoReadBack(event.index, limits.READ_RETRY_S))
 
 
-def _shown(d: Draft, event: Shown) -> None:
+def _shown(d: CommitStep, event: PodSeen) -> None:
     i, facts = event.index, event.facts
-    stage = Stage(d.stages[i])
-    if stage is Stage.PLANNED:
+    stage = PodStage(d.stages[i])
+    if stage is PodStage.PLANNED:
         d.broken("it was not accepted yet")
-    if stage in (Stage.GONE, Stage.EVICTED):
+    if stage in (PodStage.GONE, PodStage.EVICTED):
         return
     found = d.verdict(i, facts)
-    if stage is Stage.CONFIRMED:
+    if stage is PodStage.CONFIRMED:
         # Annotations may be changed by others later, the node may not: a store that went back
         # in time was written by another leader since, and what it shows is what there is.
         if facts.node and facts.node != d.old.gang.binds[i].node:
             d.forget(i, f"it is bound otherwise: {facts.text()}")
-    elif stage is Stage.FORGOTTEN:
-        if found is Verdict.OURS and not d.tries[i]:
+    elif stage is PodStage.FORGOTTEN:
+        if found is BindingVerdict.OURS and not d.tries[i]:
             d.broken(f"a binding that was never sent happened: {facts.text()}")
-        if found is Verdict.OURS:  # a server that held it for longer than it may
+        if found is BindingVerdict.OURS:  # a server that held it for longer than it may
             d.tell(f"pod {d.old.gang.binds[i].key}: a binding that was given up happened")
             d.confirm(i)
-    elif found is Verdict.OURS:
+    elif found is BindingVerdict.OURS:
         d.confirm(i)
-    elif found is Verdict.LOST and (facts.node or stage is Stage.ASSUMED):
+    elif found is BindingVerdict.LOST and (facts.node or stage is PodStage.ASSUMED):
         d.forget(i, f"it cannot be bound as decided: {facts.text()}")
 
 
-def _gone(d: Draft, event: Gone) -> None:
-    stage = Stage(d.stages[event.index])
-    if stage is Stage.PLANNED:
+def _gone(d: CommitStep, event: PodGone) -> None:
+    stage = PodStage(d.stages[event.index])
+    if stage is PodStage.PLANNED:
         d.broken("it was not accepted yet")
-    if stage is Stage.CONFIRMED:
-        d.move(event.index, Stage.GONE)
+    if stage is PodStage.CONFIRMED:
+        d.move(event.index, PodStage.GONE)
     elif stage in OPEN:
-        d.forget(event.index, "it was deleted", stage=Stage.GONE)
+        d.forget(event.index, "it was deleted", stage=PodStage.GONE)
 
 
-def _evicted(d: Draft, event: Evicted) -> None:
-    stage = Stage(d.stages[event.index])
-    if stage is Stage.CONFIRMED and d.phase is Phase.UNDOING:
-        d.move(event.index, Stage.EVICTED)
-    elif stage not in (Stage.GONE, Stage.FORGOTTEN):
+def _evicted(d: CommitStep, event: PodEvicted) -> None:
+    stage = PodStage(d.stages[event.index])
+    if stage is PodStage.CONFIRMED and d.phase is CommitPhase.UNDOING:
+        d.move(event.index, PodStage.EVICTED)
+    elif stage not in (PodStage.GONE, PodStage.FORGOTTEN):
         d.broken("evicted what was not to be evicted")
 
 
-_HANDLERS: Final[dict[type[Event], Callable[[Draft, Any], None]]] = {
-    Accepted: _accepted,
+_HANDLERS: Final[dict[type[Event], Callable[[CommitStep, Any], None]]] = {
+    CommitAccepted: _accepted,
     GroupRead: _group_read,
-    GroupUnread: _group_unread,
-    Fenced: _fenced,
-    Superseded: _superseded,
-    Deadline: _deadline,
-    Completed: _completed,
-    Sent: _sent,
-    Voided: _voided,
-    Created: _created,
-    Doubted: _doubted,
-    NotDone: _not_done,
-    Refused: _refused,
-    ReadBack: _read_back,
-    Found: _found,
-    Unread: _unread,
-    Shown: _shown,
-    Gone: _gone,
-    Evicted: _evicted,
+    GroupUnreadable: _group_unread,
+    LeadershipLost: _fenced,
+    TermSuperseded: _superseded,
+    DeadlinePassed: _deadline,
+    GangCompleted: _completed,
+    BindSent: _sent,
+    BindVoided: _voided,
+    BindCreated: _created,
+    BindUnknown: _doubted,
+    BindNotDone: _not_done,
+    BindRefused: _refused,
+    ReadBackSent: _read_back,
+    PodRead: _found,
+    PodUnreadable: _unread,
+    PodSeen: _shown,
+    PodGone: _gone,
+    PodEvicted: _evicted,
 }

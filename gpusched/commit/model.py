@@ -10,11 +10,11 @@ from enum import IntEnum, StrEnum
 
 import attrs
 
-from gpusched.commit.facts import GroupFacts, PodFacts
-from gpusched.session.plan import GangBind
+from gpusched.commit.observed_pod import ObservedPod, ObservedPodGroup
+from gpusched.session.state.plan import GangBind
 
 
-class Stage(IntEnum):
+class PodStage(IntEnum):
     """Where one pod of the gang stands."""
 
     PLANNED = 0
@@ -31,7 +31,7 @@ class Stage(IntEnum):
     EVICTED = 7
 
 
-class Phase(StrEnum):
+class CommitPhase(StrEnum):
     """Where the gang stands."""
 
     VERIFIED = "verified"
@@ -42,8 +42,8 @@ class Phase(StrEnum):
     RELEASED = "released"
 
 
-OPEN = (Stage.PLANNED, Stage.ASSUMED, Stage.SENT, Stage.UNKNOWN)
-FINAL = (Phase.BOUND, Phase.RELEASED)
+OPEN = (PodStage.PLANNED, PodStage.ASSUMED, PodStage.SENT, PodStage.UNKNOWN)
+FINAL = (CommitPhase.BOUND, CommitPhase.RELEASED)
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class CommitState:
     gang: GangBind
     plan: str
     fence: str
-    phase: Phase
+    phase: CommitPhase
     stages: bytes
     tries: bytes
     calls: bytes
@@ -85,22 +85,22 @@ class CommitState:
         n = len(gang.binds)
         zeros = bytes(n)
         return cls(
-            gang=gang, plan=gang.plan_id, fence=fence, phase=Phase.VERIFIED,
-            stages=zeros, tries=zeros, calls=zeros, counts=(n, *(0 for _ in range(len(Stage) - 1))),
+            gang=gang, plan=gang.plan_id, fence=fence, phase=CommitPhase.VERIFIED,
+            stages=zeros, tries=zeros, calls=zeros, counts=(n, *(0 for _ in range(len(PodStage) - 1))),
         )  # fmt: skip
 
-    def stage(self, index: int) -> Stage:
+    def stage(self, index: int) -> PodStage:
         """Of one pod."""
-        return Stage(self.stages[index])
+        return PodStage(self.stages[index])
 
-    def at(self, stage: Stage) -> tuple[int, ...]:
+    def at(self, stage: PodStage) -> tuple[int, ...]:
         """Indices of the pods at a stage."""
         return tuple(i for i, own in enumerate(self.stages) if own == stage)
 
     @property
     def confirmed(self) -> int:
         """Members that this plan bound."""
-        return self.counts[Stage.CONFIRMED]
+        return self.counts[PodStage.CONFIRMED]
 
     @property
     def whole(self) -> bool:
@@ -118,7 +118,7 @@ class CommitState:
 
 
 @attrs.frozen(slots=True)
-class Accepted:
+class CommitAccepted:
     """The cache has assumed all pods of the gang."""
 
 
@@ -126,45 +126,45 @@ class Accepted:
 class GroupRead:
     """The PodGroup was read; None: it does not exist."""
 
-    facts: GroupFacts | None
+    facts: ObservedPodGroup | None
 
 
 @attrs.frozen(slots=True)
-class GroupUnread:
+class GroupUnreadable:
     """The PodGroup could not be read."""
 
     why: str
 
 
 @attrs.frozen(slots=True)
-class Fenced:
+class LeadershipLost:
     """This process may not begin a write now."""
 
 
 @attrs.frozen(slots=True)
-class Superseded:
+class TermSuperseded:
     """The leadership under which the gang was decided is over; another may have begun."""
 
 
 @attrs.frozen(slots=True)
-class Deadline:
+class DeadlinePassed:
     """The time for making the gang whole has passed."""
 
 
 @attrs.frozen(slots=True)
-class Completed:
+class GangCompleted:
     """A later plan brought the gang to its minimum."""
 
 
 @attrs.frozen(slots=True)
-class Sent:
+class BindSent:
     """A binding is handed to the connection now."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
-class Voided:
+class BindVoided:
     """A binding that was to be sent has no place any more: its node is not the one decided on."""
 
     index: int
@@ -172,14 +172,14 @@ class Voided:
 
 
 @attrs.frozen(slots=True)
-class Created:
+class BindCreated:
     """201."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
-class Doubted:
+class BindUnknown:
     """409, 5xx, timeout or reset: proves nothing."""
 
     index: int
@@ -187,7 +187,7 @@ class Doubted:
 
 
 @attrs.frozen(slots=True)
-class NotDone:
+class BindNotDone:
     """Certainly without effect, and may be tried again: no connection, or 429."""
 
     index: int
@@ -195,7 +195,7 @@ class NotDone:
 
 
 @attrs.frozen(slots=True)
-class Refused:
+class BindRefused:
     """Certainly without effect, and the same again would change nothing: 404, other 4xx.
 
     ``denied`` marks 401 and 403, which stop the whole gang.
@@ -207,22 +207,22 @@ class Refused:
 
 
 @attrs.frozen(slots=True)
-class ReadBack:
+class ReadBackSent:
     """A read-back begins."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
-class Found:
+class PodRead:
     """A read-back was answered; None: there is no such pod."""
 
     index: int
-    facts: PodFacts | None
+    facts: ObservedPod | None
 
 
 @attrs.frozen(slots=True)
-class Unread:
+class PodUnreadable:
     """A read-back was not answered."""
 
     index: int
@@ -230,31 +230,39 @@ class Unread:
 
 
 @attrs.frozen(slots=True)
-class Shown:
+class PodSeen:
     """The watch showed the pod."""
 
     index: int
-    facts: PodFacts
+    facts: ObservedPod
 
 
 @attrs.frozen(slots=True)
-class Gone:
+class PodGone:
     """The watch said that the pod is deleted."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
-class Evicted:
+class PodEvicted:
     """The pod is evicted, or was no longer there to evict."""
 
     index: int
 
 
-GangEvent = Accepted | GroupRead | GroupUnread | Fenced | Superseded | Deadline | Completed
+GangEvent = (
+    CommitAccepted
+    | GroupRead
+    | GroupUnreadable
+    | LeadershipLost
+    | TermSuperseded
+    | DeadlinePassed
+    | GangCompleted
+)
 PodEvent = (
-    Sent | Voided | Created | Doubted | NotDone | Refused | ReadBack | Found | Unread | Shown | Gone
-    | Evicted
+    BindSent | BindVoided | BindCreated | BindUnknown | BindNotDone | BindRefused | ReadBackSent | PodRead | PodUnreadable | PodSeen | PodGone
+    | PodEvicted
 )  # fmt: skip
 Event = GangEvent | PodEvent
 
@@ -316,7 +324,7 @@ class DoEvict:
 class DoSettle:
     """The gang came to rest in this phase: bound, repair (a later plan may help) or released."""
 
-    phase: Phase
+    phase: CommitPhase
     why: str
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 
 import attrs
 
-from gpusched import limits
-from gpusched.objects.meta import UID, GangKey, ObjectKey
-from gpusched.session.plan import Undo
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.base import limits
+from gpusched.session.state.plan import Undo
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class PartialGang:
     priority: int = 0
 
 
-def due_at(gang: PartialGang) -> float | None:
+def recovery_due_at(gang: PartialGang) -> float | None:
     """When what we bound is to be taken back; None for never.
 
     Returns:
@@ -55,7 +55,7 @@ def due_at(gang: PartialGang) -> float | None:
     return min(ours) + limits.GANG_RECOVERY_MAX_S
 
 
-def decide(
+def decide_recovery(
     gang: PartialGang, *, server_now: float, rival: PartialGang | None = None
 ) -> Undo | None:
     """What to do about one gang now; None to leave it, so that it can still be completed.
@@ -65,7 +65,7 @@ def decide(
         server_now: seconds since the epoch by the API server's clock.
         rival: another gang bound in part that goes before it; None for none.
     """
-    due = due_at(gang)
+    due = recovery_due_at(gang)
     patience_s = limits.GANG_RECOVERY_MAX_S
     if due is not None and rival is not None:
         patience_s /= 2
@@ -81,12 +81,12 @@ def decide(
     return Undo(gang=gang.key, pods=ours, sentence=sentence)
 
 
-def recover(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:
+def plan_recoveries(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:
     """What to take back of all gangs, in order of their keys."""
-    partial = [gang for gang in gangs if due_at(gang) is not None]
+    partial = [gang for gang in gangs if recovery_due_at(gang) is not None]
     first = min(partial, key=_rank, default=None)
     undos = (
-        decide(gang, server_now=server_now, rival=None if gang is first else first)
+        decide_recovery(gang, server_now=server_now, rival=None if gang is first else first)
         for gang in partial
     )
     return tuple(sorted((u for u in undos if u is not None), key=lambda undo: undo.gang))

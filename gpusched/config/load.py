@@ -6,17 +6,17 @@ import hashlib
 
 import attrs
 
-from gpusched.config.layouts import beside, load_layouts
+from gpusched.base.errors import ConfigError
+from gpusched.base.limits import CONFIG_BYTES_MAX
+from gpusched.config.gpu_layouts import catalog_path, load_layouts
 from gpusched.config.model import Config
-from gpusched.config.parse import parse, read_file, too_large
 from gpusched.config.read import read_config
-from gpusched.config.tree import Problems
-from gpusched.errors import ConfigError
-from gpusched.limits import CONFIG_BYTES_MAX
+from gpusched.config.yaml_parser import file_too_large_message, parse_yaml, read_file
+from gpusched.config.yaml_tree import ConfigProblems
 
 
 @attrs.frozen
-class Files:
+class ConfigFiles:
     """What was read.
 
     Attributes:
@@ -31,8 +31,8 @@ class Files:
     def digest(self) -> str:
         """What tells two contents apart: SHA-256 in hexadecimal; of one file, or of both."""
         if self.layouts is None:
-            return digest_of(self.raw)
-        return digest_of(self.raw + b"\0" + self.layouts)
+            return content_digest(self.raw)
+        return content_digest(self.raw + b"\0" + self.layouts)
 
 
 def load_file(path: str) -> Config:
@@ -44,18 +44,18 @@ def load_file(path: str) -> Config:
     return load_files(read_files(path), source=path)
 
 
-def read_files(path: str) -> Files:
+def read_files(path: str) -> ConfigFiles:
     """The content of a configuration file and of the catalogue beside it.
 
     Raises:
         ConfigError: one of them cannot be opened, or is too large.
     """
     raw = read_file(path)
-    catalogue = beside(path)
-    return Files(raw, read_file(str(catalogue)) if catalogue.exists() else None)
+    catalogue = catalog_path(path)
+    return ConfigFiles(raw, read_file(str(catalogue)) if catalogue.exists() else None)
 
 
-def load_files(files: Files, *, source: str) -> Config:
+def load_files(files: ConfigFiles, *, source: str) -> Config:
     """Read a configuration with its catalogue.
 
     Args:
@@ -73,7 +73,7 @@ def load_files(files: Files, *, source: str) -> Config:
         problems += error.problems
     if files.layouts is not None:
         try:
-            layouts = load_layouts(files.layouts, source=str(beside(source)))
+            layouts = load_layouts(files.layouts, source=str(catalog_path(source)))
         except ConfigError as error:
             problems += error.problems
     if config is None or problems:
@@ -81,7 +81,7 @@ def load_files(files: Files, *, source: str) -> Config:
     return attrs.evolve(config, layouts=layouts, digest=files.digest)
 
 
-def digest_of(raw: bytes) -> str:
+def content_digest(raw: bytes) -> str:
     """What tells two contents apart: SHA-256 in hexadecimal."""
     return hashlib.sha256(raw).hexdigest()
 
@@ -97,10 +97,10 @@ def load_raw(raw: bytes, *, source: str) -> Config:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{source}:{line}: is not UTF-8 text") from error
-    return attrs.evolve(load(text, source=source), digest=digest_of(raw))
+    return attrs.evolve(load_config(text, source=source), digest=content_digest(raw))
 
 
-def load(text: str, *, source: str) -> Config:
+def load_config(text: str, *, source: str) -> Config:
     """Read a configuration.
 
     Args:
@@ -116,12 +116,12 @@ def load(text: str, *, source: str) -> Config:
         line = text.count("\n", 0, error.start) + 1
         raise ConfigError(f"{source}:{line}: holds a character that YAML does not allow") from error
     if len(raw) > CONFIG_BYTES_MAX:
-        raise too_large(source)
-    problems = Problems(source)
-    root = parse(raw, problems)
+        raise file_too_large_message(source)
+    problems = ConfigProblems(source)
+    root = parse_yaml(raw, problems)
     if root is None:
         raise problems.error()
     config = read_config(root, problems)
     if problems or config is None:
         raise problems.error()
-    return attrs.evolve(config, digest=digest_of(raw))
+    return attrs.evolve(config, digest=content_digest(raw))

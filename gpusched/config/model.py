@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from gpusched.objects.layout import Catalogue
+from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 
 Argument: TypeAlias = (
     "str | int | float | bool | tuple[Argument, ...] | Mapping[str, Argument] | None"
@@ -44,14 +44,14 @@ class PluginChoice:
 
 
 @attrs.frozen
-class Tier:
+class PluginTier:
     """Plugins whose keys and reasons count together."""
 
     plugins: tuple[PluginChoice, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Placement:
+class PlacementConfig:
     """How placements are searched.
 
     Attributes:
@@ -66,7 +66,7 @@ class Placement:
 
 
 @attrs.frozen(kw_only=True)
-class Cycle:
+class CycleConfig:
     """When sessions run: ``debounce_s`` after a change, and every ``max_period_s`` anyway."""
 
     debounce_s: float = 0.02
@@ -74,7 +74,7 @@ class Cycle:
 
 
 @attrs.frozen(kw_only=True)
-class LeaderElection:
+class LeaderElectionConfig:
     """The Lease that makes one daemon the active one, and its timing in seconds."""
 
     lease_name: str = "gpusched"
@@ -105,8 +105,8 @@ class Config:
     scheduler_names: tuple[str, ...] = ("gpusched",)
     pod_group_priority: GroupPriority = "trusted"
     actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
-    tiers: tuple[Tier, ...] = (
-        Tier(
+    tiers: tuple[PluginTier, ...] = (
+        PluginTier(
             (
                 PluginChoice("sla"),
                 PluginChoice("priority"),
@@ -116,7 +116,7 @@ class Config:
                 PluginChoice("minruntime"),
             )
         ),
-        Tier(
+        PluginTier(
             (
                 PluginChoice("predicates"),
                 PluginChoice("fairshare"),
@@ -129,13 +129,13 @@ class Config:
             )
         ),
     )
-    placement: Placement = Placement()
-    cycle: Cycle = Cycle()
-    leader_election: LeaderElection = LeaderElection()
+    placement: PlacementConfig = PlacementConfig()
+    cycle: CycleConfig = CycleConfig()
+    leader_election: LeaderElectionConfig = LeaderElectionConfig()
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)
     digest: str = attrs.field(default="", eq=False, repr=False)
-    layouts: Catalogue | None = attrs.field(default=None, eq=False, repr=False)
+    layouts: GpuLayoutCatalog | None = attrs.field(default=None, eq=False, repr=False)
 
     def at(self, line: int) -> str:
         """``FILE:LINE`` for a sentence, or what stands for the file when no line is known."""

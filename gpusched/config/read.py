@@ -8,31 +8,39 @@ from typing import Final, TypeVar
 
 import attrs
 
-from gpusched import limits
+from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.base import limits
 from gpusched.config.model import (
     DEFAULT,
     GROUP_PRIORITIES,
     SOLVERS,
     Config,
-    Cycle,
+    CycleConfig,
     GroupPriority,
-    LeaderElection,
-    Placement,
+    LeaderElectionConfig,
+    PlacementConfig,
     PluginChoice,
+    PluginTier,
     Solver,
-    Tier,
 )
-from gpusched.config.tree import Entry, Node, Problems, listed, nearest, quoted, shown
 from gpusched.config.values import (
     BadValueError,
     namespace_name,
     nanoseconds,
     object_name,
-    plain,
+    plain_value,
     seconds,
-    whole,
+    whole_number,
 )
-from gpusched.objects.duration import NANOSECONDS, format_duration
+from gpusched.config.yaml_tree import (
+    ConfigProblems,
+    YamlEntry,
+    YamlNode,
+    describe_value,
+    did_you_mean,
+    list_names,
+    quoted,
+)
 
 T = TypeVar("T")
 W = TypeVar("W", bound=str)
@@ -40,15 +48,15 @@ W = TypeVar("W", bound=str)
 _MS: Final = NANOSECONDS // 1000
 _SEED_MAX: Final = 2**31 - 1
 _NO_CHOICES: Final[tuple[PluginChoice, ...]] = ()
-_NO_ARGUMENTS: Final[Mapping[str, Entry]] = MappingProxyType({})
+_NO_ARGUMENTS: Final[Mapping[str, YamlEntry]] = MappingProxyType({})
 
 
-def read_config(root: Node, problems: Problems) -> Config | None:
+def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
     """Build the configuration; None when the file is not even a mapping.
 
     Whatever is wrong goes into ``problems``; then the result is not to be used.
     """
-    top = _Section.of(root, "the configuration", problems)
+    top = _ConfigSection.of(root, "the configuration", problems)
     if top is None:
         return None
     config = Config(
@@ -69,23 +77,25 @@ def read_config(root: Node, problems: Problems) -> Config | None:
 
 
 @attrs.define
-class _Section:
+class _ConfigSection:
     """A mapping under inspection: remembers which keys are known."""
 
     name: str
-    entries: dict[str, Entry]
-    problems: Problems
+    entries: dict[str, YamlEntry]
+    problems: ConfigProblems
     line: int
     known: list[str] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, node: Node, name: str, problems: Problems) -> _Section | None:
+    def of(cls, node: YamlNode, name: str, problems: ConfigProblems) -> _ConfigSection | None:
         if isinstance(node.value, dict):
             return cls(name, node.value, problems, node.line)
-        problems.add(node.line, f"{name} must be a mapping, not {shown(node)}")
+        problems.add(node.line, f"{name} must be a mapping, not {describe_value(node)}")
         return None
 
-    def read(self, key: str, reader: Callable[[Node, str, Problems], T], *, default: T) -> T:
+    def read(
+        self, key: str, reader: Callable[[YamlNode, str, ConfigProblems], T], *, default: T
+    ) -> T:
         """The value of a key, or the default when it is absent or wrong (wrong is noted)."""
         self.known.append(key)
         entry = self.entries.get(key)
@@ -114,39 +124,39 @@ class _Section:
                 self.problems.add(
                     entry.line,
                     f"unknown key {quoted(key)} in {self.name}: "
-                    f"known keys are {listed(self.known)}{nearest(key, self.known)}",
+                    f"known keys are {list_names(self.known)}{did_you_mean(key, self.known)}",
                 )
 
 
 # -- sections -------------------------------------------------------------------------------
 
 
-def _placement(node: Node, name: str, problems: Problems) -> Placement:
+def _placement(node: YamlNode, name: str, problems: ConfigProblems) -> PlacementConfig:
     default = DEFAULT.placement
-    section = _Section.of(node, name, problems)
+    section = _ConfigSection.of(node, name, problems)
     if section is None:
         return default
     budget = seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
-    placement = Placement(
+    placement = PlacementConfig(
         solver=section.read("solver", _solver, default=default.solver),
         time_budget_s=section.read("timeBudget", budget, default=default.time_budget_s),
         workers=section.read(
-            "workers", whole(low=1, high=limits.SOLVER_WORKERS_MAX), default=default.workers
+            "workers", whole_number(low=1, high=limits.SOLVER_WORKERS_MAX), default=default.workers
         ),
-        seed=section.read("seed", whole(low=0, high=_SEED_MAX), default=default.seed),
+        seed=section.read("seed", whole_number(low=0, high=_SEED_MAX), default=default.seed),
     )
     section.finish()
     return placement
 
 
-def _cycle(node: Node, name: str, problems: Problems) -> Cycle:
+def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
     default = DEFAULT.cycle
-    section = _Section.of(node, name, problems)
+    section = _ConfigSection.of(node, name, problems)
     if section is None:
         return default
     debounce = seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
     period = seconds(low=100 * _MS, high=limits.CYCLE_PERIOD_MAX_S * NANOSECONDS)
-    cycle = Cycle(
+    cycle = CycleConfig(
         debounce_s=section.read("debounce", debounce, default=default.debounce_s),
         max_period_s=section.read("maxPeriod", period, default=default.max_period_s),
     )
@@ -160,13 +170,13 @@ def _cycle(node: Node, name: str, problems: Problems) -> Cycle:
     return cycle
 
 
-def _election(node: Node, name: str, problems: Problems) -> LeaderElection:
+def _election(node: YamlNode, name: str, problems: ConfigProblems) -> LeaderElectionConfig:
     default = DEFAULT.leader_election
-    section = _Section.of(node, name, problems)
+    section = _ConfigSection.of(node, name, problems)
     if section is None:
         return default
     span = seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
-    election = LeaderElection(
+    election = LeaderElectionConfig(
         lease_name=section.read("leaseName", object_name, default=default.lease_name),
         lease_namespace=section.read(
             "leaseNamespace", namespace_name, default=default.lease_namespace
@@ -182,7 +192,7 @@ def _election(node: Node, name: str, problems: Problems) -> LeaderElection:
     return election
 
 
-def _check_timing(election: LeaderElection, section: _Section) -> None:
+def _check_timing(election: LeaderElectionConfig, section: _ConfigSection) -> None:
     """The rules that let a deposed leader's last call end before a successor's first."""
     lease, deadline = election.lease_duration_s, election.renew_deadline_s
     retry = election.retry_period_s
@@ -207,11 +217,11 @@ def _check_timing(election: LeaderElection, section: _Section) -> None:
         )
 
 
-def _tiers(node: Node, name: str, problems: Problems) -> tuple[Tier, ...]:
+def _tiers(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginTier, ...]:
     seen: dict[str, int] = {}
     tiers = []
     for item in _items(node, name):
-        section = _Section.of(item, "a tier", problems)
+        section = _ConfigSection.of(item, "a tier", problems)
         if section is None:
             continue
         if "plugins" not in section.entries:
@@ -226,14 +236,14 @@ def _tiers(node: Node, name: str, problems: Problems) -> tuple[Tier, ...]:
                     f"it is already in line {seen[choice.name]}",
                 )
             seen.setdefault(choice.name, choice.line)
-        tiers.append(Tier(choices))
+        tiers.append(PluginTier(choices))
     return tuple(tiers)
 
 
-def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, ...]:
+def _choices(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginChoice, ...]:
     choices = []
     for item in _items(node, name):
-        section = _Section.of(item, "a plugin of a tier", problems)
+        section = _ConfigSection.of(item, "a plugin of a tier", problems)
         if section is None:
             continue
         if "name" not in section.entries:
@@ -244,7 +254,9 @@ def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, .
         choices.append(
             PluginChoice(
                 plugin,
-                MappingProxyType({key: plain(entry.node) for key, entry in arguments.items()}),
+                MappingProxyType(
+                    {key: plain_value(entry.node) for key, entry in arguments.items()}
+                ),
                 line=section.key_line("name"),
                 argument_lines=MappingProxyType(
                     {key: entry.line for key, entry in arguments.items()}
@@ -254,18 +266,18 @@ def _choices(node: Node, name: str, problems: Problems) -> tuple[PluginChoice, .
     return tuple(choices)
 
 
-def _arguments(node: Node, name: str, _: Problems) -> Mapping[str, Entry]:
+def _arguments(node: YamlNode, name: str, _: ConfigProblems) -> Mapping[str, YamlEntry]:
     if isinstance(node.value, dict):
         return node.value
-    raise BadValueError(node.line, f"{name} must be a mapping, not {shown(node)}")
+    raise BadValueError(node.line, f"{name} must be a mapping, not {describe_value(node)}")
 
 
 # -- values ---------------------------------------------------------------------------------
 
 
-def _items(node: Node, name: str) -> tuple[Node, ...]:
+def _items(node: YamlNode, name: str) -> tuple[YamlNode, ...]:
     if not isinstance(node.value, tuple) or not node.value:
-        what = "an empty list" if node.value == () else shown(node)
+        what = "an empty list" if node.value == () else describe_value(node)
         raise BadValueError(node.line, f"{name} must be a list of at least one, not {what}")
     if len(node.value) > limits.CONFIG_NAMES_MAX:
         raise BadValueError(
@@ -274,7 +286,7 @@ def _items(node: Node, name: str) -> tuple[Node, ...]:
     return node.value
 
 
-def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
+def _names(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[str, ...]:
     names: list[str] = []
     for item in _items(node, name):
         try:
@@ -288,30 +300,31 @@ def _names(node: Node, name: str, problems: Problems) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _solver(node: Node, name: str, _: Problems) -> Solver:
+def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
     return _one_of(node, name, SOLVERS)
 
 
-def _group_priority(node: Node, name: str, _: Problems) -> GroupPriority:
+def _group_priority(node: YamlNode, name: str, _: ConfigProblems) -> GroupPriority:
     return _one_of(node, name, GROUP_PRIORITIES)
 
 
-def _one_of(node: Node, name: str, words: tuple[W, ...]) -> W:
+def _one_of(node: YamlNode, name: str, words: tuple[W, ...]) -> W:
     for word in words:
         if node.value == word:
             return word
-    close = nearest(node.value, words) if isinstance(node.value, str) else ""
+    close = did_you_mean(node.value, words) if isinstance(node.value, str) else ""
     raise BadValueError(
-        node.line, f"{name} must be one of {listed(words)}, not {shown(node)}{close}"
+        node.line, f"{name} must be one of {list_names(words)}, not {describe_value(node)}{close}"
     )
 
 
-def _lease_seconds(node: Node, name: str, _: Problems) -> float:
+def _lease_seconds(node: YamlNode, name: str, _: ConfigProblems) -> float:
     high = limits.LEASE_DURATION_MAX_S * NANOSECONDS
     value = nanoseconds(node, name, low=NANOSECONDS, high=high)
     if value % NANOSECONDS:
         raise BadValueError(
-            node.line, f"{name} must be whole seconds, as a Lease holds them, not {shown(node)}"
+            node.line,
+            f"{name} must be whole seconds, as a Lease holds them, not {describe_value(node)}",
         )
     return value / NANOSECONDS
 

@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from gpusched.config.layouts import NAME as LAYOUTS
+from gpusched.base.errors import ConfigError
+from gpusched.config.gpu_layouts import CATALOG_FILE as LAYOUTS
 from gpusched.config.model import Config
-from gpusched.config.tree import listed
-from gpusched.errors import ConfigError
+from gpusched.config.yaml_tree import list_names
 
 _SECTIONS: Final = {
     "scheduler_names": "schedulerNames",
@@ -31,12 +31,12 @@ _NEED_A_START: Final = ("schedulerNames", "leaderElection")
 
 
 @attrs.frozen
-class Unchanged:
+class ConfigUnchanged:
     """The file asks for what is in force."""
 
 
 @attrs.frozen
-class Adopted:
+class ConfigAdopted:
     """Take the new configuration as a whole.
 
     Attributes:
@@ -48,7 +48,7 @@ class Adopted:
 
 
 @attrs.frozen
-class Kept:
+class ConfigKept:
     """Leave the old configuration in force and say why; ``problems`` holds at least one."""
 
     problems: tuple[str, ...]
@@ -61,10 +61,10 @@ class Kept:
         return f"{self.problems[0]}{others}; the configuration in force stays"
 
 
-Decision: TypeAlias = Unchanged | Adopted | Kept
+Decision: TypeAlias = ConfigUnchanged | ConfigAdopted | ConfigKept
 
 
-def decide(old: Config, new: Config | ConfigError) -> Decision:
+def decide_reload(old: Config, new: Config | ConfigError) -> Decision:
     """Judge what reading the changed file (and loading its plugins) came to.
 
     Args:
@@ -72,17 +72,17 @@ def decide(old: Config, new: Config | ConfigError) -> Decision:
         new: what ``load`` returned or raised.
     """
     if isinstance(new, ConfigError):
-        return Kept(new.problems)
+        return ConfigKept(new.problems)
     changed = tuple(
         key for name, key in _SECTIONS.items() if getattr(old, name) != getattr(new, name)
     )
     if old.layouts != new.layouts:
         changed = (*changed, LAYOUTS)
     if not changed:
-        return Unchanged()
+        return ConfigUnchanged()
     blocked = [key for key in changed if key in _NEED_A_START]
     if blocked:
-        return Kept(
-            (f"{new.source}: {listed(blocked)} changed, which takes a restart of the daemon",)
+        return ConfigKept(
+            (f"{new.source}: {list_names(blocked)} changed, which takes a restart of the daemon",)
         )
-    return Adopted(new, changed)
+    return ConfigAdopted(new, changed)

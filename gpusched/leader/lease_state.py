@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from gpusched import limits
-from gpusched.errors import ConfigError
+from gpusched.base import limits
+from gpusched.base.errors import ConfigError
 
 
 @attrs.frozen(kw_only=True)
@@ -51,23 +51,23 @@ def check_timing(timing: LeaseTiming) -> None:
 
 
 @attrs.frozen
-class Moment:
+class ClockReading:
     """One moment on two clocks: ``boot`` goes on while the machine sleeps, ``mono`` does not."""
 
     mono: float
     boot: float
 
-    def plus(self, seconds: float) -> Moment:
+    def plus(self, seconds: float) -> ClockReading:
         """So many seconds later on both."""
-        return Moment(self.mono + seconds, self.boot + seconds)
+        return ClockReading(self.mono + seconds, self.boot + seconds)
 
-    def left(self, now: Moment) -> float:
+    def left(self, now: ClockReading) -> float:
         """Seconds from ``now`` until this moment, by the clock that says less."""
         return min(self.mono - now.mono, self.boot - now.boot)
 
 
 @attrs.frozen(kw_only=True)
-class Record:
+class LeaseRecord:
     """What the Lease says. ``holder`` is empty when it was released."""
 
     version: str
@@ -76,7 +76,7 @@ class Record:
     duration_s: float
 
 
-class Phase(Enum):
+class LeasePhase(Enum):
     """Where we stand; in READING, TAKING, RENEWING, CHECKING, RELEASING a call is under way."""
 
     STANDBY = auto()
@@ -89,78 +89,93 @@ class Phase(Enum):
     ENDED = auto()
 
 
-LEADER: Final = frozenset({Phase.LEADING, Phase.RENEWING, Phase.CHECKING})
+LEADER: Final = frozenset({LeasePhase.LEADING, LeasePhase.RENEWING, LeasePhase.CHECKING})
 IN_CALL: Final = frozenset(
-    {Phase.READING, Phase.TAKING, Phase.RENEWING, Phase.CHECKING, Phase.RELEASING}
+    {
+        LeasePhase.READING,
+        LeasePhase.TAKING,
+        LeasePhase.RENEWING,
+        LeasePhase.CHECKING,
+        LeasePhase.RELEASING,
+    }
 )
 
 
 # -- events ---------------------------------------------------------------------------------
 @attrs.frozen
-class Tick:
+class TimerFired:
     """Time passed."""
 
-    at: Moment
+    at: ClockReading
 
 
 @attrs.frozen
-class Seen:
+class LeaseSeen:
     """A read found this."""
 
-    at: Moment
-    record: Record
+    at: ClockReading
+    record: LeaseRecord
 
 
 @attrs.frozen
-class Missing:
+class LeaseMissing:
     """There is no such Lease."""
 
-    at: Moment
+    at: ClockReading
     why: str
 
 
 @attrs.frozen
-class Written:
+class LeaseWritten:
     """Our write was accepted; the record is what it left."""
 
-    at: Moment
-    record: Record
+    at: ClockReading
+    record: LeaseRecord
 
 
 @attrs.frozen
-class Refused:
+class LeaseRefused:
     """Our write met another version than it expected."""
 
-    at: Moment
+    at: ClockReading
 
 
 @attrs.frozen
-class Failed:
+class LeaseCallFailed:
     """No verdict: the call may or may not have been done."""
 
-    at: Moment
+    at: ClockReading
     why: str
 
 
 @attrs.frozen
-class Doubted:
+class LeaseDoubted:
     """Something suggests that we lead no longer, such as a fenced binding."""
 
-    at: Moment
+    at: ClockReading
 
 
 @attrs.frozen
-class Stop:
+class StopRequested:
     """The process is ending in order; everything else is done."""
 
-    at: Moment
+    at: ClockReading
 
 
-Event = Tick | Seen | Missing | Written | Refused | Failed | Doubted | Stop
+Event = (
+    TimerFired
+    | LeaseSeen
+    | LeaseMissing
+    | LeaseWritten
+    | LeaseRefused
+    | LeaseCallFailed
+    | LeaseDoubted
+    | StopRequested
+)
 
 
 # -- effects --------------------------------------------------------------------------------
-class Op(Enum):
+class LeaseOperation(Enum):
     """What to ask of the API server."""
 
     READ = auto()
@@ -171,17 +186,17 @@ class Op(Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class CallLease:
     """Do this and answer with Seen, Missing, Written, Refused or Failed, in time."""
 
-    op: Op
+    op: LeaseOperation
     timeout_s: float
     version: str = ""
     transitions: int = 0
 
 
 @attrs.frozen
-class Lead:
+class StartLeading:
     """We lead from now on; ``fence`` goes with every write."""
 
     fence: str
@@ -194,7 +209,7 @@ class StepDown:
     why: str
 
 
-Effect = Call | Lead | StepDown
+Effect = CallLease | StartLeading | StepDown
 
 
 @attrs.frozen(kw_only=True)
@@ -212,12 +227,12 @@ class LeaseState:
         why: latest trouble, or why it ended.
     """
 
-    phase: Phase
+    phase: LeasePhase
     next_at: float
-    record: Record | None = None
+    record: LeaseRecord | None = None
     unchanged_since: float = 0.0
-    called: Moment = Moment(0.0, 0.0)
-    valid_until: Moment = Moment(0.0, 0.0)
+    called: ClockReading = ClockReading(0.0, 0.0)
+    valid_until: ClockReading = ClockReading(0.0, 0.0)
     transitions: int = 0
     read_first: bool = False
     doubtful: bool = False

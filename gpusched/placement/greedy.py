@@ -6,27 +6,90 @@ methods start from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
-from gpusched.placement.bounds import homes, room, rooms
-from gpusched.placement.problem import Part, Problem, Role
-from gpusched.placement.shares import shares
+from gpusched.placement.model.bounds import (
+    candidate_domains,
+    members_that_fit,
+    members_that_fit_by_domain,
+)
+from gpusched.placement.model.problem import Problem, Role, SubGroupMinimum
+
+
+def members_of_each_role(problem: Problem) -> tuple[int, ...] | None:
+    """Members of each role: what minima and sub-groups ask, then as many as are needed.
+
+    Returns:
+        By role, together ``members``; None where these rules find no such numbers.
+    """
+    share = [0] * len(problem.roles)
+    most = [min(role.most, int(role.fits.sum())) for role in problem.roles]
+
+    def give(roles: Iterable[int], count: int) -> None:
+        for role in roles:
+            more = min(max(0, count), most[role] - share[role])
+            share[role] += more
+            count -= more
+
+    def given(roles: Iterable[int]) -> int:
+        return sum(share[role] for role in roles)
+
+    for roles, needed in sorted(problem.minima, key=lambda each: len(each[0])):
+        give(roles, needed - given(roles))
+    parts = [
+        [role for role, each in enumerate(problem.roles) if each.part == part]
+        for part in range(len(problem.parts))
+    ]
+    started = [index for index, roles in enumerate(parts) if given(roles)]
+    for index in started:
+        give(parts[index], problem.parts[index].least - given(parts[index]))
+    completed = sum(bool(problem.parts[index].least) for index in started)
+    for index, part in enumerate(problem.parts):
+        room = sum(most[role] for role in parts[index])
+        left = problem.members - sum(share)
+        if index in started or not part.least or room < part.least:
+            continue
+        if completed < problem.parts_least or part.least <= left:
+            give(parts[index], part.least)
+            started.append(index)
+            completed += 1
+    # What is left goes to those who have some already, and to nobody's.
+    complete = {-1, *started, *(i for i, part in enumerate(problem.parts) if part.least <= 1)}
+    able = [role for role, each in enumerate(problem.roles) if each.part in complete]
+    give(able, problem.members - sum(share))
+    return tuple(share) if _right(problem, share) else None
+
+
+def _right(problem: Problem, share: list[int]) -> bool:
+    """Whether these numbers are what the hard rules allow."""
+    if sum(share) != problem.members:
+        return False
+    if any(sum(share[role] for role in roles) < needed for roles, needed in problem.minima):
+        return False
+    completed = 0
+    for index, part in enumerate(problem.parts):
+        got = sum(share[role] for role, each in enumerate(problem.roles) if each.part == index)
+        if 0 < got < part.least:
+            return False
+        completed += bool(part.least and got)
+    return completed >= problem.parts_least
+
 
 _TRIES: Final = 4
 """Domains of one level that are tried, where roles may get into each other's way."""
 
 
-def greedy(problem: Problem) -> Ints | None:
+def place_greedily(problem: Problem) -> Ints | None:
     """Counts that may be an answer, shape (roles, nodes); None when this way finds none.
 
     It obeys every hard rule; what it misses is no proof of anything.
     """
-    share = shares(problem)
+    share = members_of_each_role(problem)
     if share is None:
         return None
     for within in _candidates(problem):
@@ -37,7 +100,7 @@ def greedy(problem: Problem) -> Ints | None:
     return None
 
 
-def beside(problem: Problem, role: int, row: Ints, share: tuple[int, ...]) -> Ints | None:
+def place_around(problem: Problem, role: int, row: Ints, share: tuple[int, ...]) -> Ints | None:
     """Counts of all roles when one has its places: the others on its nodes, or in its domains.
 
     Args:
@@ -68,9 +131,9 @@ def _candidates(problem: Problem) -> list[Bools]:
     domain = problem.levels[problem.required].domain
     wanted = max(problem.hope, problem.members)
     found = []
-    for number in homes(problem):
+    for number in candidate_domains(problem):
         rows = domain == number
-        there = room(problem, every, rows)
+        there = members_that_fit(problem, every, rows)
         if there >= problem.members:
             found.append((max(0, wanted - there), there, number, rows))
     return [each[-1] for each in sorted(found, key=lambda each: each[:3])]
@@ -84,7 +147,7 @@ def _areas(problem: Problem, within: Bools, share: tuple[int, ...]) -> Iterator[
             able = np.ones(int(level.domain.max(initial=-1)) + 1, dtype=np.bool_)
             total = np.zeros(len(able), dtype=np.int64)
             for role, count in enumerate(share):
-                there = rooms(problem, (role,), level)[: len(able)]
+                there = members_that_fit_by_domain(problem, (role,), level)[: len(able)]
                 able &= there >= count
                 total += there
             able &= np.bincount(level.domain[within], minlength=len(able)) > 0
@@ -155,7 +218,9 @@ class _Filling:
             group[0],
         )
 
-    def _in_one(self, part: Part, group: list[int], share: tuple[int, ...], rows: Bools) -> bool:
+    def _in_one(
+        self, part: SubGroupMinimum, group: list[int], share: tuple[int, ...], rows: Bools
+    ) -> bool:
         """A sub-group in one domain of its level: the tightest that takes it."""
         group = sorted((each for each in group if share[each]), key=lambda each: self._rank([each]))
         if not group:

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.base.errors import ConfigError, PluginFault
 from gpusched.config.model import Argument, Config, PluginChoice
-from gpusched.config.tree import listed, nearest, quoted, shown
-from gpusched.errors import ConfigError, PluginFault
-from gpusched.objects.duration import NANOSECONDS, parse_duration
-from gpusched.pluginhost.guard import attempt
+from gpusched.config.yaml_tree import describe_value, did_you_mean, list_names, quoted
+from gpusched.pluginhost.guard import run_foreign_code
 
 
 class _MistypedError(ValueError):
@@ -36,7 +36,7 @@ def args_class(plugin: str, cls: type) -> type[attrs.AttrsInstance] | None:
         raise PluginFault(plugin, "load", f"{cls.__qualname__} is not an attrs class")
     if "args" not in attrs.fields_dict(cls):
         return None
-    hint = attempt(plugin, "load", lambda: typing.get_type_hints(cls)["args"])
+    hint = run_foreign_code(plugin, "load", lambda: typing.get_type_hints(cls)["args"])
     if not (isinstance(hint, type) and attrs.has(hint)):
         raise PluginFault(plugin, "load", f"the type of its args, {hint!r}, is no attrs class")
     return hint
@@ -56,7 +56,7 @@ def build_args(
         ConfigError: unknown or mistyped or missing arguments, one sentence each.
         PluginFault: the class itself cannot be used.
     """
-    hints = attempt(choice.name, "load", lambda: typing.get_type_hints(cls))
+    hints = run_foreign_code(choice.name, "load", lambda: typing.get_type_hints(cls))
     fields = {
         argument_key(field, hints[field.name]): field for field in attrs.fields(cls) if field.init
     }
@@ -68,7 +68,7 @@ def build_args(
         if key not in fields:
             problems.append(
                 f"{place}: unknown argument {quoted(key)} of {where}: "
-                f"known arguments are {listed(fields)}{nearest(key, tuple(fields))}"
+                f"known arguments are {list_names(fields)}{did_you_mean(key, tuple(fields))}"
             )
             continue
         field = fields[key]
@@ -82,11 +82,13 @@ def build_args(
         if field.default is attrs.NOTHING and key not in choice.arguments
     ]
     if missing:
-        problems.append(f"{config.at(choice.line)}: {where} needs the argument {listed(missing)}")
+        problems.append(
+            f"{config.at(choice.line)}: {where} needs the argument {list_names(missing)}"
+        )
     if problems:
         raise ConfigError(*problems)
     try:
-        return attempt(choice.name, "arguments", lambda: cls(**values))
+        return run_foreign_code(choice.name, "arguments", lambda: cls(**values))
     except PluginFault as fault:
         raise _refused(fault, choice, fields, config=config) from fault
 
@@ -170,8 +172,8 @@ def _read_literal(value: Argument, options: tuple[Any, ...]) -> Any:
         if value == option and type(value) is type(option):
             return option
     names = [str(option) for option in options]
-    close = nearest(value, names) if isinstance(value, str) else ""
-    raise _MistypedError(f"one of {listed(names)}, not {_shown(value)}{close}")
+    close = did_you_mean(value, names) if isinstance(value, str) else ""
+    raise _MistypedError(f"one of {list_names(names)}, not {_shown(value)}{close}")
 
 
 def _read_duration(value: Argument) -> float:
@@ -211,7 +213,7 @@ def _read_str(value: Argument) -> str:
 
 
 def _shown(value: Argument) -> str:
-    return "a mapping" if isinstance(value, Mapping) else shown(value)
+    return "a mapping" if isinstance(value, Mapping) else describe_value(value)
 
 
 _READERS: Final[Mapping[Any, Callable[[Argument], Any]]] = {

@@ -25,16 +25,16 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import attrs
 
-from gpusched.clock import Clock
-from gpusched.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
+from gpusched.base.clock import Clock
+from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.base.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_STORY_CALLS: Final = 8
+_TRACEBACK_CALLS: Final = 8
 """Innermost calls of a stack that an author needs to find a fault."""
-_NOT_THEIRS: Final = (InvariantBroken, Fenced, KeyboardInterrupt)
+_PASSED_THROUGH: Final = (InvariantBroken, Fenced, KeyboardInterrupt)
 
 
 class HookId(NamedTuple):
@@ -44,7 +44,7 @@ class HookId(NamedTuple):
     hook: str
 
 
-class Running(NamedTuple):
+class RunningCall(NamedTuple):
     """A call under way: whose, and since when in monotonic seconds."""
 
     who: HookId
@@ -74,7 +74,7 @@ class HookRecord:
 
 
 @attrs.frozen
-class Failing:
+class FailingHook:
     """A hook that failed when it was called last, and so what the next session depends on.
 
     Attributes:
@@ -91,7 +91,7 @@ class Failing:
 
 
 @attrs.define
-class _Streak:
+class _FaultStreak:
     """Faults in a row of one callable."""
 
     in_a_row: int = 0
@@ -104,21 +104,21 @@ class _Streak:
 
 
 @attrs.define
-class _Ledger:
+class _HookLedger:
     calls: int = 0
     total_s: float = 0.0
     slowest_s: float = 0.0
     faults: int = 0
     last: PluginFault | None = None
     story: str = ""
-    streaks: dict[str, _Streak] = attrs.Factory(dict)
+    streaks: dict[str, _FaultStreak] = attrs.Factory(dict)
 
     @property
     def quarantined(self) -> bool:
         return any(streak.quarantined for streak in self.streaks.copy().values())
 
 
-class Guard:
+class PluginGuard:
     """One for each loaded configuration; a new configuration starts with a clean record.
 
     Used by one session at a time. ``records`` may be read from another thread.
@@ -129,8 +129,8 @@ class Guard:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ledgers: dict[HookId, _Ledger] = {}
-        self.running: Running | None = None
+        self._ledgers: dict[HookId, _HookLedger] = {}
+        self.running: RunningCall | None = None
         """The innermost call under way; read it once, as it changes."""
 
     def begin_session(self) -> None:
@@ -160,8 +160,8 @@ class Guard:
             part: which of the plugin's callables for this hook, the same in each session.
         """
         who = HookId(plugin, hook)
-        ledger = self._ledgers.setdefault(who, _Ledger())
-        streak = ledger.streaks.setdefault(part, _Streak())
+        ledger = self._ledgers.setdefault(who, _HookLedger())
+        streak = ledger.streaks.setdefault(part, _FaultStreak())
         monotonic = self._clock.monotonic
 
         # No functools.wraps: sixty hooks a session would pay for names that nobody reads.
@@ -173,15 +173,17 @@ class Guard:
                 streak.tries_left = 0
             fault: PluginFault | None = None
             outer, start = self.running, monotonic()
-            self.running = Running(who, start)
+            self.running = RunningCall(who, start)
             try:
                 answer = fn(*args, **kwargs)
-            except _NOT_THEIRS:
+            except _PASSED_THROUGH:
                 raise
             except BaseException as error:  # noqa: BLE001 - containing plugins is our task
                 if not ledger.faults:
-                    ledger.story = "".join(traceback.format_exception(error, limit=-_STORY_CALLS))
-                fault = _forgetful(_fault(plugin, hook, error))
+                    ledger.story = "".join(
+                        traceback.format_exception(error, limit=-_TRACEBACK_CALLS)
+                    )
+                fault = _without_tracebacks(_plugin_fault(plugin, hook, error))
             else:
                 streak.in_a_row = 0
             finally:
@@ -199,22 +201,22 @@ class Guard:
 
         return guarded
 
-    def failing(self) -> tuple[Failing, ...]:
+    def failing(self) -> tuple[FailingHook, ...]:
         """Hooks that failed when they were called last, by plugin and hook."""
         return tuple(
-            Failing(*who, streak.in_a_row, streak.last.why if streak.last else "", part)
+            FailingHook(*who, streak.in_a_row, streak.last.why if streak.last else "", part)
             for who, ledger in sorted(self._ledgers.items())
             for part, streak in sorted(ledger.streaks.items())
             if streak.in_a_row
         )
 
-    def resume(self, failing: Iterable[Failing]) -> None:
+    def resume(self, failing: Iterable[FailingHook]) -> None:
         """Go on where another guard was, which is to be done before the first session."""
         for each in failing:
-            ledger = self._ledgers.setdefault(HookId(each.plugin, each.hook), _Ledger())
+            ledger = self._ledgers.setdefault(HookId(each.plugin, each.hook), _HookLedger())
             ledger.last = PluginFault(each.plugin, each.hook, each.why)
             ledger.faults += each.in_a_row
-            ledger.streaks[each.part] = _Streak(in_a_row=each.in_a_row, last=ledger.last)
+            ledger.streaks[each.part] = _FaultStreak(in_a_row=each.in_a_row, last=ledger.last)
 
     def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook is answered by its fallback for having failed too often in a row."""
@@ -247,7 +249,7 @@ class Guard:
         )
 
 
-def attempt(plugin: str, step: str, fn: Callable[[], R]) -> R:
+def run_foreign_code(plugin: str, step: str, fn: Callable[[], R]) -> R:
     """Run foreign code outside of a session: import it, build it.
 
     Raises:
@@ -255,13 +257,13 @@ def attempt(plugin: str, step: str, fn: Callable[[], R]) -> R:
     """
     try:
         return fn()
-    except _NOT_THEIRS:
+    except _PASSED_THROUGH:
         raise
     except BaseException as error:
-        raise _fault(plugin, step, error) from error
+        raise _plugin_fault(plugin, step, error) from error
 
 
-def _forgetful(fault: PluginFault) -> PluginFault:
+def _without_tracebacks(fault: PluginFault) -> PluginFault:
     """Without stacks: their frames would keep the session and its snapshot in memory."""
     error: BaseException | None = fault
     while error is not None:
@@ -271,7 +273,7 @@ def _forgetful(fault: PluginFault) -> PluginFault:
     return fault
 
 
-def _fault(plugin: str, hook: str, error: BaseException) -> PluginFault:
+def _plugin_fault(plugin: str, hook: str, error: BaseException) -> PluginFault:
     if isinstance(error, PluginFault):
         return error
     said = " ".join(str(error).split())[:FOREIGN_TEXT_MAX]

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import Any, Final, Protocol
 
+from gpusched.base.errors import ConfigError, PluginFault
 from gpusched.config.model import Config, PluginChoice
-from gpusched.config.tree import listed, nearest, quoted
-from gpusched.errors import ConfigError, PluginFault
+from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.pluginhost.args import args_class, build_args
-from gpusched.pluginhost.guard import attempt
-from gpusched.session.protocols import PLUGIN_API, Action, Plugin, Policy
+from gpusched.pluginhost.guard import run_foreign_code
+from gpusched.session.framework.protocols import PLUGIN_API, Action, Plugin, Policy
 
-PLUGINS: Final = "gpusched.plugins"
-ACTIONS: Final = "gpusched.actions"
+PLUGINS_GROUP: Final = "gpusched.plugins"
+ACTIONS_GROUP: Final = "gpusched.actions"
 
 
 class EntryPoint(Protocol):
@@ -37,16 +37,16 @@ class EntryPoint(Protocol):
         """Import it."""
 
 
-Offers = Callable[[str], Iterable[EntryPoint]]
+EntryPointSource = Callable[[str], Iterable[EntryPoint]]
 """The entry points of a group."""
 
 
-def installed(group: str) -> Iterable[EntryPoint]:
+def installed_entry_points(group: str) -> Iterable[EntryPoint]:
     """The entry points of a group in every installed package."""
     return metadata.entry_points(group=group)
 
 
-def load_policy(config: Config, *, offers: Offers = installed) -> Policy:
+def load_policy(config: Config, *, offers: EntryPointSource = installed_entry_points) -> Policy:
     """Import and build what the configuration names, and nothing else.
 
     Args:
@@ -57,14 +57,14 @@ def load_policy(config: Config, *, offers: Offers = installed) -> Policy:
         ConfigError: every problem found, one sentence each.
     """
     problems: list[str] = []
-    actions = _actions(config, offers(ACTIONS), problems)
-    known = _by_name(offers(PLUGINS))
+    actions = _load_actions(config, offers(ACTIONS_GROUP), problems)
+    known = _by_name(offers(PLUGINS_GROUP))
     tiers: list[tuple[Plugin, ...]] = []
     for tier in config.tiers:
         plugins = []
         for choice in tier.plugins:
             try:
-                plugins.append(_plugin(choice, known, config=config))
+                plugins.append(_load_plugin(choice, known, config=config))
             except ConfigError as error:
                 problems.extend(error.problems)
             except PluginFault as fault:
@@ -78,7 +78,7 @@ def load_policy(config: Config, *, offers: Offers = installed) -> Policy:
     return Policy(actions, tuple(tiers))
 
 
-def _actions(
+def _load_actions(
     config: Config, offered: Iterable[EntryPoint], problems: list[str]
 ) -> tuple[Action, ...]:
     known = _by_name(offered)
@@ -86,7 +86,7 @@ def _actions(
     for index, name in enumerate(config.actions):
         line = config.action_lines[index] if config.action_lines else 0
         try:
-            action = _action(name, known, place=config.at(line))
+            action = _load_action(name, known, place=config.at(line))
         except ConfigError as error:
             problems.extend(error.problems)
         except PluginFault as fault:
@@ -96,17 +96,19 @@ def _actions(
     return tuple(actions)
 
 
-def _action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -> Action:
-    cls = _class(name, known, kind="action", place=place)
+def _load_action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -> Action:
+    cls = _load_class(name, known, kind="action", place=place)
     _check_api(name, getattr(cls, "api", PLUGIN_API))  # an action need not say it
     if not callable(getattr(cls, "run", None)):
         raise PluginFault(name, "load", f"{cls.__qualname__} has no method run")
-    action: Action = attempt(name, "load", cls)
+    action: Action = run_foreign_code(name, "load", cls)
     return action
 
 
-def _plugin(choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config: Config) -> Plugin:
-    cls = _class(choice.name, known, kind="plugin", place=config.at(choice.line))
+def _load_plugin(
+    choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config: Config
+) -> Plugin:
+    cls = _load_class(choice.name, known, kind="plugin", place=config.at(choice.line))
     _check_api(choice.name, getattr(cls, "api", None))
     if not callable(getattr(cls, "open", None)):
         raise PluginFault(choice.name, "load", f"{cls.__qualname__} has no method open")
@@ -121,7 +123,7 @@ def _plugin(choice: PluginChoice, known: dict[str, list[EntryPoint]], *, config:
             f"{place}: unknown argument {quoted(key)} of plugin {quoted(choice.name)}: "
             f"it takes no arguments"
         )
-    plugin: Plugin = attempt(choice.name, "load", lambda: cls(**given))
+    plugin: Plugin = run_foreign_code(choice.name, "load", lambda: cls(**given))
     return plugin
 
 
@@ -130,19 +132,21 @@ def _check_api(name: str, api: object) -> None:
         raise PluginFault(name, "load", f"it is written for api {api!r}, this is api {PLUGIN_API}")
 
 
-def _class(name: str, known: dict[str, list[EntryPoint]], *, kind: str, place: str) -> type[Any]:
+def _load_class(
+    name: str, known: dict[str, list[EntryPoint]], *, kind: str, place: str
+) -> type[Any]:
     """Import the one class behind a name and check that it is what it is called."""
     if name not in known:
         names = sorted(known)
         raise ConfigError(
             f"{place}: unknown {kind} {quoted(name)}: "
-            f"known {kind}s are {listed(names)}{nearest(name, names)}"
+            f"known {kind}s are {list_names(names)}{did_you_mean(name, names)}"
         )
     found = known[name]
     if len(found) > 1:
         both = " and ".join(sorted(point.value for point in found))
         raise ConfigError(f"{place}: {kind} {quoted(name)} is offered twice: by {both}")
-    cls = attempt(name, "load", found[0].load)
+    cls = run_foreign_code(name, "load", found[0].load)
     if not isinstance(cls, type):
         raise PluginFault(name, "load", f"{found[0].value} is no class")
     own = getattr(cls, "name", None)

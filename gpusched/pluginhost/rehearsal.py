@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from gpusched.base.clock import Clock
+from gpusched.base.errors import ConfigError
 from gpusched.cache.cache import Cache
-from gpusched.clock import Clock
 from gpusched.config.model import Config
-from gpusched.config.tree import quoted
-from gpusched.errors import ConfigError
-from gpusched.pluginhost.guard import Guard, HookRecord
+from gpusched.config.yaml_tree import quoted
+from gpusched.pluginhost.guard import HookRecord, PluginGuard
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.session_cache import SessionCache
 
-_AFTER: Final = {
+_EARLIER_ACTIONS: Final = {
     "allocate": ("enqueue",),
     "preempt": ("enqueue", "allocate"),
     "reclaim": ("enqueue", "allocate"),
@@ -28,20 +28,20 @@ _AFTER: Final = {
     "backfill": ("enqueue", "allocate", "preempt", "reclaim"),
 }
 """Shipped actions, each with those that should have run before it in a session."""
-_WHY_AFTER: Final = {
+_ORDER_EFFECTS: Final = {
     "allocate": "gangs are placed a session after they were admitted",
     "preempt": "it evicts before free room was tried",
     "reclaim": "it evicts before free room was tried",
     "consolidate": "it moves before free room was tried",
     "backfill": "small jobs take room before larger ones were tried",
 }
-_WANTED: Final = {
+_EXPECTED_HOOKS: Final = {
     "node_filter": "pods go to nodes whatever their taints, selectors and conditions",
     "quota_check": "nothing holds queues to their capability",
 }
 """Hooks that almost everybody wants somebody to register, and what their absence means."""
 
-_NEEDS: Final = {"reclaim": ("reclaim_check", "reclaim_gate")}
+_REQUIRED_HOOKS: Final = {"reclaim": ("reclaim_check", "reclaim_gate")}
 """Actions that do nothing unless somebody registers these hooks."""
 
 
@@ -59,22 +59,22 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
     Raises:
         ConfigError: a plugin cannot open, or an action fails where there is nothing to do.
     """
-    guard = Guard(clock)
+    guard = PluginGuard(clock)
     guard.begin_session()
     try:
         decide(
             Cache(config.scheduler_names).snapshot(clock.now()),
             policy,
             guard=guard,
-            masks=MaskCache(),
+            masks=SessionCache(),
             placement=config.placement,
         )
     except Exception as error:  # noqa: BLE001 - ours, and sessions contain it: no reason not to start
         return (f"a session on nothing failed: {type(error).__name__}: {error}",)
     records = guard.records()
-    lines = _lines(config)
+    lines = _configured_lines(config)
     problems = [
-        f"{config.at(lines.get(who.plugin, 0))}: {_cannot(who.plugin, who.hook, record)}"
+        f"{config.at(lines.get(who.plugin, 0))}: {_failure_message(who.plugin, who.hook, record)}"
         for who, record in records.items()
         if record.faults and who.hook in ("open", "run")
     ]
@@ -82,47 +82,47 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
         raise ConfigError(*problems)
     registered = {who.hook for who in records}
     return (
-        *_order_of_actions(config),
+        *_action_order_warnings(config),
         *(
             f"{config.source}: no plugin registers {hook}: {effect}"
-            for hook, effect in _WANTED.items()
+            for hook, effect in _EXPECTED_HOOKS.items()
             if hook not in registered
         ),
-        *_idle_actions(config, registered),
+        *_idle_action_warnings(config, registered),
     )
 
 
-def _lines(config: Config) -> dict[str, int]:
+def _configured_lines(config: Config) -> dict[str, int]:
     lines = dict(zip(config.actions, config.action_lines, strict=False))
     for tier in config.tiers:
         lines.update((choice.name, choice.line) for choice in tier.plugins)
     return lines
 
 
-def _cannot(name: str, hook: str, record: HookRecord) -> str:
+def _failure_message(name: str, hook: str, record: HookRecord) -> str:
     what = "action" if hook == "run" else "plugin"
     return f"{what} {quoted(name)} fails on an empty cluster: {record.last_fault}"
 
 
-def _order_of_actions(config: Config) -> Sequence[str]:
+def _action_order_warnings(config: Config) -> Sequence[str]:
     said = []
     for index, name in enumerate(config.actions):
-        late = [each for each in _AFTER.get(name, ()) if each in config.actions[index:]]
+        late = [each for each in _EARLIER_ACTIONS.get(name, ()) if each in config.actions[index:]]
         if late:
             line = config.action_lines[index] if config.action_lines else 0
             said.append(
                 f"{config.at(line)}: action {name} stands before {' and '.join(late)}: "
-                f"{_WHY_AFTER[name]}"
+                f"{_ORDER_EFFECTS[name]}"
             )
     if "allocate" not in config.actions:
         said.append(f"{config.source}: actions do not name allocate: no gang is ever placed")
     return said
 
 
-def _idle_actions(config: Config, registered: AbstractSet[str]) -> Sequence[str]:
+def _idle_action_warnings(config: Config, registered: AbstractSet[str]) -> Sequence[str]:
     said = []
     for index, name in enumerate(config.actions):
-        missing = [hook for hook in _NEEDS.get(name, ()) if hook not in registered]
+        missing = [hook for hook in _REQUIRED_HOOKS.get(name, ()) if hook not in registered]
         if missing:
             line = config.action_lines[index] if config.action_lines else 0
             said.append(

@@ -10,21 +10,26 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from gpusched.cache.snapshot import Round, Snapshot
-from gpusched.config.model import Placement
-from gpusched.objects.meta import GangKey
-from gpusched.placement.problem import Search, search_here
-from gpusched.session.aside_status import gangs_aside, gangs_idle, queues_aside, topologies_aside
-from gpusched.session.attempt import ActionTimer, Decided, Setting
-from gpusched.session.contained import hold
-from gpusched.session.containment import Containment, Degraded, SetAside
-from gpusched.session.masks import MaskCache
-from gpusched.session.plan import Plan
-from gpusched.session.protocols import Guard, Policy
-from gpusched.session.reasons import Reason
-from gpusched.session.searches import Record
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.config.model import PlacementConfig
+from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.session.containment.attempt import ActionTimer, AttemptResult, AttemptSetting
+from gpusched.session.containment.contained_session import decide_contained
+from gpusched.session.containment.set_aside import Containment, Degraded, SetAside
+from gpusched.session.containment.set_aside_status import (
+    set_aside_gang_statuses,
+    set_aside_queue_statuses,
+    set_aside_topology_statuses,
+    undecided_gang_statuses,
+)
+from gpusched.session.framework.protocols import Guard, Policy
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session_cache import SessionCache
 
-DEFAULT_PLACEMENT = Placement()
+DEFAULT_PLACEMENT = PlacementConfig()
 
 
 @attrs.frozen(kw_only=True)
@@ -47,14 +52,14 @@ class Decision:
     plan: Plan
     waiting: Mapping[tuple[str, str], int]
     faults: tuple[str, ...]
-    searches: tuple[Record, ...] = ()
+    searches: tuple[SearchRecord, ...] = ()
     snapshot: Snapshot
     own: Plan
     set_aside: tuple[SetAside, ...] = ()
     contained: tuple[SetAside, ...] = ()
     degraded: Degraded | None = None
     again: bool = False
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[TenantRound, ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -67,9 +72,9 @@ def decide(
     policy: Policy,
     *,
     guard: Guard,
-    masks: MaskCache,
-    placement: Placement = DEFAULT_PLACEMENT,
-    search: Search = search_here,
+    masks: SessionCache,
+    placement: PlacementConfig = DEFAULT_PLACEMENT,
+    search: SearchRunner = search_in_process,
     ended: ActionTimer = lambda _name: None,
     containment: Containment | None = None,
     hand: Callable[[GangKey], None] = lambda _gang: None,
@@ -91,7 +96,7 @@ def decide(
         began: told of each stage as it begins.
     """
     memory = Containment() if containment is None else containment
-    setting = Setting(
+    setting = AttemptSetting(
         policy=policy,
         guard=guard,
         masks=masks,
@@ -101,13 +106,15 @@ def decide(
         hand=hand,
         began=began,
     )
-    held = hold(snapshot, setting, memory)
-    return _told(snapshot, held.decided, memory, contained=held.contained, again=held.again)
+    held = decide_contained(snapshot, setting, memory)
+    return _with_set_aside_statuses(
+        snapshot, held.decided, memory, contained=held.contained, again=held.again
+    )
 
 
-def _told(
+def _with_set_aside_statuses(
     snapshot: Snapshot,
-    decided: Decided,
+    decided: AttemptResult,
     memory: Containment,
     *,
     contained: tuple[SetAside, ...],
@@ -117,16 +124,16 @@ def _told(
     plan, waiting = decided.plan, decided.waiting
     idle = memory.degraded is not None and not memory.degraded.mode.decides
     if memory.aside or idle:
-        gangs = gangs_aside(snapshot, memory.aside)
+        gangs = set_aside_gang_statuses(snapshot, memory.aside)
         if idle and memory.degraded is not None:
             known = {status.gang for status in (*plan.gangs, *gangs)}
-            gangs = (*gangs, *gangs_idle(snapshot, memory.degraded, known))
-        queues = queues_aside(snapshot, memory.aside)
+            gangs = (*gangs, *undecided_gang_statuses(snapshot, memory.degraded, known))
+        queues = set_aside_queue_statuses(snapshot, memory.aside)
         plan = attrs.evolve(
             plan,
             gangs=tuple(sorted((*plan.gangs, *gangs), key=lambda status: status.gang)),
             queues=tuple(sorted((*plan.queues, *queues), key=lambda status: status.name)),
-            topologies=(*plan.topologies, *topologies_aside(snapshot, memory.aside)),
+            topologies=(*plan.topologies, *set_aside_topology_statuses(snapshot, memory.aside)),
         )
         waiting = dict(waiting)
         for status in gangs:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusched.api.devices.gpu_share import FRACTION, MEMORY, SHARED
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.meta.identity import format_time
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod
 from gpusched.cache.cache import Cache
-from gpusched.objects.meta import format_time
-from gpusched.objects.node import Node
-from gpusched.objects.pod import Pod
-from gpusched.objects.share import FRACTION, MEMORY, SHARED
-from gpusched.objects.slot import format_slots
 
 Obj = dict[str, Any]
 

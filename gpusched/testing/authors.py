@@ -18,13 +18,13 @@ from collections.abc import Sequence
 
 import attrs
 
-from gpusched.clock import SystemClock
+from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT, Config
-from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.session.protocols import Action, Plugin, Policy
+from gpusched.session.framework.protocols import Action, Plugin, Policy
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing.given import Given
 
 
@@ -65,8 +65,8 @@ def repeats(c: Given) -> bool:
     again = decide(
         c.snapshot,
         c.policy,
-        guard=Guard(SystemClock()),
-        masks=MaskCache(),
+        guard=PluginGuard(SystemClock()),
+        masks=SessionCache(),
         placement=c.placement,
     )
     return again.plan == c.then.plan

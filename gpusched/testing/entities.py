@@ -10,17 +10,17 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from gpusched.objects.group import NO_WISH, PodGroup, SubGroup, TopologyWish
-from gpusched.objects.layout import believed_islands
-from gpusched.objects.meta import UID, Owner, ResourceVersion
-from gpusched.objects.node import Node
-from gpusched.objects.pod import NO_HINTS, GangHints, Pod, PodClass, PodPhase
-from gpusched.objects.pod_class import with_share
-from gpusched.objects.resources import NOTHING, PODS, Resources
-from gpusched.objects.selector import NodeTerm, Taint, Toleration
-from gpusched.objects.share import SHARED, Share
-from gpusched.objects.slot import gpu_request
-from gpusched.objects.units import of_pieces
+from gpusched.api.affinity.selector import NodeTerm, Taint, Toleration
+from gpusched.api.devices.gpu_layout import parse_islands
+from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.slots import gpu_request
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.meta.identity import UID, Owner, ResourceVersion
+from gpusched.api.meta.resources import NOTHING, PODS, Resources
+from gpusched.api.meta.units import pieces_to_base_units
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass, PodPhase
+from gpusched.api.pod.pod_class import add_share_requests
 
 GPU: Final = "nvidia.com/gpu"
 GIB: Final = 2**30
@@ -37,7 +37,9 @@ def uid(kind: str, name: str, namespace: str = "") -> UID:
 
 def resources(amounts: Mapping[str, int]) -> Resources:
     """Amounts in base units, but GPUs in whole ones; what is zero is left out."""
-    return Resources.of({name: amount for name, amount in of_pieces(amounts).items() if amount})
+    return Resources.of(
+        {name: amount for name, amount in pieces_to_base_units(amounts).items() if amount}
+    )
 
 
 def pod_class(
@@ -52,7 +54,7 @@ def pod_class(
     preferred: Sequence[tuple[int, NodeTerm]] = (),
     tolerations: Sequence[Toleration] = (),
     unsupported: str = "",
-    share: Share | None = None,
+    share: GpuShare | None = None,
     **rules: Any,
 ) -> PodClass:
     """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units.
@@ -65,7 +67,7 @@ def pod_class(
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
     if share is not None:
-        requests, name = with_share(requests, share), SHARED
+        requests, name = add_share_requests(requests, share), SHARED
     made = PodClass(
         digest="",
         requests=requests,
@@ -112,7 +114,7 @@ def node(
         taints=tuple(taints),
         unschedulable=unschedulable,
         not_ready=not_ready,
-        layout=believed_islands(layout) if layout else (),
+        layout=parse_islands(layout) if layout else (),
         numa=tuple(tuple(cell) for cell in numa),
         soft_taints=tuple(soft_taints),
     )
@@ -130,7 +132,7 @@ def pod(
     priority: int = 0,
     role: str = "",
     sub_group: str = "",
-    hints: GangHints = NO_HINTS,
+    hints: GangAnnotations = NO_GANG_ANNOTATIONS,
     rank: int = -1,
     node: str = "",
     slots: int = 0,
@@ -195,7 +197,7 @@ def pod_group(
     min_member: int = 1,
     roles: Mapping[str, int] | None = None,
     priority_class: str = "",
-    topology: TopologyWish = NO_WISH,
+    topology: TopologyRequest = NO_TOPOLOGY_REQUEST,
     sub_groups: Sequence[SubGroup] = (),
     phase: str = "",
     generation: int = 1,

@@ -18,29 +18,29 @@ from typing import Any
 
 import attrs
 
+from gpusched.api.affinity.selector import EVERYTHING, Selector
+from gpusched.api.devices.slots import slot_numbers
+from gpusched.api.gang.pod_group import Queue, TopologyRequest
+from gpusched.api.jobs.job import Job, JobTemplate, Namespace, PriorityClass
+from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import pieces_to_base_units
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, PodClass
+from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT, Config
-from gpusched.objects.group import Queue, TopologyWish
-from gpusched.objects.meta import UID, ObjectKey, Owner, ResourceVersion
-from gpusched.objects.others import Job, JobTemplate, Namespace, PriorityClass
-from gpusched.objects.pod import NO_HINTS, GangHints, PodClass
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import EVERYTHING, Selector
-from gpusched.objects.slot import numbers_of
-from gpusched.objects.units import of_pieces
-from gpusched.placement.problem import Search, search_here
-from gpusched.pluginhost.guard import Guard
+from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.containment import Containment
+from gpusched.session.containment.set_aside import Containment
 from gpusched.session.decide import Decision, decide
-from gpusched.session.masks import MaskCache
-from gpusched.session.plan import GangBind, GangStatus, Plan, QueueStatus
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.api_objects import api_objects
-from gpusched.testing.carrying import Carrying
+from gpusched.testing.apply_plan import PlanApplication
 
 DEFAULT_NS = "default"
 
@@ -64,10 +64,10 @@ class Given:
         self.cache = Cache(config.scheduler_names)
         self.policy = policy or load_policy(config)
         self.placement = config.placement
-        self.search: Search = search_here
+        self.search: SearchRunner = search_in_process
         self.now = now
-        self.guard = Guard(SystemClock())
-        self.masks = MaskCache()
+        self.guard = PluginGuard(SystemClock())
+        self.masks = SessionCache()
         self.containment = Containment()
         self.decision: Decision | None = None
         self.snapshot: Snapshot | None = None
@@ -105,7 +105,7 @@ class Given:
         GPUs in whole ones.
         """
         amounts: dict[str, Any] = {
-            kind: Resources.of(of_pieces(each)) for kind, each in (limits or {}).items()
+            kind: Resources.of(pieces_to_base_units(each)) for kind, each in (limits or {}).items()
         }
         made = Queue(
             name=name,
@@ -160,7 +160,7 @@ class Given:
         min_member: int | None = None,
         queue: str = "default",
         namespace: str = DEFAULT_NS,
-        topology: TopologyWish | None = None,
+        topology: TopologyRequest | None = None,
         created: float = entities.BORN,
         priority: int = 0,
         **spec: Any,
@@ -208,7 +208,7 @@ class Given:
         indexed: bool = False,
         succeeded: int = 0,
         queue: str = "",
-        hints: GangHints = NO_HINTS,
+        hints: GangAnnotations = NO_GANG_ANNOTATIONS,
         pods: int | None = None,
         suspended: bool = False,
         group: str = "",
@@ -328,9 +328,9 @@ class When:
         """The API accepts the bindings of a gang, or only its first so many."""
         self._carrying().bind(gang, only=only)
 
-    def _carrying(self) -> Carrying:
+    def _carrying(self) -> PlanApplication:
         c = self.given
-        return Carrying(cache=c.cache, now=c.now, version=c._next)  # noqa: SLF001 - its other half
+        return PlanApplication(cache=c.cache, now=c.now, version=c._next)  # noqa: SLF001 - its other half
 
 
 @attrs.frozen
@@ -382,7 +382,7 @@ class Then:
 
     def slots(self) -> dict[str, tuple[int, ...]]:
         """Slots of each pod that the plan binds."""
-        return {b.key.name: numbers_of(b.slots) for gang in self.plan.binds for b in gang.binds}
+        return {b.key.name: slot_numbers(b.slots) for gang in self.plan.binds for b in gang.binds}
 
     def started(self) -> list[str]:
         """Names of the gangs that the plan binds."""

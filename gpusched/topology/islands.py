@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from gpusched.objects.layout import Island
-from gpusched.objects.slot import mask_of
+from gpusched.api.devices.gpu_layout import Island
+from gpusched.api.devices.slots import slot_mask
 
 Isle: TypeAlias = "int | tuple[Isle, ...]"
 """An island: the bitmask of its slots, or the islands in it."""
@@ -26,7 +26,7 @@ A whole node is a tuple of islands, always."""
 
 
 @lru_cache(maxsize=4096)
-def isles(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
+def node_islands(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
     """The islands of a node that has these slots.
 
     Args:
@@ -34,10 +34,10 @@ def isles(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
             it does not name form one more island.
         slots: bitmask of what the node has.
     """
-    found = [isle for each in layout if (isle := _isle(each, slots)) is not None]
+    found = [isle for each in layout if (isle := _island(each, slots)) is not None]
     named = 0
     for isle in found:
-        named |= mask_in(isle)
+        named |= island_slots(isle)
     if slots & ~named:
         found.append(slots & ~named)
     depth = max((_depth(isle) for isle in found), default=0)
@@ -49,81 +49,81 @@ def isles(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
 
 
 @lru_cache(maxsize=65536)
-def mask_in(isle: Isle) -> int:
+def island_slots(isle: Isle) -> int:
     """All slots of an island."""
     if isinstance(isle, int):
         return isle
     mask = 0
     for each in isle:
-        mask |= mask_in(each)
+        mask |= island_slots(each)
     return mask
 
 
 @lru_cache(maxsize=65536)
-def free_of(node: tuple[Isle, ...], free: int) -> tuple[Free, ...]:
+def free_islands(node: tuple[Isle, ...], free: int) -> tuple[Free, ...]:
     """What is left of a node's islands.
 
     Args:
         node: its islands.
         free: bitmask of its free slots.
     """
-    return tuple(sorted(free_in(isle, free) for isle in node))
+    return tuple(sorted(island_free_slots(isle, free) for isle in node))
 
 
 @lru_cache(maxsize=65536)
-def state_of(layout: tuple[Island, ...], slots: int, free: int) -> tuple[Free, ...]:
+def island_state(layout: tuple[Island, ...], slots: int, free: int) -> tuple[Free, ...]:
     """What is left of the islands of a node with this layout and these slots."""
-    return free_of(isles(layout, slots), free)
+    return free_islands(node_islands(layout, slots), free)
 
 
-def free_in(isle: Isle, free: int) -> Free:
+def island_free_slots(isle: Isle, free: int) -> Free:
     """What is left of one island."""
     if isinstance(isle, int):
         return isle.bit_count(), (isle & free).bit_count()
-    return free_of(isle, free)
+    return free_islands(isle, free)
 
 
-def leaf(free: Free) -> tuple[int, int] | None:
+def undivided_island(free: Free) -> tuple[int, int] | None:
     """Size and free slots of an island that is not divided; None for one that is."""
     first = free[0]
     return cast("tuple[int, int]", free) if isinstance(first, int) else None
 
 
-def parts(free: Free) -> tuple[Free, ...]:
+def inner_islands(free: Free) -> tuple[Free, ...]:
     """The islands in one that is divided."""
     return cast("tuple[Free, ...]", free)
 
 
 @lru_cache(maxsize=65536)
-def counts(free: Free) -> tuple[int, int]:
+def island_counts(free: Free) -> tuple[int, int]:
     """Size and free slots of an island, however it is divided."""
     if not free:
         return 0, 0
-    whole = leaf(free)
+    whole = undivided_island(free)
     if whole is not None:
         return whole
-    inside = [counts(each) for each in parts(free)]
+    inside = [island_counts(each) for each in inner_islands(free)]
     return sum(size for size, _ in inside), sum(left for _, left in inside)
 
 
 @lru_cache(maxsize=65536)
-def depth_of(free: tuple[Free, ...]) -> int:
+def island_depth(free: tuple[Free, ...]) -> int:
     """How many levels of islands a node has."""
     if not free:
         return 0
-    if leaf(free[0]) is not None:
+    if undivided_island(free[0]) is not None:
         return 1
-    return 1 + depth_of(parts(free[0]))
+    return 1 + island_depth(inner_islands(free[0]))
 
 
-def _isle(island: Island, slots: int) -> Isle | None:
+def _island(island: Island, slots: int) -> Isle | None:
     numbers = tuple(each for each in island if isinstance(each, int))
     if numbers:
-        return mask_of(numbers) & slots or None
+        return slot_mask(numbers) & slots or None
     inside = tuple(
         isle
         for each in island
-        if not isinstance(each, int) and (isle := _isle(each, slots)) is not None
+        if not isinstance(each, int) and (isle := _island(each, slots)) is not None
     )
     return inside or None
 
@@ -151,8 +151,8 @@ def _leaves(node: tuple[Isle, ...]) -> Iterator[int]:
 def _merged(node: tuple[Isle, ...], depth: int) -> tuple[Isle, ...]:
     """The same without the narrowest level of islands."""
     if depth == 0:
-        return (mask_in(node),)
+        return (island_slots(node),)
     return tuple(
-        mask_in(isle) if depth == 1 or isinstance(isle, int) else _merged(isle, depth - 1)
+        island_slots(isle) if depth == 1 or isinstance(isle, int) else _merged(isle, depth - 1)
         for isle in node
     )

@@ -14,8 +14,14 @@ from typing import Final
 
 import attrs
 
-from gpusched.arrays.workbench import DEFAULT_POPULATION
-from gpusched.topology.islands import Free, counts, depth_of, leaf, parts
+from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.topology.islands import (
+    Free,
+    inner_islands,
+    island_counts,
+    island_depth,
+    undivided_island,
+)
 
 SLOTS_MAX: Final = 16
 
@@ -38,17 +44,17 @@ def fragmentation(free: Node, population: Population = POPULATION) -> int:
         free: of the node.
         population: sizes and their shares, thousandths.
     """
-    total = counts(free)[1]
+    total = island_counts(free)[1]
     return sum(share * (total - size * _fit(free, size)) for size, share in population)
 
 
 def _fit(free: Free, size: int) -> int:
     """How many pods of a size fit an island well."""
-    whole = leaf(free) if free else (0, 0)
+    whole = undivided_island(free) if free else (0, 0)
     if whole is not None:
         return whole[1] // size
-    inside = parts(free)
-    sizes = [counts(each) for each in inside]
+    inside = inner_islands(free)
+    sizes = [island_counts(each) for each in inside]
     if size <= max(slots for slots, _ in sizes):
         return sum(_fit(each, size) for each in inside)
     return sum(slots for slots, left in sizes if left == slots) // size
@@ -73,10 +79,10 @@ class SlotTables:
         amount tells of, cost nothing that is known.
         """
         free = self.states[state]
-        left = counts(free)[1] if free else 0
+        left = island_counts(free)[1] if free else 0
         while sizes and sum(sizes) > left:
             sizes = sizes[1:]
-        return cost_of(free, sizes, self.population) if free else (0, 0)
+        return slot_cost(free, sizes, self.population) if free else (0, 0)
 
     def least(self, state: int) -> int:
         """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
@@ -85,10 +91,10 @@ class SlotTables:
     def left(self, state: int) -> int:
         """How many slots are free; a very large number where they are not numbered."""
         free = self.states[state]
-        return counts(free)[1] if free else NOT_NUMBERED
+        return island_counts(free)[1] if free else NOT_NUMBERED
 
 
-def cost_of(
+def slot_cost(
     free: Node, sizes: tuple[int, ...], population: Population = POPULATION
 ) -> tuple[int, int]:
     """The least (span, fragmentation added) with which pods take slots of one node together.
@@ -101,23 +107,23 @@ def cost_of(
     Raises:
         ValueError: they take more slots than are free.
     """
-    size, left = counts(free)
+    size, left = island_counts(free)
     if sum(sizes) > left:
         raise ValueError(f"{sum(sizes)} slots are taken where {left} are free")
-    best = best_of if size <= SLOTS_MAX else _greedy
+    best = best_slot_cost if size <= SLOTS_MAX else _greedy
     span, after = best(free, sizes, population)
     return span, after - fragmentation(free, population)
 
 
 @lru_cache(maxsize=400_000)
-def best_of(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
+def best_slot_cost(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
     """The least (span, fragmentation afterwards); as ``cost_of``, by looking at all ways."""
     if not sizes:
         return 0, fragmentation(free, population)
-    levels = depth_of(free)
+    levels = island_depth(free)
     best: tuple[int, int] | None = None
     for rest, touched in _ways(free, sizes[0]):
-        further = best_of(rest, sizes[1:], population)
+        further = best_slot_cost(rest, sizes[1:], population)
         found = (touched - levels + further[0], further[1])
         best = found if best is None else min(best, found)
     if best is None:
@@ -134,7 +140,7 @@ def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
     if not free:
         return (((), 0),) if count == 0 else ()
     found: dict[Node, int] = {}
-    for take in range(min(counts(free[0])[1], count) + 1):
+    for take in range(min(island_counts(free[0])[1], count) + 1):
         for others, touched in _ways(free[1:], count - take):
             for first, more in _inside(free[0], take):
                 rest = tuple(sorted((first, *others)))
@@ -147,10 +153,10 @@ def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
 def _inside(island: Free, count: int) -> Iterable[tuple[Free, int]]:
     if count == 0:
         return ((island, 0),)
-    whole = leaf(island)
+    whole = undivided_island(island)
     if whole is not None:
         return (((whole[0], whole[1] - count), 1),)
-    return [(rest, touched + 1) for rest, touched in _ways(parts(island), count)]
+    return [(rest, touched + 1) for rest, touched in _ways(inner_islands(island), count)]
 
 
 # -- large nodes -----------------------------------------------------------------------------
@@ -167,7 +173,7 @@ def greedy_order(islands: list[Free], count: int) -> list[tuple[int, int]]:
     Returns:
         Pairs of position and slots.
     """
-    left = {number: counts(island)[1] for number, island in enumerate(islands)}
+    left = {number: island_counts(island)[1] for number, island in enumerate(islands)}
     taken = []
     while count:
         holding = [number for number in left if left[number] >= count]
@@ -188,17 +194,17 @@ def _greedy(free: Node, sizes: tuple[int, ...], population: Population) -> tuple
         return 0, fragmentation(free, population)
     rest, touched = _greedy_take(free, sizes[0])
     span, after = _greedy(rest, sizes[1:], population)
-    return touched - depth_of(free) + span, after
+    return touched - island_depth(free) + span, after
 
 
 def _greedy_take(free: Node, count: int) -> tuple[Node, int]:
     islands = list(free)
     touched = 0
     for number, take in greedy_order(islands, count):
-        whole = leaf(islands[number])
+        whole = undivided_island(islands[number])
         if whole is not None:
             islands[number], more = (whole[0], whole[1] - take), 0
         else:
-            islands[number], more = _greedy_take(parts(islands[number]), take)
+            islands[number], more = _greedy_take(inner_islands(islands[number]), take)
         touched += 1 + more
     return tuple(sorted(islands)), touched

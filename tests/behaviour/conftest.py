@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.testing.cases import blackbox, parse
-from gpusched.testing.cases.judge import differences
+from tests.behaviour.notation import daemon_player
+from tests.behaviour.notation.cases import parse_cases
+from tests.behaviour.notation.judge import outcome_differences
 
 OPEN = Path(__file__).with_name("scenarios_open.txt")
 _HEAD = (
@@ -66,9 +67,9 @@ def holds():
     """Play a scenario on the whole daemon; what it promises must hold."""
 
     def play(text):
-        (case,) = parse("case it\n" + text, family="scenario")
-        seen = blackbox.play(case)
-        assert differences(case, seen) == []
+        (case,) = parse_cases("case it\n" + text, family="scenario")
+        seen = daemon_player.play_on_daemon(case)
+        assert outcome_differences(case, seen) == []
         return seen
 
     return play

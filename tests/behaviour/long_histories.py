@@ -9,13 +9,13 @@ import argparse
 import multiprocessing
 import sys
 
-from gpusched.testing.histories import live, story
+from tests.behaviour.histories.histories import draw_story, run_history
 
 
 def one(seed):
     """The seed, and what was wrong in it."""
     try:
-        return seed, live(seed)
+        return seed, run_history(seed)
     except Exception as error:  # noqa: BLE001  # what broke is a finding like others
         return seed, [f"{type(error).__name__}: {error}"]
 
@@ -35,7 +35,7 @@ def main():
                 bad += 1
                 sys.stdout.write("\n    ".join([f"seed {seed}", *wrong]) + "\n")
                 if said.stories:
-                    sys.stdout.write(story(seed) + "\n")
+                    sys.stdout.write(draw_story(seed) + "\n")
                 sys.stdout.flush()
     sys.stdout.write(f"{said.seeds - bad} of {said.seeds} lives are right\n")
     return 1 if bad else 0

@@ -1,4 +1,4 @@
-"""Every behaviour case, by sessions alone and on the whole daemon; see gpusched.testing.cases."""
+"""Every behaviour case, by sessions alone and on the whole daemon; see tests.behaviour.notation.cases."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.testing.cases import load
-from gpusched.testing.cases.known import read
-from gpusched.testing.cases.notation import PLAYERS
-from gpusched.testing.cases.players import outcome
+from tests.behaviour.notation.cases import load_cases
+from tests.behaviour.notation.known_differences import read_known_differences
+from tests.behaviour.notation.parser import PLAYERS
+from tests.behaviour.notation.players import case_differences
 
 HERE = Path(__file__).parent
-CASES = [case for file in sorted((HERE / "cases").glob("*.cases")) for case in load(file)]
-DIFFERS = read(HERE / "differs.txt")
+CASES = [case for file in sorted((HERE / "cases").glob("*.cases")) for case in load_cases(file)]
+DIFFERS = read_known_differences(HERE / "differs.txt")
 
 
 def params():
@@ -30,7 +30,7 @@ def params():
 @pytest.mark.parametrize(("player", "case"), [*params()])
 def test_a_case_comes_to_what_it_asks_for(player, case):
     """Who runs, where, who was evicted and who waits is what the case says."""
-    assert outcome(case, player) == []
+    assert case_differences(case, player) == []
 
 
 def test_the_list_names_only_cases_that_exist():

@@ -6,9 +6,11 @@ import re
 
 import pytest
 
-from gpusched.testing.cases import objects, parse
-from gpusched.testing.histories import life, live, story
-from gpusched.testing.histories.witness import Witness
+from tests.behaviour.histories import life
+from tests.behaviour.histories.histories import draw_story, run_history
+from tests.behaviour.histories.starvation import StarvationCheck
+from tests.behaviour.notation import objects
+from tests.behaviour.notation.cases import parse_cases
 
 RACE = """
 case the watch looks
@@ -22,34 +24,34 @@ gang high b 1g @n0*2 -> 0..2
 @pytest.mark.parametrize("seed", [4, 5, 8, 9, 82])
 def test_a_random_life_keeps_every_promise(seed):
     """See ``histories.life`` for what is checked."""
-    assert live(seed) == [], story(seed)
+    assert run_history(seed) == [], draw_story(seed)
 
 
 def test_stories_are_repeatable_and_differ():
     """A seed is a story, and seeds are many."""
-    assert story(3) == story(3)
-    assert len({story(seed).partition("\n")[2] for seed in range(50)}) == 50
+    assert draw_story(3) == draw_story(3)
+    assert len({draw_story(seed).partition("\n")[2] for seed in range(50)}) == 50
 
 
 def test_the_watch_sees_an_eviction_that_no_rule_allows(monkeypatch):
     """Somebody evicts a pod of a queue that is within its share: the watch tells."""
-    (case,) = parse(RACE, family="watch")
-    second = life.Played.second
+    (case,) = parse_cases(RACE, family="watch")
+    second = life.DaemonPlayer.second
 
     async def evicting(self, now):
         if now == 20:
             self.world.client.delete("pods", "default", "low-0")
         await second(self, now)
 
-    monkeypatch.setattr(life.Played, "second", evicting)
-    wrong = life.watched(case, seed=1)
+    monkeypatch.setattr(life.DaemonPlayer, "second", evicting)
+    wrong = life.run_watched_case(case, seed=1)
     assert "I5: low is reclaimed from a, within its share" in wrong
 
 
 def test_the_watch_sees_that_it_never_gets_quiet(monkeypatch):
     """The same pod is evicted again and again: the end never comes."""
-    (case,) = parse(RACE, family="watch")
-    second = life.Played.second
+    (case,) = parse_cases(RACE, family="watch")
+    second = life.DaemonPlayer.second
 
     async def evicting(self, now):
         if now < 0 and int(self.world.clock.monotonic()) % 60 == 0:
@@ -57,16 +59,16 @@ def test_the_watch_sees_that_it_never_gets_quiet(monkeypatch):
                 self.world.client.delete("pods", "default", pod["metadata"]["name"])
         await second(self, now)
 
-    monkeypatch.setattr(life.Played, "second", evicting)
+    monkeypatch.setattr(life.DaemonPlayer, "second", evicting)
     monkeypatch.setattr(life, "_END_S", 400)
-    wrong = life.watched(case, seed=1)
+    wrong = life.run_watched_case(case, seed=1)
     assert any(sentence.startswith("I10: pods still move") for sentence in wrong), wrong
     assert any(sentence.startswith("P: ") for sentence in wrong), wrong
 
 
 def witness(text):
     """A moment in which the pods of a case are where it says, and all others wait."""
-    (case,) = parse("case it\n" + text, family="watch")
+    (case,) = parse_cases("case it\n" + text, family="watch")
     pods = []
     for gang in case.gangs:
         for number, member in enumerate(objects.members(gang)):
@@ -74,7 +76,7 @@ def witness(text):
             if member.kind.node:
                 pod["spec"]["nodeName"] = member.kind.node
             pods.append(pod)
-    return Witness(
+    return StarvationCheck(
         case=case,
         pods=pods,
         nodes=[objects.node(node) for node in case.nodes],
@@ -121,9 +123,9 @@ def test_the_witness_tells_who_waits_though_he_could_run(text, told):
 def test_the_watch_reads_for_whom_a_pod_leaves(monkeypatch, told, said):
     """What victims are told names who gains by it: he must have the right, and get a place."""
     text = RACE.replace("gang high b 1g @n0*2 -> 0..2", "gang high b 8g x1 -> 0")
-    (case,) = parse(text, family="watch")
+    (case,) = parse_cases(text, family="watch")
     monkeypatch.setattr(life, "_FOR", re.compile(life._FOR.pattern.replace(r"g\d+", r"\w+")))
-    second = life.Played.second
+    second = life.DaemonPlayer.second
 
     async def telling(self, now):
         if now == 20:
@@ -133,5 +135,5 @@ def test_the_watch_reads_for_whom_a_pod_leaves(monkeypatch, told, said):
             self.world.client.update("pods", pod, "status")
         await second(self, now)
 
-    monkeypatch.setattr(life.Played, "second", telling)
-    assert said in life.watched(case, seed=1)
+    monkeypatch.setattr(life.DaemonPlayer, "second", telling)
+    assert said in life.run_watched_case(case, seed=1)

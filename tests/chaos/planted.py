@@ -18,40 +18,42 @@ from pathlib import Path
 from unittest.mock import patch
 
 import attrs
-import gpusched_plugins.quota as quota_plugin
+import gpusched_plugins.queues.quota as quota_plugin
 import msgspec
 
-from gpusched import app, limits
+from gpusched import app
 from gpusched.actions import preempt
+from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.pod.pod import Pod
+from gpusched.base import limits
 from gpusched.cache import ledger
 from gpusched.cache.cache import Cache
-from gpusched.cache.ledger import Hold
-from gpusched.chaos.draw import draw
-from gpusched.chaos.play import play
-from gpusched.chaos.script import Script, read
-from gpusched.chaos.witness import Seen
+from gpusched.cache.ledger import HoldingState
 from gpusched.commit import machine
-from gpusched.commit.draft import Draft
-from gpusched.commit.model import Created, Doubted, Phase
-from gpusched.io import bind_calls, cycle, evictor
-from gpusched.io.audit import Auditor
-from gpusched.io.bind_calls import BindCalls
-from gpusched.io.carrier import Carrier
-from gpusched.io.elector import Elector
-from gpusched.io.evictor import Evictor
-from gpusched.io.feeds import KindSink
-from gpusched.io.readers import Readers
-from gpusched.io.reflector import Reflector
-from gpusched.io.server_clock import ServerClock
-from gpusched.io.status import StatusWriter
-from gpusched.leader.lease_logic import LEADER, LeaseLogic
-from gpusched.leader.lease_state import Moment
-from gpusched.objects.group import TopologyWish
-from gpusched.objects.meta import Rejected
-from gpusched.objects.pod import Pod
-from gpusched.objects.share import Share
-from gpusched.session import status
-from gpusched.session.hooks import Hooks
+from gpusched.commit.machine import CommitStep
+from gpusched.commit.model import BindCreated, BindUnknown, CommitPhase
+from gpusched.io.client.server_clock import ServerClock
+from gpusched.io.cycle import session_cycle
+from gpusched.io.leader.elector import Elector
+from gpusched.io.watch.cache_comparer import CacheComparer
+from gpusched.io.watch.informer_factory import InformerFactory
+from gpusched.io.watch.informers import KindEventHandler
+from gpusched.io.watch.reflector import Reflector
+from gpusched.io.write import bind_calls, evictor
+from gpusched.io.write.bind_calls import BindCalls
+from gpusched.io.write.evictor import Evictor
+from gpusched.io.write.preemption_executor import PreemptionExecutor
+from gpusched.io.write.status_writer import StatusWriter
+from gpusched.lab.chaos.invariant_checker import TimedFinding
+from gpusched.lab.chaos.play import play_script
+from gpusched.lab.chaos.scripts.generator import draw_script
+from gpusched.lab.chaos.scripts.script import ChaosScript, read_script
+from gpusched.leader.lease_machine import LEADER, LeaseMachine
+from gpusched.leader.lease_state import ClockReading
+from gpusched.session.framework.hooks import Hooks
+from gpusched.session.status import gang_status
 
 PLANTS = {}
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -89,20 +91,20 @@ def unless_it_is(name, **fields):
 @plant
 def plans_are_not_checked_again():
     """A plan is carried out whatever changed since it was decided."""
-    yield (cycle, "recheck", lambda *_args, **_how: "")
+    yield (session_cycle, "recheck", lambda *_args, **_how: "")
 
 
 @plant
 def bindings_name_no_uid():
     """A binding is for whatever has the pod's name by now."""
-    original = bind_calls.encode.binding
+    original = bind_calls.requests.binding_body
 
     def binding(*args, **how):
         body = json.loads(original(*args, **how))
         body["metadata"].pop("uid", None)
         return json.dumps(body).encode()
 
-    yield (bind_calls.encode, "binding", binding)
+    yield (bind_calls.requests, "binding", binding)
 
 
 @plant
@@ -110,10 +112,10 @@ def timeouts_are_forgotten():
     """A binding without an answer counts as not done."""
 
     def doubted(d, event):
-        if d.end_call(event.index, machine.BIND_CALL) is machine.Stage.SENT:
+        if d.end_call(event.index, machine.BIND_CALL) is machine.PodStage.SENT:
             d.forget(event.index, event.why)
 
-    yield (machine, "_HANDLERS", {**machine._HANDLERS, Doubted: doubted})
+    yield (machine, "_HANDLERS", {**machine._HANDLERS, BindUnknown: doubted})
 
 
 @plant
@@ -123,7 +125,7 @@ def conflicts_are_successes():
 
     def refusal(self, index, answer, *, doing):
         found = original(self, index, answer, doing=doing)
-        return Created(index) if isinstance(found, Doubted) else found
+        return BindCreated(index) if isinstance(found, BindUnknown) else found
 
     yield (BindCalls, "_refusal", refusal)
 
@@ -138,7 +140,7 @@ def assumptions_expire():
 
         def expire():
             held = self.ledger.get(pod.uid)
-            if held is not None and held.hold is Hold.ASSUMED:
+            if held is not None and held.hold is HoldingState.ASSUMED:
                 self.forget(pod.uid)
 
         asyncio.get_running_loop().call_later(1.0, expire)
@@ -151,24 +153,24 @@ def half_a_gang_stays():
     """What was bound of a gang that cannot be completed is not taken back."""
 
     def undo(self):
-        self.rest(Phase.RELEASED)
+        self.rest(CommitPhase.RELEASED)
 
-    yield (Draft, "undo", undo)
-    yield (cycle, "recover", lambda *_args, **_how: [])
+    yield (CommitStep, "undo", undo)
+    yield (session_cycle, "recover", lambda *_args, **_how: [])
     yield (Hooks, "stop_check", lambda *_args, **_how: None)
 
 
 @plant
 def evictions_name_no_uid():
     """An eviction is for whatever has the pod's name by now."""
-    original = evictor.encode.eviction
+    original = evictor.requests.eviction_body
 
     def eviction(*args, **how):
         body = json.loads(original(*args, **how))
         (body.get("deleteOptions") or {}).pop("preconditions", None)
         return json.dumps(body).encode()
 
-    yield (evictor.encode, "eviction", eviction)
+    yield (evictor.requests, "eviction", eviction)
 
 
 @plant
@@ -188,7 +190,7 @@ def victims_go_before_the_promise():
     async def promise(_self, _run):
         return ""
 
-    yield (Carrier, "_promise", promise)
+    yield (PreemptionExecutor, "_promise", promise)
     yield (Cache, "nominate", lambda *_args: None)
 
 
@@ -201,20 +203,20 @@ def the_lease_never_lapses():
         return self._state.phase in LEADER
 
     yield (Elector, "may_act", may_act)
-    yield (Moment, "left", lambda *_args: 1e9)
+    yield (ClockReading, "left", lambda *_args: 1e9)
 
 
 @plant
 def the_lease_is_taken_at_once():
     """A candidate does not wait until the leader's lease is over."""
-    original = LeaseLogic._seen
+    original = LeaseMachine._seen
 
     def seen(self, state, event):
         if state.phase.name == "READING":
             state = attrs.evolve(state, record=event.record, unchanged_since=-1e9)
         return original(self, state, event)
 
-    yield (LeaseLogic, "_seen", seen)
+    yield (LeaseMachine, "_seen", seen)
 
 
 @plant
@@ -224,7 +226,7 @@ def a_new_leader_does_not_look_again():
     async def relist(_self, _least=""):
         return None
 
-    yield (Readers, "relist", relist)
+    yield (InformerFactory, "relist", relist)
 
 
 @plant
@@ -264,8 +266,8 @@ def lists_delete_nothing():
     async def audit(*_args, **_how):
         return None
 
-    yield (KindSink, "replace", replace)
-    yield (Auditor, "audit", audit)
+    yield (KindEventHandler, "replace", replace)
+    yield (CacheComparer, "audit", audit)
 
 
 @plant
@@ -310,14 +312,14 @@ def who_leaves_holds_nothing():
 @plant
 def assumed_slots_are_free():
     """GPUs of pods that are being bound can be given again."""
-    original = ledger._Sums.take
+    original = ledger._NodeSums.take
 
     def take(self, holding):
-        if holding.hold is Hold.ASSUMED and holding.share is None:
+        if holding.hold is HoldingState.ASSUMED and holding.share is None:
             holding = attrs.evolve(holding, slots=0, gpus=0, requests=holding.requests)
         original(self, holding)
 
-    yield (ledger._Sums, "take", take)
+    yield (ledger._NodeSums, "take", take)
 
 
 @plant
@@ -335,8 +337,8 @@ def other_schedulers_pods_do_not_count():
 @plant
 def shares_are_half_as_large():
     """Two shares of 0.75 fit on one GPU."""
-    original = Share.of
-    yield (Share, "of", lambda self, memory: original(self, memory) // 2)
+    original = GpuShare.of
+    yield (GpuShare, "of", lambda self, memory: original(self, memory) // 2)
 
 
 # -- policies ----------------------------------------------------------------------------------------
@@ -361,14 +363,14 @@ def _allowed(*_args):
 @plant
 def equals_are_preempted():
     """Victims of the same priority."""
-    original = preempt.Rules
+    original = preempt.VictimRules
 
     def rules(**how):
         how["fair_game"] = lambda claimant, victim: victim.key != claimant.key
         return original(**how)
 
     yield (preempt, "Rules", rules)
-    claimants = preempt.claimants_of
+    claimants = preempt.preemption_claimants
     yield (preempt, "claimants_of", lambda session, _might=None: claimants(session))
 
 
@@ -381,7 +383,7 @@ def preemptible_false_is_not_read():
 @plant
 def topology_is_not_read():
     """Gangs that require one rack are placed anywhere."""
-    yield unless_it_is("put_group", topology=TopologyWish())
+    yield unless_it_is("put_group", topology=TopologyRequest())
 
 
 @plant
@@ -414,7 +416,7 @@ def gates_are_not_read():
 @plant
 def scheduled_is_said_early():
     """A gang is said to run as soon as somebody of it waits."""
-    original = status._status
+    original = gang_status._gang_status
 
     def said(session, gang):
         found = original(session, gang)
@@ -422,7 +424,7 @@ def scheduled_is_said_early():
             return found
         return attrs.evolve(found, is_scheduled=True, phase="Running")
 
-    yield (status, "_status", said)
+    yield (gang_status, "_status", said)
 
 
 @plant
@@ -448,14 +450,14 @@ def status_is_written_once():
 @plant
 def sessions_end_with_the_first_exception():
     """One gang that cannot be looked at ends the process."""
-    original = status._status
+    original = gang_status._gang_status
 
     def said(session, gang):
         if len(gang.tasks) > 1:
             raise ZeroDivisionError("planted")
         return original(session, gang)
 
-    yield (status, "_status", said)
+    yield (gang_status, "_status", said)
 
 
 @plant
@@ -484,7 +486,7 @@ class Found:
     """
 
     by: int | str
-    seen: Seen
+    seen: TimedFinding
 
     def __str__(self) -> str:
         where = self.by if self.by == "script" else f"seed {self.by}"
@@ -498,19 +500,19 @@ class Plain:
     def __init__(self) -> None:
         self._held: dict[int | str, bool] = {}
 
-    def holds(self, name: int | str, script: Script) -> bool:
+    def holds(self, name: int | str, script: ChaosScript) -> bool:
         """Whether nothing is found in the run of a script."""
         if name not in self._held:
-            self._held[name] = play(script, until_first=True).ok
+            self._held[name] = play_script(script, until_first=True).ok
         return self._held[name]
 
 
-def broken(name: str, script: Script) -> Seen | None:
+def broken(name: str, script: ChaosScript) -> TimedFinding | None:
     """What is found first in the run of a script without one of the protections."""
     with ExitStack() as stack:
         for owner, attribute, replacement in PLANTS[name]():
             stack.enter_context(patch.object(owner, attribute, replacement))
-        return next(iter(play(script, until_first=True).seen), None)
+        return next(iter(play_script(script, until_first=True).seen), None)
 
 
 def found_by(name: str, seeds: Iterable[int], plain: Plain) -> Found | None:
@@ -522,13 +524,13 @@ def found_by(name: str, seeds: Iterable[int], plain: Plain) -> Found | None:
     return None
 
 
-def runs_of(name: str, seeds: Iterable[int]) -> Iterator[tuple[int | str, Script]]:
+def runs_of(name: str, seeds: Iterable[int]) -> Iterator[tuple[int | str, ChaosScript]]:
     """Its script where it has one, and then seeds."""
     directed = SCRIPTS / f"{name}.yaml"
     if directed.exists():
-        yield name, read(directed)
+        yield name, read_script(directed)
     for seed in seeds:
-        yield seed, draw(seed)
+        yield seed, draw_script(seed)
 
 
 def tell(line: str) -> None:

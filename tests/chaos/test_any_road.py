@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from gpusched.chaos.draw import draw
-from gpusched.chaos.picture import differences
-from gpusched.chaos.play import play
-from gpusched.io.feeds import KindSink
+from gpusched.io.watch.informers import KindEventHandler
+from gpusched.lab.chaos.daemon_knowledge import differences
+from gpusched.lab.chaos.play import play_script
+from gpusched.lab.chaos.scripts.generator import draw_script
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def silent():
 
 
 def found(seed):
-    return {each.finding.invariant for each in play(draw(seed)).seen}
+    return {each.finding.invariant for each in play_script(draw_script(seed)).seen}
 
 
 def test_any_road_leads_to_the_same_picture():
@@ -30,13 +30,13 @@ def test_any_road_leads_to_the_same_picture():
 
 def test_what_is_left_of_a_node_that_went_is_found(monkeypatch):
     """Given daemons that never hear of a node's end, the new one knows fewer nodes."""
-    apply = KindSink.apply
+    apply = KindEventHandler.apply
 
     def deaf(self, event_type, item):
         if event_type != "DELETED" or type(item).__name__ != "Node":
             apply(self, event_type, item)
 
-    monkeypatch.setattr(KindSink, "apply", deaf)
+    monkeypatch.setattr(KindEventHandler, "apply", deaf)
     assert any("I16" in found(seed) for seed in range(6))
 
 

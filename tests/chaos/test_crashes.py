@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.chaos import crashes
-from gpusched.chaos.crashes import crash, lost_events, points, stale
-from gpusched.scenario.read import read_paths
+from gpusched.lab.chaos import crashes
+from gpusched.lab.chaos.crashes import crash_points, lost_events, play_with_death, stale
+from gpusched.lab.scenario.file.read import read_paths
 
 LIBRARY = Path(__file__).parents[2] / "kwok-scenarios" / "library"
 
@@ -32,24 +32,26 @@ def scenario(name):
 @pytest.mark.parametrize(("name", "every"), [("gang-deadlock", 5), ("preempt-and-resume", 9)])
 def test_death_at_writes(name, every):
     played = scenario(name)
-    calm = crash(played, None)
+    calm = play_with_death(played, None)
     assert calm.wrong == ()
     assert calm.writes > 10
-    chosen = list(points(calm, every=every, offset=calm.writes))
+    chosen = list(crash_points(calm, every=every, offset=calm.writes))
     assert len(chosen) >= calm.writes * 2 // every
     found = {
-        str(point): done.wrong for point in chosen if (done := crash(played, point, calm)).wrong
+        str(point): done.wrong
+        for point in chosen
+        if (done := play_with_death(played, point, calm)).wrong
     }
     assert not found
 
 
 def test_single_events_are_lost():
     played = scenario("gang-deadlock")
-    calm = crash(played, None)
+    calm = play_with_death(played, None)
     found = {
         str(point): done.wrong
         for point in lost_events(calm, every=16, offset=5)
-        if (done := crash(played, point, calm)).wrong
+        if (done := play_with_death(played, point, calm)).wrong
     }
     assert not found
 
@@ -57,18 +59,20 @@ def test_single_events_are_lost():
 def test_restarts_against_a_replica_that_is_behind():
     """Whatever it does not show yet, nothing is given twice, and no binding is sent in vain."""
     played = scenario("gang-deadlock")
-    calm = crash(played, None)
+    calm = play_with_death(played, None)
     chosen = list(stale(calm, every=13, offset=calm.writes + 2))
     assert {point.behind for point in chosen} == {1, 4, 16, 64}
     found = {
-        str(point): done.wrong for point in chosen if (done := crash(played, point, calm)).wrong
+        str(point): done.wrong
+        for point in chosen
+        if (done := play_with_death(played, point, calm)).wrong
     }
     assert not found
 
 
 def test_all_points_are_all_writes_before_and_after():
-    calm = crashes.Crashed(scenario="x", point=None, wrong=(), writes=3, events=2, complete={})
-    assert [str(each) for each in points(calm)] == [
+    calm = crashes.CrashRun(scenario="x", point=None, wrong=(), writes=3, events=2, complete={})
+    assert [str(each) for each in crash_points(calm)] == [
         "dead before write 1", "dead after write 1", "dead before write 2",
         "dead after write 2", "dead before write 3", "dead after write 3",
     ]  # fmt: skip
@@ -83,8 +87,8 @@ def test_a_daemon_that_does_not_come_back_is_found(monkeypatch):
     """What is left undone without a successor is what the runs above would show."""
     monkeypatch.setattr(crashes, "_BACK_S", 1e7)
     played = scenario("gang-deadlock")
-    calm = crash(played, None)
-    (first, *_) = points(calm)
+    calm = play_with_death(played, None)
+    (first, *_) = crash_points(calm)
     assert "workloads end ended without a death, 0 with" in " ".join(
-        crash(played, first, calm).wrong
+        play_with_death(played, first, calm).wrong
     )

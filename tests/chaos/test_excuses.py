@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 
-from gpusched.chaos import script
-from gpusched.chaos.objects import GPU, GROUPS, JOBS, QUEUES
-from gpusched.chaos.play import play
-from gpusched.chaos.starving import starving
-from gpusched.chaos.witness import Witness
-from gpusched.devcluster.store import Store
+from gpusched.devcluster.storage.store import Store
+from gpusched.lab.chaos.invariant_checker import InvariantChecker
+from gpusched.lab.chaos.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.lab.chaos.play import play_script
+from gpusched.lab.chaos.scripts import script
+from gpusched.lab.chaos.starvation import starving_gangs
 from gpusched.testing.invariants import nodes
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -46,7 +46,10 @@ def pod(name, *, on="n", ours=True, **asks):
 
 def over(newcomer, *others):
     """What is said of a node with 4 GPUs when a pod is bound to it."""
-    return [str(each) for each in nodes.room(node(4), [*others, newcomer], newcomer=newcomer)]
+    return [
+        str(each)
+        for each in nodes.overcommitted_amounts(node(4), [*others, newcomer], newcomer=newcomer)
+    ]
 
 
 def test_a_pod_without_gpus_may_join_a_node_where_others_took_too_many():
@@ -79,8 +82,8 @@ def lists(count, *, least):
 
 def test_a_gang_whose_minimum_is_above_its_pods_does_not_starve():
     """Whatever it asks of its roles; with as many pods as it needs it does."""
-    assert list(starving(copy.deepcopy(lists(2, least=4)))) == []
-    assert len(list(starving(lists(2, least=2)))) == 1
+    assert list(starving_gangs(copy.deepcopy(lists(2, least=4)))) == []
+    assert len(list(starving_gangs(lists(2, least=2)))) == 1
 
 
 def test_a_run_ends_though_the_daemon_that_gave_the_occasion_was_killed_while_paused():
@@ -93,7 +96,7 @@ def test_a_run_ends_though_the_daemon_that_gave_the_occasion_was_killed_while_pa
          "roles": [{"name": "w", "count": 1, "gpus": 1}]},
         {"at": 5.0, "do": "kill", "slot": 0, "writes": 0, "back": 1.0},
     ]  # fmt: skip
-    run = play(script.parse({"seed": 1, "steps": steps}))
+    run = play_script(script.parse_script({"seed": 1, "steps": steps}))
     assert run.ok
     assert run.counts["binding"] == 1
 
@@ -116,7 +119,7 @@ def test_what_a_queue_holds_is_known_after_a_restore():
         {"at": 120.0, "do": "gang", "name": "g1", "queue": "q1", "by": "jobs", "min": 1,
          "roles": [{"name": "w", "count": 1, "gpus": 4}]},
     ]  # fmt: skip
-    run = play(script.parse({"seed": 1, "steps": steps}))
+    run = play_script(script.parse_script({"seed": 1, "steps": steps}))
     assert run.counts["eviction"] == 2
     assert run.seen == ()
 
@@ -125,7 +128,7 @@ def said_in_flight(*, late):
     """A PodGroup is said to be scheduled so long after a restore took its binding back."""
     now = [100.0]
     store = Store()
-    witness = Witness(store, lambda: now[0], patience_s=5.0)
+    witness = InvariantChecker(store, lambda: now[0], patience_s=5.0)
     witness.restored()
     now[0] += late
     status = {

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from gpusched.chaos.script import read
+from gpusched.lab.chaos.scripts.script import read_script
 from tests.chaos.planted import PLANTS, SCRIPTS, Plain, found_by
 
 
@@ -62,7 +62,7 @@ def test_what_is_found_without_the_fault_too_does_not_count():
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_script_is_of_a_plant_and_can_be_read(script):
     assert script.stem in PLANTS
-    assert read(script).steps
+    assert read_script(script).steps
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))

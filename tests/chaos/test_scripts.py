@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from gpusched.chaos.draw import draw
-from gpusched.chaos.fleet import Fleet
-from gpusched.chaos.play import TURNS_MAX, play
-from gpusched.chaos.script import Script, Step, read
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
+from gpusched.lab.chaos.daemons import DaemonFleet
+from gpusched.lab.chaos.play import TURNS_MAX, play_script
+from gpusched.lab.chaos.scripts.generator import draw_script
+from gpusched.lab.chaos.scripts.script import ChaosScript, ScriptStep, read_script
 
 
 @pytest.fixture(autouse=True)
@@ -25,26 +25,26 @@ def test_a_bare_on_is_an_occasion_and_not_the_truth_of_yaml(tmp_path):
     path = tmp_path / "script.yaml"
     path.write_text("steps:\n- {at: 2, do: unnode, name: it, on: binding, nth: 3}\n")
 
-    script = read(path)
+    script = read_script(path)
 
     assert script.steps[0].args == {"name": "it", "on": "binding", "nth": 3}
 
 
 def test_a_script_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "script.yaml"
-    script = draw(3)
+    script = draw_script(3)
     path.write_text(script.text())
 
-    assert read(path) == script
+    assert read_script(path) == script
 
 
 def test_the_time_until_broken_gangs_are_stopped_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "script.yaml"
-    step = Step(at=1.0, do="start", args={"slot": 0})
-    script = Script(seed=1, stale_after="never", steps=(step,))
+    step = ScriptStep(at=1.0, do="start", args={"slot": 0})
+    script = ChaosScript(seed=1, stale_after="never", steps=(step,))
     path.write_text(script.text())
 
-    assert read(path) == script
+    assert read_script(path) == script
 
 
 def test_a_time_that_is_none_is_told(tmp_path):
@@ -52,7 +52,7 @@ def test_a_time_that_is_none_is_told(tmp_path):
     path.write_text("stale_after: soon\nsteps: []\n")
 
     with pytest.raises(ConfigError, match="stale_after is 'soon'; never and durations"):
-        read(path)
+        read_script(path)
 
 
 def test_a_run_in_which_time_stands_still_ends(monkeypatch):
@@ -66,9 +66,11 @@ def test_a_run_in_which_time_stands_still_ends(monkeypatch):
         tasks.append(asyncio.get_running_loop().create_task(turn()))
 
     tasks = []
-    monkeypatch.setattr(Fleet, "start", spin)
+    monkeypatch.setattr(DaemonFleet, "start", spin)
 
-    run = play(Script(seed=0, steps=(Step(at=1.0, do="start", args={"slot": 0}),)))
+    run = play_script(
+        ChaosScript(seed=0, steps=(ScriptStep(at=1.0, do="start", args={"slot": 0}),))
+    )
 
     assert [str(each.finding) for each in run.seen] == [
         f"I10: {TURNS_MAX} turns of the loop, and time does not move"

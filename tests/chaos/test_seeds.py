@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gpusched.chaos.campaign import play_seed
+from gpusched.lab.chaos.campaign import play_seed
 
 SEEDS = 200
 AT_ONCE = 10

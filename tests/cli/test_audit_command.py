@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusched.cli.main import main
-from gpusched.simulate.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.lab.recordings.snapshot_file import SnapshotFile, write_snapshot
 
 GPU = "nvidia.com/gpu"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpusched import limits
-from gpusched.cli.cluster import get_object, list_objects
-from gpusched.clock import SystemClock
-from gpusched.errors import Throttled
-from gpusched.io.answers import Response
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import Throttled
+from gpusched.cli.inspect.cluster_reader import get_object, list_objects
+from gpusched.io.client.responses import ApiResponse
 
-BUSY = Response(
+BUSY = ApiResponse(
     429,
     {"Retry-After": "1"},
     json.dumps({"kind": "Status", "message": "storage is (re)initializing"}).encode(),
@@ -30,11 +30,11 @@ class Server:
         self.asked = 0
         self.body = json.dumps(body).encode()
 
-    async def request(self, method: str, path: str, **how: Any) -> Response:
+    async def request(self, method: str, path: str, **how: Any) -> ApiResponse:
         """One request."""
         self.asked += 1
         self.left -= 1
-        return BUSY if self.left >= 0 else Response(200, {}, self.body)
+        return BUSY if self.left >= 0 else ApiResponse(200, {}, self.body)
 
 
 @pytest.fixture

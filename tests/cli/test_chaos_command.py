@@ -8,11 +8,11 @@ import logging
 import attrs
 import pytest
 
-from gpusched.chaos import campaign
-from gpusched.chaos.draw import draw
-from gpusched.chaos.play import play
-from gpusched.chaos.witness import Seen
 from gpusched.cli.main import main
+from gpusched.lab.chaos import campaign
+from gpusched.lab.chaos.invariant_checker import TimedFinding
+from gpusched.lab.chaos.play import play_script
+from gpusched.lab.chaos.scripts.generator import draw_script
 from gpusched.testing.invariants import Finding
 
 
@@ -31,7 +31,7 @@ def test_seeds_that_hold(capsys):
 
 def test_a_script_is_played_again_to_the_same_digest(tmp_path, capsys):
     file = tmp_path / "script.yaml"
-    file.write_text(draw(4).text())
+    file.write_text(draw_script(4).text())
     assert main(["chaos", "--script", str(file)]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert main(["chaos", "--script", str(file)]) == 0
@@ -44,9 +44,9 @@ def test_what_fails_is_told_reported_and_exits_1(tmp_path, capsys, monkeypatch):
 
     def broken(script, **_how):
         finding = Finding(invariant="I2", kind="Node", name="n", sentence="planted")
-        return attrs.evolve(play(script), seen=(Seen(at=1.0, finding=finding),))
+        return attrs.evolve(play_script(script), seen=(TimedFinding(at=1.0, finding=finding),))
 
-    monkeypatch.setattr(campaign, "play", broken)
+    monkeypatch.setattr(campaign, "play_script", broken)
     report = tmp_path / "report.jsonl"
     assert main(["chaos", "--seeds", "4", "--report", str(report)]) == 1
     said = capsys.readouterr().out

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gpusched import assets
+from gpusched.base import installed_files
+from gpusched.base.errors import ConfigError
 from gpusched.cli import check_config
 from gpusched.cli.main import main
-from gpusched.errors import ConfigError
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
 
 def test_json_is_a_configuration_again(capsys, file, loadable):
     """What -o json shows under config is a file that says the same."""
-    from gpusched.config.load import load, load_file  # noqa: PLC0415
+    from gpusched.config.load import load_config, load_file  # noqa: PLC0415
 
     assert main(["check-config", str(file), "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["valid"], told["problems"]) == (True, [])
-    assert load(json.dumps(told["config"]), source="again") == load_file(str(file))
+    assert load_config(json.dumps(told["config"]), source="again") == load_file(str(file))
 
 
 def test_all_problems_and_status_78(capsys, file):
@@ -133,5 +133,5 @@ def test_what_makes_no_sense_is_a_warning(capsys, file, text, said):
 
 def test_the_shipped_configuration_has_no_warnings(capsys):
     """What we ship makes sense."""
-    assert main(["check-config", str(assets.path("conf") / "gpusched.yaml")]) == 0
+    assert main(["check-config", str(installed_files.path("conf") / "gpusched.yaml")]) == 0
     assert not capsys.readouterr().err

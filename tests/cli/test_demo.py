@@ -11,23 +11,23 @@ import pytest
 from rich.console import Console
 
 from gpusched.app import App
-from gpusched.cli.demo_picture import legend, letter, picture, svg
-from gpusched.cli.demo_play import PlayOptions, Step, on_stage
-from gpusched.cli.demo_scene import (
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import GpuschedError, InvariantBroken
+from gpusched.cli.demo.observer import DemoObserver
+from gpusched.cli.demo.play import DemoOptions, DemoStep, running_demo
+from gpusched.cli.demo.scene import (
+    ClusterScene,
+    DemoOutcome,
+    GangPhase,
     GangScene,
     NodeScene,
-    Outcome,
-    Scene,
-    Stand,
-    fuller,
+    fuller_scene,
     queue_scenes,
 )
-from gpusched.cli.demo_view import finale, news, screen, totals
-from gpusched.cli.demo_witness import Witness
+from gpusched.cli.demo.slot_picture import legend, letter, picture, svg
+from gpusched.cli.demo.view import finale, news, screen, totals
 from gpusched.cli.main import main
-from gpusched.clock import SystemClock
-from gpusched.errors import GpuschedError, InvariantBroken
-from gpusched.simulate.loop import run_virtual
+from gpusched.lab.virtual_time.loop import run_virtual
 
 WHY = "needs 4 pods with 8 nvidia.com/gpu; 1 fit now; of 2 nodes: 1 lack free nvidia.com/gpu"
 
@@ -36,7 +36,7 @@ def gang(name, **changes):
     """A gang of two pods with two GPUs each that started after half a second."""
     known = {
         "kind": "PodGroup", "namespace": "default", "name": name, "queue": "research",
-        "stand": Stand.RUNNING, "min_member": 2, "members": 2, "held": 2, "started": 2,
+        "stand": GangPhase.RUNNING, "min_member": 2, "members": 2, "held": 2, "started": 2,
         "nodes": 1, "gpus": 2, "waited_s": 0.5, "whole_s": 1.5, "spread_ms": 3.0,
         "decided_ms": 2.25,
     }  # fmt: skip
@@ -45,7 +45,7 @@ def gang(name, **changes):
 
 def waits(name, **changes):
     """A gang that has not started."""
-    known = {"stand": Stand.WAITING, "held": 0, "started": 0, "nodes": 0, "whole_s": None}
+    known = {"stand": GangPhase.WAITING, "held": 0, "started": 0, "nodes": 0, "whole_s": None}
     known |= {"reason": "InsufficientResources", "sentence": WHY, "decided_ms": None}
     return gang(name, **{**known, **changes})
 
@@ -57,7 +57,7 @@ def scene(*gangs, slots=((0, 0, None, 1), (None, None, None, None)), at_s=2.0):
         for number, held in enumerate(slots, start=1)
     )
     queues = queue_scenes(["idle", "research"], gangs, nodes)
-    return Scene(at_s=at_s, gangs=gangs, queues=queues, nodes=nodes)
+    return ClusterScene(at_s=at_s, gangs=gangs, queues=queues, nodes=nodes)
 
 
 def shown(renderable, *, width=100):
@@ -122,8 +122,8 @@ def test_news_tell_each_thing_once():
     """A start, a wait and an end are one line each, and nothing is told again."""
     first = scene(waits("a"), slots=())
     second = scene(gang("a"), slots=())
-    third = scene(gang("a", stand=Stand.DONE, held=0), slots=())
-    assert [line.split("  ")[-1] for line in news(Scene(at_s=0.0), first)] == [
+    third = scene(gang("a", stand=GangPhase.DONE, held=0), slots=())
+    assert [line.split("  ")[-1] for line in news(ClusterScene(at_s=0.0), first)] == [
         f"research/a waits: {WHY}"
     ]
     assert "started: 2 pods x 2 GPU on 1 node after 500 ms" in news(first, second)[0]
@@ -135,9 +135,9 @@ def test_the_fullest_moment_has_most_gpus_then_most_waiting():
     """Of two moments the one worth a picture is kept."""
     empty, full = scene(slots=((None,) * 4,) * 2), scene(gang("a"), gang("b"))
     crowded = scene(gang("a"), gang("b"), waits("big"))
-    assert fuller(empty, full) is full
-    assert fuller(full, empty) is full
-    assert fuller(full, crowded) is crowded
+    assert fuller_scene(empty, full) is full
+    assert fuller_scene(full, empty) is full
+    assert fuller_scene(full, crowded) is crowded
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_fullest_moment_has_most_gpus_then_most_waiting():
 def test_a_broken_promise_is_a_fault(members, told):
     """A gang in part, one that should have started, and an empty demo each fail it."""
     moment = scene(*members, slots=())
-    outcome = Outcome(fullest=moment, last=moment)
+    outcome = DemoOutcome(fullest=moment, last=moment)
     (fault,) = outcome.faults
     assert fault.startswith(told)
     assert "No gang started in part" not in " ".join(totals(outcome))
@@ -161,7 +161,7 @@ def test_a_broken_promise_is_a_fault(members, told):
 def test_a_gang_that_never_can_start_is_no_fault():
     """What the daemon calls impossible may wait; everything else in order is a kept promise."""
     moment = scene(gang("a"), gang("b"), waits("moonshot", reason="NoFeasibleNode"))
-    outcome = Outcome(fullest=moment, last=moment, bindings=4)
+    outcome = DemoOutcome(fullest=moment, last=moment, bindings=4)
     assert moment.settled
     assert outcome.faults == ()
     assert f"moonshot never can: {WHY}." in totals(outcome)
@@ -171,7 +171,7 @@ def test_a_gang_that_never_can_start_is_no_fault():
 def test_the_drawing_is_complete_in_itself():
     """The SVG is well-formed and loads nothing from elsewhere."""
     moment = scene(gang("a"), gang("b"))
-    drawn = svg(finale(Outcome(fullest=moment, last=moment), width=80), title="demo", width=80)
+    drawn = svg(finale(DemoOutcome(fullest=moment, last=moment), width=80), title="demo", width=80)
     ET.fromstring(drawn)
     assert "url(http" not in drawn
     assert "rack-1" in drawn
@@ -195,7 +195,7 @@ def pod(name, *, node="", slots="", phase="Pending", gpus=2):
 
 def witness_of(*pods):
     """A witness that saw a PodGroup of two, then these pods in this order."""
-    witness = Witness(SystemClock())
+    witness = DemoObserver(SystemClock())
     group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
     witness.see("groups", group, gone=False)
     for each in pods:
@@ -215,7 +215,7 @@ def test_the_witness_notices_a_member_that_runs_before_its_gang_is_bound():
         pod("a", node="n1", slots="0,1"), pod("b", node="n1", slots="2,3", phase="Running")
     ).scene()
     assert not fine.gangs[0].early
-    assert fine.gangs[0].stand is Stand.RUNNING
+    assert fine.gangs[0].stand is GangPhase.RUNNING
 
 
 def test_the_witness_notices_a_slot_that_is_given_twice():
@@ -272,14 +272,14 @@ def play(folder, *files, seconds=60.0, stop_after_s=None):
     for number, (at_s, text) in enumerate(files):
         file = folder / f"{number}.yaml"
         file.write_text(text)
-        steps.append(Step(at_s, file))
+        steps.append(DemoStep(at_s, file))
 
     async def run(clock):
-        options = PlayOptions(clock=clock, folder=folder, steps=steps, seconds=seconds, inline=True)
+        options = DemoOptions(clock=clock, folder=folder, steps=steps, seconds=seconds, inline=True)
         stop = asyncio.Event()
         if stop_after_s is not None:
             asyncio.get_running_loop().call_later(stop_after_s, stop.set)
-        async with on_stage(options) as stage:
+        async with running_demo(options) as stage:
             return await stage.until_settled(stop)
 
     return run_virtual(run, limit_s=600.0)
@@ -297,7 +297,7 @@ def test_a_whole_demo_in_virtual_time(tmp_path):
     assert not outcome.interrupted
     first, second = outcome.last.gangs
     assert (first.title, first.stand, second.title, second.started) == (
-        "first", Stand.DONE, "second", 4,
+        "first", GangPhase.DONE, "second", 4,
     )  # fmt: skip
     assert first.waited_s < 1.0
     assert 3.0 < second.waited_s < 10.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpusched import __version__
+from gpusched.base.errors import ClusterUnreachable, ConfigError, InvariantBroken
 from gpusched.cli import main as cli
 from gpusched.cli import version
-from gpusched.errors import ClusterUnreachable, ConfigError, InvariantBroken
 
 KNOWN = ", ".join(cli.COMMANDS)
 

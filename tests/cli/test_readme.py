@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from gpusched.cli.main import COMMANDS, main
-from gpusched.scenario.read import read_path
+from gpusched.lab.scenario.file.read import read_path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.commit.facts import GroupFacts, PodFacts
-from gpusched.commit.model import CommitState, Phase, Stage
-from gpusched.objects.meta import UID, GangKey, ObjectKey
-from gpusched.objects.resources import NOTHING
-from gpusched.session.plan import GangBind, PodBind
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.resources import NOTHING
+from gpusched.commit.model import CommitPhase, CommitState, PodStage
+from gpusched.commit.observed_pod import ObservedPod, ObservedPodGroup
+from gpusched.session.state.plan import GangBind, PodBind
 
 FENCE = "me/1"
 
@@ -29,7 +29,7 @@ def make_gang(pods=2, *, need=None, placed=0, kind="PodGroup"):
     )  # fmt: skip
 
 
-def make_state(stages, calls=None, *, phase=Phase.BINDING, **more):
+def make_state(stages, calls=None, *, phase=CommitPhase.BINDING, **more):
     """A gang whose pods stand so."""
     need = more.pop("need", None)
     placed = more.pop("placed", 0)
@@ -37,14 +37,14 @@ def make_state(stages, calls=None, *, phase=Phase.BINDING, **more):
     base = CommitState.of(make_gang(len(stages), need=need, placed=placed, kind=kind), FENCE)
     return attrs.evolve(
         base, stages=bytes(stages), calls=bytes(calls or [0] * len(stages)), phase=phase,
-        counts=tuple(sum(s == each for s in stages) for each in Stage), **more,
+        counts=tuple(sum(s == each for s in stages) for each in PodStage), **more,
     )  # fmt: skip
 
 
 def make_facts(what, state, index=0):
     """What the API shows: ours, free, lost, deleting, gated, other, broken, a successor's, or None."""
     bind = state.gang.binds[index]
-    free = PodFacts(bind.uid, "", "", "", deleting=False, gated=False)
+    free = ObservedPod(bind.uid, "", "", "", deleting=False, gated=False)
     ours = attrs.evolve(free, node=bind.node, plan=state.plan, fence=FENCE)
     return {
         "free": free,
@@ -85,7 +85,7 @@ def group_facts():
 
     def make(**changed):
         fields = {"uid": UID("u-g"), "generation": 3, "deleting": False}
-        return GroupFacts(**{**fields, **changed})
+        return ObservedPodGroup(**{**fields, **changed})
 
     return make
 
@@ -93,4 +93,4 @@ def group_facts():
 @pytest.fixture(scope="session")
 def make_gang_and_group():
     """``make_gang`` and the facts of its unchanged PodGroup."""
-    return make_gang, GroupFacts(UID("u-g"), 3, deleting=False)
+    return make_gang, ObservedPodGroup(UID("u-g"), 3, deleting=False)

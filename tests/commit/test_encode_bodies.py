@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from gpusched.commit.facts import group_facts, pod_facts
-from gpusched.errors import Undecodable
-from gpusched.objects import encode
-from gpusched.objects.encode import EventNote, ObjectRef, Say
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.serializer import requests
+from gpusched.api.serializer.requests import ConditionUpdate, EventNote, ObjectRef
+from gpusched.base.errors import UndecodableObject
+from gpusched.commit.observed_pod import read_pod, read_pod_group
 
 KEY = ObjectKey("default", "b-2")
 NOW = 1_767_225_600.25
@@ -18,7 +18,7 @@ NOW = 1_767_225_600.25
 
 def test_binding():
     """UID in the metadata, node as target, the decision in annotations."""
-    body = encode.binding(
+    body = requests.binding_body(
         KEY,
         UID("u"),
         node="bn-1",
@@ -44,7 +44,7 @@ def test_binding():
 
 def test_binding_without_slots_or_rank():
     """What does not apply is written empty: it replaces what somebody wrote there before."""
-    body = encode.binding(KEY, UID("u"), node="n", slots=0, rank=-1, plan="p", fence="f/1")
+    body = requests.binding_body(KEY, UID("u"), node="n", slots=0, rank=-1, plan="p", fence="f/1")
     notes = json.loads(body)["metadata"]["annotations"]
     assert notes == {
         "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/proof": "",
@@ -54,7 +54,7 @@ def test_binding_without_slots_or_rank():
 
 def test_eviction():
     """Of exactly this pod."""
-    assert json.loads(encode.eviction(KEY, UID("u"), fence="f/1")) == {
+    assert json.loads(requests.eviction_body(KEY, UID("u"), fence="f/1")) == {
         "apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {
             "name": "b-2", "namespace": "default", "annotations": {"gpusched.io/fence": "f/1"},
@@ -66,7 +66,7 @@ def test_eviction():
 @pytest.mark.parametrize("since", [None, NOW])
 def test_pod_unscheduled(since):
     """One condition, joined by its type; guarded by UID and version."""
-    body = encode.pod_unscheduled(
+    body = requests.pod_unscheduled_patch(
         UID("u"), ResourceVersion("7"), reason="Unschedulable", sentence="0/4 nodes", since=since
     )
     condition = {
@@ -89,7 +89,7 @@ def _note(**more):
 
 def test_event():
     """As recorded, with the UID of what it is about."""
-    assert json.loads(encode.event(_note(), instance="gpusched-0", now=NOW)) == {
+    assert json.loads(requests.event_body(_note(), instance="gpusched-0", now=NOW)) == {
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": _note().name, "namespace": "default"},
         "eventTime": "2026-01-01T00:00:00.250000Z",
@@ -104,7 +104,9 @@ def test_event():
 
 def test_an_event_carries_the_reason_of_the_contract():
     """Where its own reason is another: a suspended Job has no condition that could."""
-    told = json.loads(encode.event(_note(why="QuotaExceeded"), instance="gpusched-0", now=NOW))
+    told = json.loads(
+        requests.event_body(_note(why="QuotaExceeded"), instance="gpusched-0", now=NOW)
+    )
     assert told["metadata"]["annotations"] == {"gpusched.io/reason": "QuotaExceeded"}
 
 
@@ -120,7 +122,7 @@ def test_event_names_are_those_of_their_content():
 
 def test_event_series():
     """Told again, so often."""
-    assert json.loads(encode.event_series(count=3, now=NOW)) == {
+    assert json.loads(requests.event_series_patch(count=3, now=NOW)) == {
         "series": {"count": 3, "lastObservedTime": "2026-01-01T00:00:00.250000Z"}
     }
 
@@ -128,37 +130,37 @@ def test_event_series():
 @pytest.mark.parametrize("text", ["x" * 2000, "\u00fc" * 2000, "\U0001f600" * 900, "short"])
 def test_texts_are_cut_at_the_servers_limit(text):
     """In bytes, and never inside a character."""
-    cut = encode.clip(text)
+    cut = requests.clip_text(text)
     assert len(cut.encode()) <= 1024
     assert cut == text or (cut.endswith("...") and text.startswith(cut[:-3]))
 
 
 def test_status_that_is_said_already_is_no_patch():
     """Applying a patch and asking again gives none."""
-    says = (Say(type="Ready", holds=True, reason="Ready", message="m", generation=1),)
+    says = (ConditionUpdate(type="Ready", holds=True, reason="Ready", message="m", generation=1),)
     fields = {"state": "Open", "allocated": {"cpu": "1"}, "gone": None}
-    patch = json.loads(encode.status_patch(UID("u"), b"{}", fields, says=says, now=NOW))
+    patch = json.loads(requests.status_patch(UID("u"), b"{}", fields, says=says, now=NOW))
     assert patch["metadata"] == {"uid": "u"}
     assert "gone" not in patch["status"]
     current = json.dumps(patch["status"]).encode()
-    assert encode.status_patch(UID("u"), current, fields, says=says, now=NOW + 99) is None
+    assert requests.status_patch(UID("u"), current, fields, says=says, now=NOW + 99) is None
     fields["allocated"] = {"memory": "1Gi"}
-    patch = json.loads(encode.status_patch(UID("u"), current, fields, says=says, now=NOW))
+    patch = json.loads(requests.status_patch(UID("u"), current, fields, says=says, now=NOW))
     assert patch["status"] == {"allocated": {"cpu": None, "memory": "1Gi"}}
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata": 1}', b'{"metadata":{"uid":2}}'])
 def test_garbage_is_no_read_back(body):
     """An answer that cannot be read counts as none."""
-    with pytest.raises(Undecodable):
-        pod_facts(body)
-    with pytest.raises(Undecodable):
-        group_facts(body)
+    with pytest.raises(UndecodableObject):
+        read_pod(body)
+    with pytest.raises(UndecodableObject):
+        read_pod_group(body)
 
 
 def test_a_read_back_reads_what_matters():
     """Node, plan, fence, gates and deletion."""
-    facts = pod_facts(
+    facts = read_pod(
         b'{"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z","annotations":'
         b'{"gpusched.io/plan":"p","gpusched.io/fence":"f"}},'
         b'"spec":{"nodeName":"n","schedulingGates":[{"name":"g"}]}}'

@@ -4,55 +4,55 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.base.errors import InvariantBroken
 from gpusched.commit.machine import step
 from gpusched.commit.model import (
-    Accepted,
-    Completed,
-    Created,
-    Deadline,
-    Doubted,
-    Evicted,
-    Fenced,
-    Found,
-    Gone,
+    BindCreated,
+    BindNotDone,
+    BindRefused,
+    BindSent,
+    BindUnknown,
+    BindVoided,
+    CommitAccepted,
+    CommitPhase,
+    DeadlinePassed,
+    GangCompleted,
     GroupRead,
-    GroupUnread,
-    NotDone,
-    Phase,
-    ReadBack,
-    Refused,
-    Sent,
-    Shown,
-    Stage,
-    Superseded,
-    Unread,
-    Voided,
+    GroupUnreadable,
+    LeadershipLost,
+    PodEvicted,
+    PodGone,
+    PodRead,
+    PodSeen,
+    PodStage,
+    PodUnreadable,
+    ReadBackSent,
+    TermSuperseded,
 )
-from gpusched.errors import InvariantBroken
 
-LETTERS = dict(zip("PASUCFGE", Stage, strict=True))
+LETTERS = dict(zip("PASUCFGE", PodStage, strict=True))
 EVENTS = {
-    "sent": lambda _: Sent(0),
-    "created": lambda _: Created(0),
-    "doubted": lambda _: Doubted(0, "409"),
-    "notdone": lambda _: NotDone(0, "429"),
-    "refused": lambda _: Refused(0, "404"),
-    "denied": lambda _: Refused(0, "403", denied=True),
-    "read": lambda _: ReadBack(0),
-    "f-ours": lambda f: Found(0, f("ours")),
-    "f-free": lambda f: Found(0, f("free")),
-    "f-lost": lambda f: Found(0, f("lost")),
-    "f-none": lambda _: Found(0, None),
-    "f-brok": lambda f: Found(0, f("broken")),
-    "unread": lambda _: Unread(0, "timeout"),
-    "s-ours": lambda f: Shown(0, f("ours")),
-    "s-free": lambda f: Shown(0, f("free")),
-    "s-lost": lambda f: Shown(0, f("lost")),
-    "s-dele": lambda f: Shown(0, f("deleting")),
-    "s-brok": lambda f: Shown(0, f("broken")),
-    "gone": lambda _: Gone(0),
-    "evicted": lambda _: Evicted(0),
-    "voided": lambda _: Voided(0, "node n is gone"),
+    "sent": lambda _: BindSent(0),
+    "created": lambda _: BindCreated(0),
+    "doubted": lambda _: BindUnknown(0, "409"),
+    "notdone": lambda _: BindNotDone(0, "429"),
+    "refused": lambda _: BindRefused(0, "404"),
+    "denied": lambda _: BindRefused(0, "403", denied=True),
+    "read": lambda _: ReadBackSent(0),
+    "f-ours": lambda f: PodRead(0, f("ours")),
+    "f-free": lambda f: PodRead(0, f("free")),
+    "f-lost": lambda f: PodRead(0, f("lost")),
+    "f-none": lambda _: PodRead(0, None),
+    "f-brok": lambda f: PodRead(0, f("broken")),
+    "unread": lambda _: PodUnreadable(0, "timeout"),
+    "s-ours": lambda f: PodSeen(0, f("ours")),
+    "s-free": lambda f: PodSeen(0, f("free")),
+    "s-lost": lambda f: PodSeen(0, f("lost")),
+    "s-dele": lambda f: PodSeen(0, f("deleting")),
+    "s-brok": lambda f: PodSeen(0, f("broken")),
+    "gone": lambda _: PodGone(0),
+    "evicted": lambda _: PodEvicted(0),
+    "voided": lambda _: BindVoided(0, "node n is gone"),
 }
 # One row a stage and call under way (0 none, 1 binding, 2 read-back) of a binding gang.
 # The cell is the stage that follows; ``.`` the same stage, ``x`` cannot be.
@@ -96,10 +96,10 @@ def test_stage_and_event(at, facts, name, event, cell):
     """The next stage is that of the table, and an impossible event breaks an invariant."""
     stage = LETTERS[name[0]]
     # A second pod keeps the gang from coming to rest; one member is enough for it.
-    other = Stage.PLANNED if stage is Stage.PLANNED else Stage.SENT
-    phase = Phase.VERIFIED if stage is Stage.PLANNED else Phase.BINDING
-    calls = [int(name[1]), int(other == Stage.SENT)]
-    tries = bytes([1 if stage is Stage.UNKNOWN else 0, 0])
+    other = PodStage.PLANNED if stage is PodStage.PLANNED else PodStage.SENT
+    phase = CommitPhase.VERIFIED if stage is PodStage.PLANNED else CommitPhase.BINDING
+    calls = [int(name[1]), int(other == PodStage.SENT)]
+    tries = bytes([1 if stage is PodStage.UNKNOWN else 0, 0])
     state = at([stage, other], calls, phase=phase, need=1, tries=tries)
     happened = EVENTS[event](lambda what: facts(what, state))
     if cell == "x":
@@ -109,7 +109,7 @@ def test_stage_and_event(at, facts, name, event, cell):
     after, _ = step(state, happened)
     assert after.stage(0) is (stage if cell == "." else LETTERS[cell])
     assert after.stage(1) is other
-    assert after.counts == tuple(sum(s == each for s in after.stages) for each in Stage)
+    assert after.counts == tuple(sum(s == each for s in after.stages) for each in PodStage)
     answers = {"created", "doubted", "notdone", "refused", "denied", "unread"}
     if event in answers or event.startswith("f-"):
         assert after.calls[0] == 0
@@ -118,23 +118,23 @@ def test_stage_and_event(at, facts, name, event, cell):
 
 
 PHASES = {
-    "fresh": ([Stage.PLANNED] * 2, Phase.VERIFIED),
-    "verified": ([Stage.ASSUMED] * 2, Phase.VERIFIED),
-    "binding": ([Stage.SENT, Stage.ASSUMED], Phase.BINDING),
-    "repair": ([Stage.CONFIRMED, Stage.FORGOTTEN], Phase.REPAIR),
-    "undoing": ([Stage.CONFIRMED, Stage.FORGOTTEN], Phase.UNDOING),
-    "bound": ([Stage.CONFIRMED] * 2, Phase.BOUND),
-    "released": ([Stage.FORGOTTEN] * 2, Phase.RELEASED),
+    "fresh": ([PodStage.PLANNED] * 2, CommitPhase.VERIFIED),
+    "verified": ([PodStage.ASSUMED] * 2, CommitPhase.VERIFIED),
+    "binding": ([PodStage.SENT, PodStage.ASSUMED], CommitPhase.BINDING),
+    "repair": ([PodStage.CONFIRMED, PodStage.FORGOTTEN], CommitPhase.REPAIR),
+    "undoing": ([PodStage.CONFIRMED, PodStage.FORGOTTEN], CommitPhase.UNDOING),
+    "bound": ([PodStage.CONFIRMED] * 2, CommitPhase.BOUND),
+    "released": ([PodStage.FORGOTTEN] * 2, CommitPhase.RELEASED),
 }
 GANG_EVENTS = {
-    "accepted": lambda _: Accepted(),
+    "accepted": lambda _: CommitAccepted(),
     "same": lambda g: GroupRead(g()),
     "changed": lambda g: GroupRead(g(generation=4)),
-    "unread": lambda _: GroupUnread("503"),
-    "fenced": lambda _: Fenced(),
-    "superseded": lambda _: Superseded(),
-    "deadline": lambda _: Deadline(),
-    "completed": lambda _: Completed(),
+    "unread": lambda _: GroupUnreadable("503"),
+    "fenced": lambda _: LeadershipLost(),
+    "superseded": lambda _: TermSuperseded(),
+    "deadline": lambda _: DeadlinePassed(),
+    "completed": lambda _: GangCompleted(),
 }
 GANG_TABLE = """
           accepted  same      changed   unread    fenced    superseded deadline  completed
@@ -160,14 +160,14 @@ def _gang_cells():
 def test_phase_and_event(at, group_facts, name, event, cell):
     """The next phase is that of the table, and an impossible event breaks an invariant."""
     stages, phase = PHASES[name]
-    state = at(stages, [int(s == Stage.SENT) for s in stages], phase=phase)
+    state = at(stages, [int(s == PodStage.SENT) for s in stages], phase=phase)
     happened = GANG_EVENTS[event](group_facts)
     if cell == "x":
         with pytest.raises(InvariantBroken):
             step(state, happened)
         return
     after, _ = step(state, happened)
-    assert after.phase is (phase if cell == "." else Phase(cell))
+    assert after.phase is (phase if cell == "." else CommitPhase(cell))
 
 
 def test_the_gang_table_names_every_phase_and_event():
@@ -175,4 +175,4 @@ def test_the_gang_table_names_every_phase_and_event():
     head, *rows = GANG_TABLE.strip().splitlines()
     assert head.split() == list(GANG_EVENTS)
     assert [row.split()[0] for row in rows] == list(PHASES)
-    assert {phase for _, phase in PHASES.values()} == set(Phase)
+    assert {phase for _, phase in PHASES.values()} == set(CommitPhase)

@@ -6,36 +6,36 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.commit.facts import PodFacts
 from gpusched.commit.machine import step
 from gpusched.commit.model import (
     FINAL,
-    Accepted,
+    BindCreated,
+    BindNotDone,
+    BindRefused,
+    BindSent,
+    BindUnknown,
+    CommitAccepted,
+    CommitPhase,
     CommitState,
-    Created,
-    Deadline,
+    DeadlinePassed,
     DoBind,
     DoConfirm,
     DoEvict,
     DoForget,
     DoReadBack,
     DoReadGroup,
-    Doubted,
-    Evicted,
-    Fenced,
-    Found,
-    Gone,
     GroupRead,
-    NotDone,
-    Phase,
-    ReadBack,
-    Refused,
-    Sent,
-    Shown,
-    Stage,
-    Superseded,
-    Unread,
+    LeadershipLost,
+    PodEvicted,
+    PodGone,
+    PodRead,
+    PodSeen,
+    PodStage,
+    PodUnreadable,
+    ReadBackSent,
+    TermSuperseded,
 )
+from gpusched.commit.observed_pod import ObservedPod
 
 
 @attrs.define
@@ -81,7 +81,7 @@ class World:
         if i in self.gone:
             return None
         bind = self.state.gang.binds[i]
-        free = PodFacts(bind.uid, "", "", "", deleting=False, gated=False)
+        free = ObservedPod(bind.uid, "", "", "", deleting=False, gated=False)
         if i in self.taken:
             return attrs.evolve(free, node="n-x", plan="other", fence="other/9")
         if i in self.bound:
@@ -101,47 +101,47 @@ class World:
         if kind == "group":
             self.feed(GroupRead(self.group))
         elif kind == "bind":
-            if self.state.phase not in FINAL and self.state.stage(i) is Stage.ASSUMED:
-                self.feed(Sent(i))
+            if self.state.phase not in FINAL and self.state.stage(i) is PodStage.ASSUMED:
+                self.feed(BindSent(i))
                 self.answer(i, draw(st.sampled_from(OUTCOMES)) if self.faults else "honest")
         elif kind in ("read", "settle"):
             if kind == "settle" and i in self.landing:
                 self.landing.discard(i)
                 self.land(i)
-            if self.state.phase not in FINAL and self.state.stage(i) is Stage.UNKNOWN:
-                self.feed(ReadBack(i))
+            if self.state.phase not in FINAL and self.state.stage(i) is PodStage.UNKNOWN:
+                self.feed(ReadBackSent(i))
                 lost = self.faults and draw(st.booleans())
-                self.feed(Unread(i, "no answer") if lost else Found(i, self.facts(i)))
+                self.feed(PodUnreadable(i, "no answer") if lost else PodRead(i, self.facts(i)))
                 if lost and kind == "settle":
                     return
         elif kind == "evict":
             self.bound.discard(i)
             self.gone.add(i)
-            self.feed(Evicted(i))
+            self.feed(PodEvicted(i))
 
     def answer(self, i, outcome):
         """What came of a binding that was sent."""
         if outcome == "lost-undone":
-            self.feed(Doubted(i, "reset"))
+            self.feed(BindUnknown(i, "reset"))
         elif outcome == "lost-late":
             # Still on its way inside the server: lands later, or when the server gives up.
             self.landing.add(i)
-            self.feed(Doubted(i, "reset"))
+            self.feed(BindUnknown(i, "reset"))
         elif outcome == "lost-done":
             self.land(i)
-            self.feed(Doubted(i, "timeout"))
+            self.feed(BindUnknown(i, "timeout"))
         elif outcome == "busy":
-            self.feed(NotDone(i, "429"))
+            self.feed(BindNotDone(i, "429"))
         elif outcome == "denied":
-            self.feed(Refused(i, "403", denied=True))
+            self.feed(BindRefused(i, "403", denied=True))
         elif i in self.gone:
-            self.feed(Refused(i, "404"))
+            self.feed(BindRefused(i, "404"))
         elif self.land(i):
             if outcome == "watch-first":
-                self.feed(Shown(i, self.facts(i)))
-            self.feed(Created(i))
+                self.feed(PodSeen(i, self.facts(i)))
+            self.feed(BindCreated(i))
         else:
-            self.feed(Doubted(i, "409"))
+            self.feed(BindUnknown(i, "409"))
 
 
 OUTCOMES = ("honest", "watch-first", "lost-undone", "lost-late", "lost-done", "busy", "denied")
@@ -160,18 +160,18 @@ def test_no_walk_leaves_a_gang_in_part(make_gang_and_group, data, pods, extras, 
         pods, need=need, placed=placed, kind=data.draw(st.sampled_from(["Job", "PodGroup"]))
     )
     world = World(CommitState.of(gang, "me/1"), data, group)
-    world.feed(Accepted())
+    world.feed(CommitAccepted())
     for turn in data.draw(st.lists(st.sampled_from(TURNS), max_size=25)):
         i = data.draw(st.integers(0, pods - 1))
         if turn == "work" and world.todo:
             world.do(*world.todo.pop(data.draw(st.integers(0, len(world.todo) - 1))))
         elif turn == "show" and (facts := world.facts(i)) is not None:
-            world.feed(Shown(i, facts))
+            world.feed(PodSeen(i, facts))
         elif turn == "delete":
             world.gone.add(i)
             world.bound.discard(i)
             world.landing.discard(i)
-            world.feed(Gone(i))
+            world.feed(PodGone(i))
         elif turn == "steal" and i not in world.bound | world.gone:
             world.taken.add(i)
             world.landing.discard(i)
@@ -179,17 +179,17 @@ def test_no_walk_leaves_a_gang_in_part(make_gang_and_group, data, pods, extras, 
             world.landing.discard(i)
             world.land(i)
         elif turn == "fence":
-            world.feed(Fenced())
+            world.feed(LeadershipLost())
         elif turn == "depose":
-            world.feed(Superseded())
+            world.feed(TermSuperseded())
     world.faults = False
     _calm(world)
     state = world.state
-    assert state.phase in FINAL or state.phase is Phase.UNDOING
+    assert state.phase in FINAL or state.phase is CommitPhase.UNDOING
     alive = world.bound - world.gone
-    if state.phase is Phase.RELEASED and not state.superseded:
+    if state.phase is CommitPhase.RELEASED and not state.superseded:
         assert not alive
-    if state.phase is Phase.BOUND:
+    if state.phase is CommitPhase.BOUND:
         assert state.gang.placed + state.confirmed >= state.gang.min_member
     assert not world.forgotten & alive
     assert not world.confirmed & world.forgotten
@@ -200,4 +200,4 @@ def _calm(world):
     for _ in range(2):
         while world.todo:
             world.do(*world.todo.pop(0))
-        world.feed(Deadline())
+        world.feed(DeadlinePassed())

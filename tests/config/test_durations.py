@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.objects.duration import DURATION_MAX_NS, format_duration, parse_duration
+from gpusched.api.meta.duration import DURATION_MAX_NS, format_duration, parse_duration
 
 
 @given(st.integers(0, DURATION_MAX_NS))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched import limits
-from gpusched.config.load import load, load_file
+from gpusched.base import limits
+from gpusched.base.errors import ConfigError
+from gpusched.config.load import load_config, load_file
 from gpusched.config.model import DEFAULT, PluginChoice
-from gpusched.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
 TOP = "schedulerNames, podGroupPriority, actions, tiers, placement, cycle, leaderElection"
@@ -19,7 +19,7 @@ TOP = "schedulerNames, podGroupPriority, actions, tiers, placement, cycle, leade
 
 def problems(text: str) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load(text, source="f.yaml")
+        load_config(text, source="f.yaml")
     assert str(caught.value) == caught.value.problems[0]
     assert caught.value.exit_status == 78
     return caught.value.problems
@@ -32,7 +32,7 @@ def test_shipped_file_is_the_default():
 
 def test_empty_mapping_asks_for_the_default():
     """Every key has a default."""
-    assert load("{}", source="f.yaml") == DEFAULT
+    assert load_config("{}", source="f.yaml") == DEFAULT
 
 
 def test_every_key_is_read():
@@ -53,7 +53,7 @@ leaderElection:
   renewDeadline: 20s
   retryPeriod: 500ms
 """
-    config = load(text, source="f.yaml")
+    config = load_config(text, source="f.yaml")
     assert config.scheduler_names == ("gpusched", "team-a.example")
     assert config.actions == ("allocate",)
     assert config.action_lines == (3,)
@@ -74,8 +74,8 @@ leaderElection:
 
 def test_where_it_was_written_does_not_count():
     """Two configurations that ask for the same are equal, wherever they were written."""
-    one = load("actions: [allocate]", source="a.yaml")
-    other = load("\n\nactions:\n- allocate\n", source="b.yaml")
+    one = load_config("actions: [allocate]", source="a.yaml")
+    other = load_config("\n\nactions:\n- allocate\n", source="b.yaml")
     assert one == other
 
 
@@ -273,7 +273,7 @@ def test_any_text_is_a_configuration_or_told_with_its_place(text):
     """No text makes loading raise anything but ConfigError with a place."""
     found: tuple[str, ...] = ()
     try:
-        load(text, source="f.yaml")
+        load_config(text, source="f.yaml")
     except ConfigError as error:
         found = error.problems
     assert all(problem.startswith("f.yaml") for problem in found)

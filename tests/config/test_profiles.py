@@ -8,14 +8,14 @@ import json
 import pytest
 import yaml
 
-from gpusched import assets
+from gpusched.base import installed_files
 from gpusched.cli.main import main
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
-from gpusched.pluginhost.registry import installed
+from gpusched.pluginhost.registry import installed_entry_points
 from gpusched.testing.given import Given
 
-CONF = assets.path("conf")
+CONF = installed_files.path("conf")
 PROFILES = sorted((CONF / "profiles").glob("*.yaml"))
 
 
@@ -38,7 +38,7 @@ def test_the_shipped_file_names_every_shipped_policy():
     """The default leaves nothing that we ship unmentioned: on, or in a comment that says why not."""
     text = (CONF / "gpusched.yaml").read_text()
     for group in ("gpusched.plugins", "gpusched.actions"):
-        for point in installed(group):
+        for point in installed_entry_points(group):
             assert point.name in text
 
 

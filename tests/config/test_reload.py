@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.config.model import DEFAULT, Config, Cycle, LeaderElection
-from gpusched.config.reload import _SECTIONS, Adopted, Kept, Unchanged, decide
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
+from gpusched.config.model import DEFAULT, Config, CycleConfig, LeaderElectionConfig
+from gpusched.config.reload import (
+    _SECTIONS,
+    ConfigAdopted,
+    ConfigKept,
+    ConfigUnchanged,
+    decide_reload,
+)
 
 
 def test_same_content_changes_nothing():
     """A file that was only moved or reformatted is no change."""
-    assert decide(DEFAULT, attrs.evolve(DEFAULT, source="other.yaml")) == Unchanged()
+    assert decide_reload(DEFAULT, attrs.evolve(DEFAULT, source="other.yaml")) == ConfigUnchanged()
 
 
 def test_a_good_change_is_adopted_with_what_changed():
     """A valid file takes effect as a whole."""
-    new = attrs.evolve(DEFAULT, cycle=Cycle(debounce_s=0.1), actions=("allocate",))
-    assert decide(DEFAULT, new) == Adopted(new, ("actions", "cycle"))
+    new = attrs.evolve(DEFAULT, cycle=CycleConfig(debounce_s=0.1), actions=("allocate",))
+    assert decide_reload(DEFAULT, new) == ConfigAdopted(new, ("actions", "cycle"))
 
 
 def test_a_bad_file_leaves_the_old_one_in_force():
     """An error keeps the old configuration and every sentence."""
-    decision = decide(DEFAULT, ConfigError("f:1: one", "f:2: two"))
-    assert decision == Kept(("f:1: one", "f:2: two"))
+    decision = decide_reload(DEFAULT, ConfigError("f:1: one", "f:2: two"))
+    assert decision == ConfigKept(("f:1: one", "f:2: two"))
     assert decision.sentence == ("f:1: one (and 1 more problem); the configuration in force stays")
 
 
@@ -32,11 +38,11 @@ def test_what_takes_a_restart_is_not_half_adopted():
     new = attrs.evolve(
         DEFAULT,
         source="f.yaml",
-        leader_election=LeaderElection(lease_name="x"),
+        leader_election=LeaderElectionConfig(lease_name="x"),
         scheduler_names=("x",),
-        cycle=Cycle(debounce_s=0.1),
+        cycle=CycleConfig(debounce_s=0.1),
     )
-    assert decide(DEFAULT, new) == Kept(
+    assert decide_reload(DEFAULT, new) == ConfigKept(
         ("f.yaml: schedulerNames, leaderElection changed, which takes a restart of the daemon",)
     )
 

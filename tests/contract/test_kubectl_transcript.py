@@ -21,7 +21,7 @@ from typing import Final
 import attrs
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 DOCUMENT: Final = Path(__file__).parent / "kubectl" / "transcript.txt"
 WRITE: Final = os.environ.get("GPUSCHED_WRITE_TRANSCRIPT") == "1"

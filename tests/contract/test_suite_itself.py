@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 from .api import connect, names
 

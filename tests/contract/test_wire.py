@@ -7,7 +7,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 from .wire_compare import Tokens, differences, trimmed_differences
 from .wire_player import ORDER, Player, Report

@@ -17,15 +17,15 @@ import attrs
 import pytest
 import yaml
 
-from gpusched import assets, errors
 from gpusched.app import App, AppOptions
-from gpusched.clock import Clock, LoopClock
+from gpusched.base import errors, installed_files
+from gpusched.base.clock import Clock, LoopClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
-from gpusched.devcluster import app as devcluster
-from gpusched.io.api import Api, Response
-from gpusched.simulate.freezing import PROGRAM, FreezingLoop
-from gpusched.simulate.loop import run_virtual
+from gpusched.devcluster import cluster as devcluster
+from gpusched.io.client.api_client import ApiClient, ApiResponse
+from gpusched.lab.virtual_time.loop import run_virtual
+from gpusched.lab.virtual_time.process_pause import PROGRAM, PausableLoop
 from gpusched.testing import invariants
 from gpusched.testing.invariants import Write
 
@@ -36,7 +36,7 @@ POLICIES = bool(os.environ.get("GPUSCHED_TEST_POLICIES"))
 """Whether every test has the shipped policies, by hand; some forge what those refuse."""
 _ADMIN = "t"
 _SHIPPED = [
-    assets.path("manifests") / name
+    installed_files.path("manifests") / name
     for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "rbac-adapters.yaml", "policies")
 ]
 _running: ContextVar[Daemon | None] = ContextVar("daemon", default=None)
@@ -98,7 +98,7 @@ async def _never() -> None:
 def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """``Api.request`` that records writes and dies when told."""
 
-    async def request(self: Api, method: str, path: str, **how: Any) -> Any:
+    async def request(self: ApiClient, method: str, path: str, **how: Any) -> Any:
         daemon = _running.get()
         if daemon is None:
             return await original(self, method, path, **how)
@@ -118,7 +118,7 @@ def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
         if fault == "lost":
             raise _silence(method, f"{method} {path}: lost")
         if fault.isdigit():
-            return Response(int(fault), {}, b'{"message": "made by the test"}')
+            return ApiResponse(int(fault), {}, b'{"message": "made by the test"}')
         answer = await original(self, method, path, **how)
         if fault == "unanswered":
             raise _silence(method, f"{method} {path}: the answer was lost")
@@ -140,7 +140,7 @@ def spy(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
 def spy_stream(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Api.stream`` that records what is watched."""
 
-    def stream(self: Api, path: str, **how: Any) -> Any:
+    def stream(self: ApiClient, path: str, **how: Any) -> Any:
         daemon = _running.get()
         if daemon is not None:
             daemon.used.add(("WATCH", path))
@@ -351,7 +351,7 @@ class World:
             How many of its callbacks ran since, until it was frozen.
         """
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, FreezingLoop)
+        assert isinstance(loop, PausableLoop)
         count = 0
 
         def step(program: object) -> None:
@@ -457,8 +457,8 @@ def pod_spec(gpus: int) -> Obj:
 @pytest.fixture
 def spied(monkeypatch):
     """``Api.request`` knows which daemon calls it."""
-    monkeypatch.setattr(Api, "request", spy(Api.request))
-    monkeypatch.setattr(Api, "stream", spy_stream(Api.stream))
+    monkeypatch.setattr(ApiClient, "request", spy(ApiClient.request))
+    monkeypatch.setattr(ApiClient, "stream", spy_stream(ApiClient.stream))
 
 
 @pytest.fixture
@@ -483,7 +483,7 @@ def play(spied, tmp_path):
                     await world.cluster.close()
             return world
 
-        factory = (lambda: FreezingLoop(limit_s=limit_s)) if freezing else None
+        factory = (lambda: PausableLoop(limit_s=limit_s)) if freezing else None
         return run_virtual(main, limit_s=limit_s, loop_factory=factory)
 
     return run

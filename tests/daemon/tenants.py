@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from gpusched import assets
-from gpusched.io.api import Api
+from gpusched.base import installed_files
+from gpusched.io.client.api_client import ApiClient
 from tests.daemon.conftest import Obj, World, pod_spec
 
 RBAC = "rbac.authorization.k8s.io"
@@ -22,7 +22,7 @@ class Tenant:
         namespace: the one where this user may edit.
     """
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: ApiClient, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
 
@@ -104,7 +104,9 @@ async def tenant(w: World, namespace: str) -> Tenant:
     """A new namespace with an account that may edit there, by the shipped roles too."""
     client = w.client
     if "gpusched-edit" not in w.names(f"clusterroles.{RBAC}"):
-        for role in yaml.safe_load_all((assets.path("manifests") / "rbac-users.yaml").read_text()):
+        for role in yaml.safe_load_all(
+            (installed_files.path("manifests") / "rbac-users.yaml").read_text()
+        ):
             client.create(f"clusterroles.{RBAC}", role)
     client.create(
         "namespaces",
@@ -124,7 +126,7 @@ async def tenant(w: World, namespace: str) -> Tenant:
     )
     await w.clock.sleep(1)  # aggregated roles are filled by a controller
     w.write_kubeconfig()
-    admin = await Api.connect(str(w.kubeconfig), clock=w.clock)
+    admin = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/user/token"
     ask = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await admin.request("POST", path, body=json.dumps(ask).encode(), timeout_s=10.0)
@@ -135,6 +137,6 @@ async def tenant(w: World, namespace: str) -> Tenant:
     config["users"][0]["user"]["token"] = token
     own = w.kubeconfig.with_name(f"kubeconfig-{namespace}")
     own.write_text(yaml.safe_dump(config))
-    user = Tenant(await Api.connect(str(own), clock=w.clock), namespace)
+    user = Tenant(await ApiClient.connect(str(own), clock=w.clock), namespace)
     w.closing.append(user._api.close)
     return user

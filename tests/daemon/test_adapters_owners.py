@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.testing.foreign_kinds import install, make
+from tests.fuzz.foreign_kinds import install, make
 
 JOBSETS = "jobsets.jobset.x-k8s.io"
 LWS = "leaderworkersets.leaderworkerset.x-k8s.io"

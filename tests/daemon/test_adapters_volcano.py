@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.testing.foreign_kinds import install, make
+from tests.fuzz.foreign_kinds import install, make
 
 GROUPS = "podgroups.scheduling.volcano.sh"
 QUEUES = "queues.scheduling.volcano.sh"

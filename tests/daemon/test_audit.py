@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusched.cli.audit import PATHS, read_cluster, settled
-from gpusched.cli.audit_checks import POLICIES, Cluster, advice, audit, notes
-from gpusched.devcluster.app import DevCluster
-from gpusched.errors import Denied
-from gpusched.io.api import Api
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.read import read_path
+from gpusched.base.errors import Denied
+from gpusched.cli.lab.audit import PATHS, audit_twice, read_cluster
+from gpusched.cli.lab.audit_checks import POLICIES, AuditedCluster, advice, find_violations, notes
+from gpusched.devcluster.cluster import DevCluster
+from gpusched.io.client.api_client import ApiClient
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.play.on_embedded import play_embedded
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 LIBRARY = Path(__file__).resolve().parents[2] / "kwok-scenarios" / "library"
@@ -38,9 +38,9 @@ SERVED = {
 
 async def look(w, settle_s=0.0):
     """What an audit of the world's cluster sees and finds."""
-    api = await Api.connect(str(w.kubeconfig), clock=w.clock)
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     try:
-        return await settled(
+        return await audit_twice(
             lambda: read_cluster(api, ("gpusched",), lease=LEASE),
             settle_s=settle_s,
             sleep=w.clock.sleep,
@@ -275,7 +275,7 @@ def test_what_mends_itself_is_no_violation(play):
 
 def test_what_may_not_be_read_is_said(play, monkeypatch):
     """Given an account that reads pods alone, the audit looks at these and says what it left out."""
-    original = Api.request
+    original = ApiClient.request
 
     async def request(self, method, path, **how):
         if method == "GET" and path not in ("/version", "/api/v1/pods") and denied:
@@ -286,7 +286,7 @@ def test_what_may_not_be_read_is_said(play, monkeypatch):
 
     async def scenario(w):
         await running(w)
-        monkeypatch.setattr(Api, "request", request)
+        monkeypatch.setattr(ApiClient, "request", request)
         denied.append(True)
         seen, found = await look(w)
         denied.clear()
@@ -306,13 +306,13 @@ def test_scenarios_of_the_library_end_soundly(name, monkeypatch):
 
     async def close(self):
         objects = {kind: self.client.list(served) for kind, served in SERVED.items()}
-        ends.append(Cluster(objects=objects, now=self.core.clock.now()))
+        ends.append(AuditedCluster(objects=objects, now=self.core.clock.now()))
         await original(self)
 
     monkeypatch.setattr(DevCluster, "close", close)
     play_embedded(scenario)
     assert len(ends) == 1
-    assert named(audit(ends[0])) == PLAYED[name]
+    assert named(find_violations(ends[0])) == PLAYED[name]
 
 
 def test_every_policy_that_is_shipped_is_asked_for():
@@ -338,6 +338,6 @@ def test_objects_of_no_shape_are_passed_over(junk):
         odd.append({"metadata": {"name": "x"}, "spec": {}, "status": {"conditions": junk}})
     lost = {"metadata": {"name": "lost"}, "spec": {"parent": "nowhere"}}
     kinds = ("pods", "nodes", "podgroups", "topologies", "jobs", "namespaces")
-    seen = Cluster(objects={**dict.fromkeys(kinds, odd), "queues": [*odd, lost]}, now=1e9)
-    assert ("I5", "Queue", "lost") in named(audit(seen))
+    seen = AuditedCluster(objects={**dict.fromkeys(kinds, odd), "queues": [*odd, lost]}, now=1e9)
+    assert ("I5", "Queue", "lost") in named(find_violations(seen))
     assert isinstance(notes(seen), list)

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.apimachinery.status import StatusError
 
 GPU = "nvidia.com/gpu"
 DAY = 86_400.0

@@ -156,7 +156,7 @@ def test_a_shipped_filter_that_always_fails_is_told_as_such(play, monkeypatch, w
     async def scenario(world):
         await world.start(nodes=6)
         with monkeypatch.context() as patch:
-            patch.setattr("gpusched_plugins.predicates.nodes._ready", broken)
+            patch.setattr("gpusched_plugins.nodes.predicates.node_rules._ready", broken)
             daemon = world.daemon()
             world.group("g", minMember=1, **within)
             world.job("g", 1, group="g")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched import limits
-from gpusched.chaos.replica import Replica
-from gpusched.devcluster.control.rules import parse_rules
+from gpusched.base import limits
+from gpusched.devcluster.control.fault_rules import parse_rules
+from gpusched.lab.chaos.stale_replica import StaleReplica
 
 GPU = "nvidia.com/gpu"
 GROUPS = "podgroups.scheduling.gpusched.io"
@@ -130,7 +130,7 @@ def test_a_new_leader_does_not_believe_a_replica_of_before_its_time(play):
         await w.until(lambda: len(w.bound()) == 1)
         assert w.bound()[0]["metadata"]["name"] == "a"
         first.kill()
-        replica = Replica(w.cluster, "gpusched/*", w.cluster.core.store.version - seen)
+        replica = StaleReplica(w.cluster, "gpusched/*", w.cluster.core.store.version - seen)
         second = w.daemon()
         await w.clock.sleep(45)
         assert len(w.bound()) == 1
@@ -149,7 +149,7 @@ def test_a_replica_that_stays_behind_is_believed_in_the_end(play):
         await w.start(nodes=1)
         w.pod("b")
         await w.clock.sleep(5)
-        Replica(w.cluster, "gpusched/*", 1)
+        StaleReplica(w.cluster, "gpusched/*", 1)
         w.daemon()
         await w.until(lambda: len(w.bound()) == 1, within=limits.LIST_BEHIND_MAX_S + 60)
 

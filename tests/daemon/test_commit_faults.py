@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpusched.cache.cache import Cache
-from gpusched.commit.draft import Draft
-from gpusched.io import binder
-from gpusched.io.bind_calls import BindCalls
-from gpusched.io.binder import Binder
+from gpusched.commit.machine import CommitStep
+from gpusched.io.write import binder
+from gpusched.io.write.bind_calls import BindCalls
+from gpusched.io.write.binder import Binder
 from tests.daemon.test_containment import KINDS, Planted, condition, events, metric
 
 pytestmark = pytest.mark.contains
@@ -94,7 +94,7 @@ def test_a_machine_that_raises_at_its_kth_step_keeps_the_books_right(play, monke
     """Whatever was sent is read back: no room is lost and none is given twice."""
 
     async def scenario(w):
-        original, fired = Draft.settle, []
+        original, fired = CommitStep.settle, []
 
         def settle(draft):
             if draft.old.gang.gang.name == "bad":
@@ -103,7 +103,7 @@ def test_a_machine_that_raises_at_its_kth_step_keeps_the_books_right(play, monke
                     raise Planted("settle")
             original(draft)
 
-        monkeypatch.setattr(Draft, "settle", settle)
+        monkeypatch.setattr(CommitStep, "settle", settle)
         await w.start(nodes=2)
         daemon = w.daemon()
         await w.until(lambda: daemon.leading)
@@ -155,7 +155,7 @@ def test_what_was_sent_is_read_back_until_it_is_known(play, monkeypatch):
 
         monkeypatch.setattr(BindCalls, "bind", lost)
         monkeypatch.setattr(BindCalls, "read_pod", read)
-        monkeypatch.setattr(binder, "Doubted", doubted)
+        monkeypatch.setattr(binder, "BindUnknown", doubted)
         w.gang("bad", 1)
         await w.until(lambda: sent)
         w.gang("good", 1)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpusched import limits
 from gpusched.actions import allocate, preempt
-from gpusched.cache import families
+from gpusched.api.pod import decode as decode_pod
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
-from gpusched.cache.gangs import Gang
-from gpusched.errors import InvariantBroken
-from gpusched.io import binder, carrier, cycle, status
-from gpusched.objects import decode_pod
-from gpusched.session import due, fragmentation
+from gpusched.cache.gangs import gang_index
+from gpusched.cache.gangs.gang import Gang
+from gpusched.io.cycle import session_cycle
+from gpusched.io.write import binder, preemption_executor, status_writer
+from gpusched.session.status import fragmentation, next_wakeup
 from tests.daemon.conftest import GROUPS
 
 pytestmark = pytest.mark.contains
@@ -162,14 +163,14 @@ def test_where_nothing_can_be_decided_the_daemon_stays(play, monkeypatch):
 @KINDS
 def test_what_is_told_of_a_commit_ends_no_process(play, monkeypatch, kind):
     """The bindings stand; a listener or a line of the log that raises costs itself."""
-    original = binder.Settled
+    original = binder.SettledGang
 
     def planted(gang, *rest):
         if gang.gang.name == "bad":
             raise kind("settled")
         return original(gang, *rest)
 
-    monkeypatch.setattr(binder, "Settled", planted)
+    monkeypatch.setattr(binder, "SettledGang", planted)
 
     async def scenario(w):
         await w.start(nodes=2)
@@ -185,41 +186,49 @@ def test_what_is_told_of_a_commit_ends_no_process(play, monkeypatch, kind):
 
 
 AROUND = [
-    (due, "next_due", lambda patch, planted: patch.setattr(cycle, "next_due", planted)),
+    (
+        next_wakeup,
+        "next_due",
+        lambda patch, planted: patch.setattr(session_cycle, "next_wakeup", planted),
+    ),
     (
         fragmentation,
         "ratios",
-        lambda patch, planted: patch.setattr("gpusched.io.fragmentation.ratios", planted),
+        lambda patch, planted: patch.setattr(
+            "gpusched.io.cycle.fragmentation_gauge.ratios", planted
+        ),
     ),
     (
-        cycle.SessionCycle,
+        session_cycle.SessionCycle,
         "_longest_s",
-        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_longest_s", planted),
+        lambda patch, planted: patch.setattr(session_cycle.SessionCycle, "_longest_s", planted),
     ),
     (
-        cycle.SessionCycle,
+        session_cycle.SessionCycle,
         "_measure",
-        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_measure", planted),
+        lambda patch, planted: patch.setattr(session_cycle.SessionCycle, "_measure", planted),
     ),
     (
-        cycle.SessionCycle,
+        session_cycle.SessionCycle,
         "_count_queues",
-        lambda patch, planted: patch.setattr(cycle.SessionCycle, "_count_queues", planted),
+        lambda patch, planted: patch.setattr(session_cycle.SessionCycle, "_count_queues", planted),
     ),
     (
-        status.StatusWriter,
+        status_writer.StatusWriter,
         "_say_gang",
-        lambda patch, planted: patch.setattr(status.StatusWriter, "_say_gang", planted),
+        lambda patch, planted: patch.setattr(status_writer.StatusWriter, "_say_gang", planted),
     ),
     (
-        carrier.Carrier,
+        preemption_executor.PreemptionExecutor,
         "submit",
-        lambda patch, planted: patch.setattr(carrier.Carrier, "submit", planted),
+        lambda patch, planted: patch.setattr(
+            preemption_executor.PreemptionExecutor, "submit", planted
+        ),
     ),
     (
-        families.Families,
+        gang_index.GangIndex,
         "held",
-        lambda patch, planted: patch.setattr(families.Families, "held", planted),
+        lambda patch, planted: patch.setattr(gang_index.GangIndex, "held", planted),
     ),
 ]
 
@@ -256,14 +265,14 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch, kind):
 
     async def scenario(w):
         await w.start(nodes=1)
-        original = cycle.recheck
+        original = session_cycle.recheck_placements
 
         def recheck(cache, gang, **how):
             if gang.name == "bad":
                 raise kind("recheck")
             return original(cache, gang, **how)
 
-        monkeypatch.setattr(cycle, "recheck", recheck)
+        monkeypatch.setattr(session_cycle, "recheck_placements", recheck)
         w.gang("bad", 1)
         await w.clock.sleep(2)
         w.gang("good", 1)
@@ -315,8 +324,8 @@ def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch, kind
             def broken(*_args):
                 raise kind("always")
 
-            patch.setattr(cycle, "next_due", broken)
-            patch.setattr("gpusched.io.fault_report.short", broken)
+            patch.setattr(session_cycle, "next_wakeup", broken)
+            patch.setattr("gpusched.io.cycle.fault_report.short", broken)
             w.gang("one", 1)
             await w.until(lambda: w.running("one"))
             assert metric(daemon, "contained_faults_total")[("next look", "part")] >= 1
@@ -345,14 +354,14 @@ def planted_for(original, name, fired, kind):
 @pytest.mark.parametrize(
     "where",
     [
-        "gpusched.cache.families.make_gang",
-        "gpusched.cache.families.Families._charged",
+        "gpusched.cache.gangs.gang_index.make_gang",
+        "gpusched.cache.gangs.gang_index.GangIndex._charged",
         "gpusched.cache.cache.Cache.put_pod",
         "gpusched.cache.cache.Cache._enter_pod",
-        "gpusched.cache.families.Families.join",
-        "gpusched.io.binder.Binder.observe",
-        "gpusched.io.status_writes.GroupWrite.request",
-        "gpusched.objects.encode.event",
+        "gpusched.cache.gangs.gang_index.GangIndex.join",
+        "gpusched.io.write.binder.Binder.observe",
+        "gpusched.io.write.status_patches.GroupWrite.request",
+        "gpusched.api.serializer.requests.event_body",
     ],
 )
 def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, kind, where):
@@ -436,14 +445,14 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
 @KINDS
 def test_a_gang_whose_room_cannot_be_counted_stops_nobody_else(play, monkeypatch, kind):
     """What it holds is charged to its nodes all the same."""
-    enter = families.Families._enter
+    enter = gang_index.GangIndex._enter
 
     def planted(self, gang):
         if gang.key.name == "bad":
             raise kind("entered")
         enter(self, gang)
 
-    monkeypatch.setattr(families.Families, "_enter", planted)
+    monkeypatch.setattr(gang_index.GangIndex, "_enter", planted)
 
     async def scenario(w):
         await w.start(nodes=3)
@@ -480,14 +489,14 @@ def test_a_pod_that_could_not_be_read_is_read_again_after_a_while(play, monkeypa
             w.gang("bad", 1)
             await w.clock.sleep(10)
             assert metric(daemon, "rejected_objects_total")
-        await w.until(lambda: w.running("bad"), within=limits.AUDIT_PERIOD_S + 60)
+        await w.until(lambda: w.running("bad"), within=limits.COMPARE_PERIOD_S + 60)
 
     play(scenario)
 
 
 def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, monkeypatch):
     """What made it fail may have passed, such as a lack of memory: nothing of it need change."""
-    original = families.make_gang
+    original = gang_index.build_gang
 
     def planted(origin, *rest):
         if origin.key.name == "bad":
@@ -497,7 +506,7 @@ def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, m
     async def scenario(w):
         await w.start(nodes=1)
         with monkeypatch.context() as patch:
-            patch.setattr(families, "make_gang", planted)
+            patch.setattr(gang_index, "build_gang", planted)
             w.daemon()
             w.gang("bad", 1)
             await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")
@@ -510,16 +519,16 @@ def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, m
 @KINDS
 def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch, kind):
     """Its author is told that it is not his fault; the list of its kind goes on."""
-    from gpusched.objects import decode_group  # noqa: PLC0415
+    from gpusched.api.gang import decode  # noqa: PLC0415
 
-    original = decode_group._disruption_mode
+    original = decode._disruption_mode
 
     def planted(wish):
         if wish is not None and wish.mode == "Group":
             raise kind("mode")
         return original(wish)
 
-    monkeypatch.setattr(decode_group, "_disruption_mode", planted)
+    monkeypatch.setattr(decode, "_disruption_mode", planted)
 
     async def scenario(w):
         await w.start(nodes=2)
@@ -542,8 +551,8 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
 @pytest.mark.parametrize(
     ("where", "culprit"),
     [
-        ("gpusched.cache.queues.own_trouble", "team"),
-        ("gpusched.cache.queues._own_words", "team"),
+        ("gpusched.cache.queues.tree.own_trouble", "team"),
+        ("gpusched.cache.queues.tree._own_words", "team"),
     ],
 )
 def test_an_object_that_no_snapshot_can_hold_is_left_out(play, monkeypatch, kind, where, culprit):

@@ -10,15 +10,15 @@ import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gpusched.clock import SystemClock
-from gpusched.config.model import DEFAULT, Placement
-from gpusched.io.cycle import Rules, SessionCycle
-from gpusched.io.telemetry import Telemetry
-from gpusched.io.tracing import Tracing
-from gpusched.pluginhost.guard import Guard
+from gpusched.base.clock import SystemClock
+from gpusched.config.model import DEFAULT, PlacementConfig
+from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.observe.tracing import Tracing
+from gpusched.lab.virtual_time.loop import run_virtual
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.protocols import Policy
-from gpusched.simulate.loop import run_virtual
+from gpusched.session.framework.protocols import Policy
 from gpusched.testing.given import Given
 
 
@@ -70,7 +70,7 @@ def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
             carrier=Accepting(),  # type: ignore[arg-type]
             lease=accepting,
             ready=lambda: "",
-            rules=Rules(config, load_policy(config), Guard(clock)),
+            rules=SessionRules(config, load_policy(config), PluginGuard(clock)),
             clock=clock,
             telemetry=telemetry,
             inline=True,
@@ -88,7 +88,7 @@ def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
 @pytest.mark.parametrize(("solver", "gangs"), [("cpsat", 1), ("greedy", 0)])
 def test_the_configured_search_is_the_one_that_is_used(solver, gangs) -> None:
     """``placement.solver`` decides whether a gang that one pass misses is found."""
-    config = attrs.evolve(DEFAULT, placement=Placement(solver=solver))
+    config = attrs.evolve(DEFAULT, placement=PlacementConfig(solver=solver))
     assert len(one_cycle(config, Telemetry())) == gangs
 
 
@@ -120,7 +120,7 @@ def test_a_session_that_waits_for_a_plugin_says_for_which() -> None:
     async def main() -> None:
         accepting, clock = Accepting(), SystemClock()
         shipped = load_policy(DEFAULT)
-        rules = Rules(DEFAULT, Policy(shipped.actions, ((Slow(),),)), Guard(clock))
+        rules = SessionRules(DEFAULT, Policy(shipped.actions, ((Slow(),),)), PluginGuard(clock))
         cycle = SessionCycle(
             awkward().cache,
             accepting,  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_a_session_that_waits_for_a_plugin_says_for_which() -> None:
         cycle.wake()
         task = asyncio.create_task(cycle.run())
         assert await asyncio.to_thread(inside.wait, 60)
-        cycle.rules = Rules(DEFAULT, shipped, Guard(clock))
+        cycle.rules = SessionRules(DEFAULT, shipped, PluginGuard(clock))
         running = cycle.running
         assert running is not None
         assert running.who == ("slow", "open")

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 import yaml
 
-from gpusched import assets
-from gpusched.devcluster import api as devcluster_api
-from gpusched.devcluster.status import StatusError
-from gpusched.errors import InvariantBroken
-from gpusched.io import binder
+from gpusched.base import installed_files
+from gpusched.base.errors import InvariantBroken
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver import resource_api as devcluster_api
+from gpusched.io.write import binder
 
-CRDS = assets.path("manifests") / "crds"
+CRDS = installed_files.path("manifests") / "crds"
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_a_stop_without_any_server_ends(play):
 def test_bindings_that_fail_are_tried_again(play, monkeypatch):
     """The server fails three times after the binding was decided: read back, sent again."""
     calls = []
-    original = devcluster_api.bind
+    original = devcluster_api.bind_pod
 
     def fail(*args, **how):
         calls.append(1)
@@ -256,7 +256,7 @@ def test_bindings_that_fail_are_tried_again(play, monkeypatch):
             raise StatusError({"kind": "Status", "status": "Failure", "code": 500, "message": "no"})
         return original(*args, **how)
 
-    monkeypatch.setattr(devcluster_api, "bind", fail)
+    monkeypatch.setattr(devcluster_api, "bind_pod", fail)
 
     async def scenario(w):
         await w.start(nodes=2)

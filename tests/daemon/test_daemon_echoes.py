@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched import limits
+from gpusched.base import limits
 
 
 def test_what_a_pod_is_told_begins_no_session(play):

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from gpusched.session.by_gang import ByGang
+from gpusched.session.state.equivalence import GangCache
 
 ROUND = 12
 """Gangs made and deleted between two counts."""
 GROUPS = "podgroups.scheduling.gpusched.io"
-BOUNDED = (ByGang,)
+BOUNDED = (GangCache,)
 """Sweep when they are twice as large as what waits, and hold a few dozen gangs before."""
 
 
@@ -42,7 +42,9 @@ def held(root):
 def ours(value):
     """Whether it is an object of this program, of which a test should know."""
     module = type(value).__module__
-    return module.startswith("gpusched.") and not module.startswith("gpusched.simulate.")
+    return module.startswith("gpusched.") and not module.startswith(
+        "gpusched.lab.virtual_time.cluster_run."
+    )
 
 
 async def come_and_go(w, start):
@@ -86,7 +88,7 @@ def test_nothing_is_kept_of_gangs_that_came_and_went(play):
 def test_of_gangs_that_are_gone_a_few_dozen_are_remembered():
     """Given a dozen that wait, while a thousand others came and went one after the other."""
     waiting = [object() for _ in range(12)]  # only who it is counts
-    known = ByGang()
+    known = GangCache()
     most = 0
     for number in range(1000):
         known.put(object(), number)

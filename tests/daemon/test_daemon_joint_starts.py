@@ -7,7 +7,7 @@ one node is left in each.
 
 from __future__ import annotations
 
-from gpusched import assets
+from gpusched.base import installed_files
 
 RACK = "gpusched.io/rack"
 QUEUES = "queues.scheduling.gpusched.io"
@@ -67,7 +67,9 @@ def test_greedy_leaves_the_third_waiting(play, tmp_path):
 
     async def scenario(world):
         await gangs_that_wait(world)
-        text = assets.path("conf/gpusched.yaml").read_text().replace("cpsat\n", "greedy\n", 1)
+        text = (
+            installed_files.path("conf/gpusched.yaml").read_text().replace("cpsat\n", "greedy\n", 1)
+        )
         file = tmp_path / "greedy.yaml"
         file.write_text(text)
         world.daemon(config_file=str(file))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.objects.meta import format_time
+from gpusched.api.meta.identity import format_time
 
 PERIOD = 300.0
 

@@ -6,9 +6,9 @@ import re
 
 import yaml
 
-from gpusched import assets
-from gpusched.devcluster import api as devcluster_api
-from gpusched.devcluster.status import StatusError
+from gpusched.base import installed_files
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver import resource_api as devcluster_api
 
 OUTSIDE = {
     ("", "namespaces", "get"),
@@ -37,7 +37,7 @@ def right(method: str, path: str) -> tuple[str, str, str]:
 
 def granted(manifest: str = "rbac.yaml") -> set[tuple[str, str, str]]:
     """Group, resource and verb of every rule for the daemon's account."""
-    docs = yaml.safe_load_all((assets.path("manifests") / manifest).read_text())
+    docs = yaml.safe_load_all((installed_files.path("manifests") / manifest).read_text())
     return {
         (group, resource, verb)
         for doc in docs
@@ -100,7 +100,7 @@ async def claim_volumes(w):
 def test_rights_used_and_granted_are_the_same(play, monkeypatch):
     """A life with everything in it: gangs, waiting, a server error, an eviction, news again."""
     calls = []
-    original = devcluster_api.bind
+    original = devcluster_api.bind_pod
 
     def fail_once(*args, **how):
         calls.append(1)
@@ -108,7 +108,7 @@ def test_rights_used_and_granted_are_the_same(play, monkeypatch):
             raise StatusError(FAILURE)
         return original(*args, **how)
 
-    monkeypatch.setattr(devcluster_api, "bind", fail_once)
+    monkeypatch.setattr(devcluster_api, "bind_pod", fail_once)
 
     async def scenario(w):
         await w.start(nodes=2)

@@ -30,7 +30,7 @@ RAISES = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "raise RuntimeEr
 BROKEN = """
 import sys
 from gpusched.commit import machine
-from gpusched.errors import InvariantBroken
+from gpusched.base.errors import InvariantBroken
 from gpusched.io import binder
 original = machine.step
 
@@ -146,9 +146,11 @@ def test_the_third_start_lives_and_serves_the_others(tmp_path, cluster):
         node = get(cluster, "/api/v1/namespaces/default/pods/good-0")["spec"].get("nodeName")
         assert node
         events = get(cluster, "/apis/events.k8s.io/v1/events")["items"]
-        died = [each["note"] for each in events if each["reason"] == "SchedulerDied"]
-        assert all("in allocate with gang PodGroup default/bad in hand" in note for note in died)
-        assert any("set aside: PodGroup default/bad" in note for note in died)
+        report_crashes = [each["note"] for each in events if each["reason"] == "SchedulerDied"]
+        assert all(
+            "in allocate with gang PodGroup default/bad in hand" in note for note in report_crashes
+        )
+        assert any("set aside: PodGroup default/bad" in note for note in report_crashes)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         told = process.stderr.read()
@@ -172,8 +174,8 @@ def test_a_gang_whose_commits_break_is_left_out_by_the_third_start(tmp_path, clu
         good = "/api/v1/namespaces/default/pods/good-0"
         until(lambda: get(cluster, good)["spec"].get("nodeName"))
         events = get(cluster, "/apis/events.k8s.io/v1/events")["items"]
-        died = [each["note"] for each in events if each["reason"] == "SchedulerDied"]
-        assert all("sessions go without" not in note for note in died)
+        report_crashes = [each["note"] for each in events if each["reason"] == "SchedulerDied"]
+        assert all("sessions go without" not in note for note in report_crashes)
         assert process.poll() is None
     finally:
         process.kill()

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from gpusched.cli import explain, story
-from gpusched.devcluster.status import StatusError
-from gpusched.io.api import Api
-from gpusched.testing.foreign_kinds import SCHEMAS, install
-from gpusched.testing.odd_objects import OddObjects
+from gpusched.cli.inspect import explain, explanation
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.io.client.api_client import ApiClient
+from tests.fuzz.foreign_kinds import SCHEMAS, install
+from tests.fuzz.malformed_objects import MalformedObjects
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 FIRST = int(os.environ.get("GPUSCHED_ODD_FIRST", "0"))
@@ -63,14 +63,14 @@ def without_event(w):
 
 async def unexplained(w):
     """Pods of which ``gpusched explain`` does not say what their condition says."""
-    api = await Api.connect(str(w.kubeconfig), clock=w.clock)
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     found = []
     try:
         for pod in waiting(w):
             name = pod["metadata"]["name"]
             evidence = await explain.gather(api, namespace="default", name=name)
             assert evidence is not None, name
-            text = story.tell(story.account(evidence))
+            text = explanation.render_explanation(explanation.explain_gang(evidence))
             said = " ".join(told(pod)[1].split())
             if said not in " ".join(text.split()):
                 found.append((name, said, text))
@@ -231,7 +231,7 @@ def test_a_group_that_cannot_be_believed_any_more_is_told(play, late_s):
 
     async def scenario(w):
         await w.start(nodes=1)
-        OddObjects(w, 0).loosen()
+        MalformedObjects(w, 0).loosen()
         w.daemon()
         w.group("g", minMember=3)
         await w.until(lambda: w.condition("g").get("message"))
@@ -259,7 +259,7 @@ def test_no_odd_object_waits_in_silence(play, seed):
         await w.start(nodes=2)
         await install(w, *SCHEMAS)
         w.daemon()
-        odd = OddObjects(w, seed)
+        odd = MalformedObjects(w, seed)
         if seed % 2:
             odd.loosen()
         w.group("g", minMember=2)

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusched import limits
-from gpusched.io import descriptors
-from gpusched.io.log_queue import LogQueue
+from gpusched.base import limits
+from gpusched.io.observe import process_limits
+from gpusched.io.observe.logs import LogQueueHandler
 
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
 GANG = [
@@ -142,7 +142,7 @@ def test_with_few_files_pools_are_smaller_and_gangs_start(cluster):
     )
     try:
         few = records(process, "few files may be open")[-1]
-        assert few["connections"] == 64 - limits.FILES_KEPT
+        assert few["connections"] == 64 - limits.OPEN_FILES_RESERVED
         assert bound(cluster, 8) == 8
     finally:
         process.terminate()
@@ -168,7 +168,7 @@ def test_a_port_that_is_taken_ends_the_start(cluster):
 def test_pools_take_no_more_than_there_is(monkeypatch, soft, size):
     """Given a limit, a pool that would like 96 connections leaves some for the rest."""
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (soft, soft))
-    assert descriptors.connections(limits.CONNECTIONS_MAX) == size
+    assert process_limits.connection_limit(limits.CONNECTIONS_MAX) == size
 
 
 def test_the_soft_limit_is_raised_where_that_is_allowed(monkeypatch):
@@ -176,8 +176,8 @@ def test_the_soft_limit_is_raised_where_that_is_allowed(monkeypatch):
     set_to = []
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (64, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: set_to.append(pair))
-    descriptors.prepare()
-    assert set_to == [(limits.FILES_WANTED, 4096)]
+    process_limits.raise_file_limit()
+    assert set_to == [(limits.OPEN_FILES_WANTED, 4096)]
 
 
 # -- row 50 ------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_lines_beyond_the_bound_are_dropped_and_counted():
     """Given a stream that stands still, who logs goes on at once; later the loss is told."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream, os.fdopen(reading) as reader:
-        queue = LogQueue(stream, most=100)
+        queue = LogQueueHandler(stream, most=100)
         logger = logging.getLogger("of a test")
         logger.propagate = False
         logger.addHandler(queue)

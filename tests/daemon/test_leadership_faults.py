@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusched.clock import LoopClock
-from gpusched.simulate.loop import EPOCH
+from gpusched.base.clock import LoopClock
+from gpusched.lab.virtual_time.loop import EPOCH
 
 
 class SleepyClock(LoopClock):

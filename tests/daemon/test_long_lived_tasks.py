@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched import limits
-from gpusched.errors import InvariantBroken
-from gpusched.io.adapters import Adapters
-from gpusched.io.audit import Auditor
-from gpusched.io.binder import Binder
-from gpusched.io.carrier import Carrier
-from gpusched.io.config_watch import ConfigWatch
-from gpusched.io.events import EventWriter
-from gpusched.io.evictor import Evictor
-from gpusched.io.fair import Lines
-from gpusched.io.feeds import KindSink
-from gpusched.io.pace import Pace
-from gpusched.io.reflector import Reflector
-from gpusched.io.status import StatusWriter
-from gpusched.io.status_stops import StopNotes
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
+from gpusched.io.cycle.config_watcher import ConfigWatcher
+from gpusched.io.watch.cache_comparer import CacheComparer
+from gpusched.io.watch.discovery import KindDiscovery
+from gpusched.io.watch.informers import KindEventHandler
+from gpusched.io.watch.reflector import Reflector
+from gpusched.io.workers.rate_limiter import RateLimiter
+from gpusched.io.workers.work_queue import FairQueue
+from gpusched.io.write.binder import Binder
+from gpusched.io.write.event_recorder import EventRecorder
+from gpusched.io.write.eviction_events import EvictionEvents
+from gpusched.io.write.evictor import Evictor
+from gpusched.io.write.preemption_executor import PreemptionExecutor
+from gpusched.io.write.status_writer import StatusWriter
 from tests.daemon.claims.conftest import priority
 from tests.daemon.test_containment import Planted
 
@@ -30,39 +30,39 @@ class PlantedInvariant(InvariantBroken):
 
 
 PLACES = [
-    (Adapters, "_follow"),
-    (Adapters, "_look"),
-    (Auditor, "_look"),
-    (Auditor, "_read"),
-    (Auditor, "_stream"),
+    (KindDiscovery, "_follow"),
+    (KindDiscovery, "_look"),
+    (CacheComparer, "_look"),
+    (CacheComparer, "_read"),
+    (CacheComparer, "_stream"),
     (Binder, "_bind"),
     (Binder, "_evict"),
     (Binder, "_read_back"),
-    (Carrier, "_answered"),
-    (Carrier, "_carry"),
-    (Carrier, "_evict"),
-    (Carrier, "_promise"),
-    (Carrier, "_switch"),
-    (Carrier, "_tell"),
-    (Carrier, "_unmark"),
-    (ConfigWatch, "_look"),
-    (EventWriter, "_put"),
-    (EventWriter, "_send"),
-    (EventWriter, "_work"),
-    (EventWriter, "tell"),
+    (PreemptionExecutor, "_answered"),
+    (PreemptionExecutor, "_carry"),
+    (PreemptionExecutor, "_evict"),
+    (PreemptionExecutor, "_promise"),
+    (PreemptionExecutor, "_switch"),
+    (PreemptionExecutor, "_tell"),
+    (PreemptionExecutor, "_unmark"),
+    (ConfigWatcher, "_look"),
+    (EventRecorder, "_put"),
+    (EventRecorder, "_send"),
+    (EventRecorder, "_work"),
+    (EventRecorder, "tell"),
     (Evictor, "_end"),
     (Evictor, "_evict"),
     (Evictor, "evict"),
-    (KindSink, "fails"),
-    (KindSink, "knows"),
-    (Lines, "pop"),
-    (Pace, "turn"),
+    (KindEventHandler, "fails"),
+    (KindEventHandler, "knows"),
+    (FairQueue, "pop"),
+    (RateLimiter, "turn"),
     (Reflector, "page"),
     (StatusWriter, "_put"),
     (StatusWriter, "_request"),
     (StatusWriter, "_work"),
     (StatusWriter, "_write"),
-    (StopNotes, "stopped"),
+    (EvictionEvents, "stopped"),
 ]
 
 
@@ -70,8 +70,8 @@ PLACES = [
 def test_no_task_that_raises_ends_the_daemon(play, monkeypatch, tmp_path, place):
     """Bindings, evictions, statuses, audits: the process stays, and all goes on when it works."""
     (owner, name), kind = place, (Planted if len(place[1]) % 2 else PlantedInvariant)
-    monkeypatch.setattr(limits, "AUDIT_PERIOD_S", 15.0)
-    monkeypatch.setattr(limits, "AUDIT_GRACE_S", 1.0)
+    monkeypatch.setattr(limits, "COMPARE_PERIOD_S", 15.0)
+    monkeypatch.setattr(limits, "COMPARE_GRACE_S", 1.0)
     config = tmp_path / "config.yaml"
     config.write_text("schedulerNames: [gpusched]\n")
 
@@ -113,5 +113,5 @@ def test_no_task_that_raises_ends_the_daemon(play, monkeypatch, tmp_path, place)
     play(scenario)
 
 
-RARE = {(Binder, "_evict"), (Binder, "_read_back"), (Carrier, "_switch")}
+RARE = {(Binder, "_evict"), (Binder, "_read_back"), (PreemptionExecutor, "_switch")}
 """What this story does not need; whoever adds to the story takes them out."""

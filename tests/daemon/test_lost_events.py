@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched import limits
-from gpusched.io.feeds import KindSink
-from gpusched.io.reflector import Reflector
+from gpusched.base import limits
+from gpusched.io.watch.informers import KindEventHandler
+from gpusched.io.watch.reflector import Reflector
 
 QUEUES = "queues.scheduling.gpusched.io"
-AUDITED_S = limits.AUDIT_PERIOD_S + limits.AUDIT_GRACE_S + 10
+AUDITED_S = limits.COMPARE_PERIOD_S + limits.COMPARE_GRACE_S + 10
 
 
 @pytest.fixture
 def losing(monkeypatch):
     """Names of objects of which events are lost on their way; versions go on."""
     names: set[str] = set()
-    apply = KindSink.apply
+    apply = KindEventHandler.apply
 
     def lossy(self, event_type, item):
         if getattr(item, "name", None) not in names:
             apply(self, event_type, item)
 
-    monkeypatch.setattr(KindSink, "apply", lossy)
+    monkeypatch.setattr(KindEventHandler, "apply", lossy)
     return names
 
 
@@ -148,7 +148,7 @@ def test_an_audit_whose_stream_is_renewed_is_repeated_at_once(play, losing, monk
         daemon = w.daemon()
         await w.until(lambda: daemon.leading)
         following = Reflector.following.fget
-        renewal = limits.AUDIT_PERIOD_S + limits.AUDIT_GRACE_S / 2
+        renewal = limits.COMPARE_PERIOD_S + limits.COMPARE_GRACE_S / 2
 
         def renewed(self):
             return following(self) and 1 + (w.clock.monotonic() > renewal)
@@ -158,7 +158,7 @@ def test_an_audit_whose_stream_is_renewed_is_repeated_at_once(play, losing, monk
         w.pod("p")
         await w.clock.sleep(60)
         losing.clear()
-        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S + limits.AUDIT_GRACE_S)
+        await w.until(lambda: len(w.bound()) == 1, within=AUDITED_S + limits.COMPARE_GRACE_S)
         assert lost(daemon) == {("pods", "ADDED"): 1.0}
 
     play(scenario, limit_s=3000)

@@ -8,14 +8,14 @@ from contextvars import Context
 import aiohttp
 import pytest
 
-from gpusched.io.api import Api
+from gpusched.io.client.api_client import ApiClient
 
 QUEUES = "queues.scheduling.gpusched.io"
 
 
 def late_bindings(monkeypatch, world, delay_s):
     """What the first daemon binds is delivered so much later; return the codes of the answers."""
-    original = Api.request
+    original = ApiClient.request
     codes: list[int] = []
     sending: list[asyncio.Task[None]] = []
 
@@ -35,7 +35,7 @@ def late_bindings(monkeypatch, world, delay_s):
             await asyncio.get_running_loop().create_future()  # until the daemon gives up
         return await original(self, method, path, **how)
 
-    monkeypatch.setattr(Api, "request", request)
+    monkeypatch.setattr(ApiClient, "request", request)
     return codes
 
 

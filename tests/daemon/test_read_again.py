@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched import limits
+from gpusched.base import limits
 from gpusched.cache.cache import Cache
 from tests.daemon.test_containment import Planted
 from tests.daemon.test_tenant_queues import queue
@@ -21,7 +21,7 @@ ABOUT = {
 @pytest.mark.parametrize("kind", ABOUT)
 def test_objects_that_failed_are_read_again_by_the_next_audit(play, monkeypatch, kind):
     """The fault passes, nothing changes, and within two audits the gang runs."""
-    monkeypatch.setattr(limits, "AUDIT_PERIOD_S", 60.0)
+    monkeypatch.setattr(limits, "COMPARE_PERIOD_S", 60.0)
     owner, name = ABOUT[kind]
     original = getattr(owner, name)
     wrong = [True]

@@ -6,10 +6,10 @@ import asyncio
 import random
 from types import SimpleNamespace
 
-from gpusched import limits
 from gpusched.app import App, AppOptions
+from gpusched.base import limits
 from gpusched.config.model import DEFAULT
-from gpusched.simulate.loop import run_virtual
+from gpusched.lab.virtual_time.loop import run_virtual
 
 
 def test_a_lease_that_cannot_be_read_for_long_makes_unready() -> None:
@@ -22,7 +22,7 @@ def test_a_lease_that_cannot_be_read_for_long_makes_unready() -> None:
         seen = [app.readiness()]
         elector.trouble = "no answer within 2 s"
         seen.append(app.readiness())
-        await asyncio.sleep(limits.STALENESS_MAX_S + 1)
+        await asyncio.sleep(limits.CACHE_STALENESS_MAX_S + 1)
         seen.append(app.readiness())
         elector.trouble = ""
         seen.append(app.readiness())

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gpusched.errors import ConfigError
-from gpusched.limits import CONFIG_POLL_S
+from gpusched.base.errors import ConfigError
+from gpusched.base.limits import CONFIG_POLL_S
 
 BINPACK = """\
 actions: [enqueue, allocate]
@@ -254,7 +254,7 @@ def test_without_a_file_a_signal_is_answered_too(play, caplog):
 
 def test_a_start_with_a_plugin_that_cannot_open_is_refused(play, file, monkeypatch):
     """A fault that would stop all placing is found before the daemon stands for the lease."""
-    from gpusched_plugins.priority import Priority  # noqa: PLC0415
+    from gpusched_plugins.order.priority import Priority  # noqa: PLC0415
 
     def broken(self, hooks, view):
         raise ZeroDivisionError("1/0")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.api.jobs.job import Namespace
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.cache.cache import Cache
-from gpusched.io.feeds import another_cluster
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
-from gpusched.objects.others import Namespace
+from gpusched.io.watch.informers import on_another_cluster
 
 REPAIRED_S = 60.0
 """Within this every pod that the restore unbound has a place again."""
@@ -224,7 +224,7 @@ def test_a_system_namespace_with_another_uid_is_noticed():
     """Told once, when it is seen; the same again is nothing."""
     told: list[str] = []
     cache = Cache(["gpusched"])
-    look = another_cluster(cache, told.append)
+    look = on_another_cluster(cache, told.append)
 
     def system(uid):
         return Namespace(

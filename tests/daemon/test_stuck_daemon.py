@@ -8,9 +8,9 @@ import random
 import sys
 
 from gpusched.app import App, AppOptions
-from gpusched.clock import SystemClock
-from gpusched.config.load import load
-from gpusched.devcluster import app as devcluster
+from gpusched.base.clock import SystemClock
+from gpusched.config.load import load_config
+from gpusched.devcluster import cluster as devcluster
 
 HANG = """
 import threading
@@ -40,11 +40,11 @@ def test_a_daemon_names_the_plugin_that_hangs_and_still_ends_in_order(
     packages, tmp_path, monkeypatch, caplog
 ):
     """The loop goes on: an event is written, and an end that is asked for comes."""
-    monkeypatch.setattr("gpusched.limits.WATCHDOG_PERIOD_S", 0.02)
-    monkeypatch.setattr("gpusched.limits.PLUGIN_STUCK_S", 0.1)
-    monkeypatch.setattr("gpusched.limits.SHUTDOWN_S", 1.0)
+    monkeypatch.setattr("gpusched.base.limits.WATCHDOG_PERIOD_S", 0.02)
+    monkeypatch.setattr("gpusched.base.limits.PLUGIN_STUCK_S", 0.1)
+    monkeypatch.setattr("gpusched.base.limits.SHUTDOWN_S", 1.0)
     packages.install("acme_hang", plugins="hang = acme_hang.it:Hang", it=HANG)
-    config = load("tiers:\n- plugins: [{name: hang}]\n", source="f.yaml")
+    config = load_config("tiers:\n- plugins: [{name: hang}]\n", source="f.yaml")
 
     async def main():
         cluster = await devcluster.start(devcluster.ClusterOptions(clock=SystemClock(), token="t"))

@@ -10,8 +10,8 @@ import json
 
 import pytest
 
-from gpusched.objects.meta import UID, format_time
-from gpusched.objects.move import format_move, parse_move
+from gpusched.api.gang.move_record import format_move, parse_move
+from gpusched.api.meta.identity import UID, format_time
 from tests.daemon.tenants import tenant
 
 SLOTS = "metadata.annotations[gpusched.io/slots]"

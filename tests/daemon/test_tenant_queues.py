@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.meta import format_time
+from gpusched.api.meta.identity import format_time
 from tests.daemon.tenants import MERGE, tenant
 
 QUEUES = "queues.scheduling.gpusched.io"

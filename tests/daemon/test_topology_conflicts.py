@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.objects.group import Topology
-from gpusched.objects.meta import UID, ResourceVersion
+from gpusched.api.gang.pod_group import Topology
+from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.testing import entities
-from gpusched.topology import domain, verdicts
+from gpusched.topology import levels as domain
+from gpusched.topology import topology_verdicts
 
 TOPOLOGIES = "topologies.scheduling.gpusched.io"
 ROW = "example.com/row"
@@ -162,7 +163,7 @@ def test_a_topology_of_an_earlier_version_has_no_status(play, answer):
 
 def test_domains_beyond_the_bound_are_outside_and_counted(play, monkeypatch):
     """Given more racks than count, nodes beyond are in none, are told, and take other pods."""
-    for module in (domain, verdicts):
+    for module in (domain, topology_verdicts):
         monkeypatch.setattr(module, "DOMAINS_PER_LEVEL_MAX", 2)
 
     async def scenario(w):
@@ -199,7 +200,7 @@ def test_a_level_keeps_no_more_domains_than_its_bound():
     wide = Topology(
         name="t", uid=UID("t"), resource_version=ResourceVersion("1"), levels=(("rack", "rack"),)
     )
-    (level,) = domain.levels_of(many, [wide])
+    (level,) = domain.topology_levels(many, [wide])
     assert len(level.names) == 100_000
     assert level.beyond == 10
     assert level.domain[-11:].tolist() == [99_999, *[-1] * 10]

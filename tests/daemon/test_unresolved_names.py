@@ -8,7 +8,7 @@ import socket
 import pytest
 from aiohttp.resolver import DefaultResolver
 
-from gpusched import limits
+from gpusched.base import limits
 
 WHY = "Temporary failure in name resolution"
 

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.devcluster.fast_clock import FastClock
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 
 Obj = dict[str, Any]
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -71,7 +71,7 @@ async def event(stream: aiohttp.ClientResponse) -> Obj:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[DevCluster]:
-    clock = FastClock(paused=True, epoch=1_767_225_600.0)
+    clock = AdjustableClock(paused=True, epoch=1_767_225_600.0)
     running = await start(ClusterOptions(stages=False, clock=clock))
     yield running
     await running.close()

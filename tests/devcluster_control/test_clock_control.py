@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.devcluster.fast_clock import FastClock
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 
 
 class Hand:
@@ -29,7 +29,7 @@ async def sleeper(clock, seconds, log, name, again=0.0):
 
 async def test_a_step_plays_all_moments_in_order():
     """Sleepers wake by moment, equal ones by arrival, and what one begins comes in its turn."""
-    clock, log = FastClock(paused=True), []
+    clock, log = AdjustableClock(paused=True), []
     async with asyncio.TaskGroup() as group:
         for name, seconds, again in [("c", 3, 0), ("a", 1, 1.5), ("b", 3, 0), ("late", 10, 0)]:
             group.create_task(sleeper(clock, seconds, log, name, again))
@@ -44,7 +44,7 @@ async def test_a_step_plays_all_moments_in_order():
 async def test_a_pause_holds_every_sleep_and_a_resume_goes_on_from_there():
     """No sleep ends while the clock stands still, however much real time passes."""
     hand, log = Hand(), []
-    clock = FastClock(2.0, real=hand)
+    clock = AdjustableClock(2.0, real=hand)
     task = asyncio.create_task(sleeper(clock, 1e-3, log, "a"))
     await asyncio.sleep(0)
     clock.pause()
@@ -60,7 +60,7 @@ async def test_a_pause_holds_every_sleep_and_a_resume_goes_on_from_there():
 async def test_a_rate_counts_from_the_moment_it_is_set():
     """What has passed is not measured again at the new rate."""
     hand = Hand()
-    clock = FastClock(real=hand)
+    clock = AdjustableClock(real=hand)
     hand.at = 10.0
     clock.set_rate(60.0)
     hand.at = 11.0
@@ -69,7 +69,7 @@ async def test_a_rate_counts_from_the_moment_it_is_set():
 
 async def test_sleeps_that_were_given_up_leave_no_trace():
     """A thousand cancelled sleeps hold no place."""
-    clock = FastClock(paused=True)
+    clock = AdjustableClock(paused=True)
     tasks = [asyncio.create_task(clock.sleep(1e6)) for _ in range(1000)]
     await asyncio.sleep(0)
     for task in tasks:

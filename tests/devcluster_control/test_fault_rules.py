@@ -2,16 +2,16 @@
 
 import pytest
 
+from gpusched.base.errors import ConfigError
+from gpusched.devcluster.control.active_faults import ActiveFaults
 from gpusched.devcluster.control.fault_file import load_faults
-from gpusched.devcluster.control.faults import Faults
-from gpusched.devcluster.control.rules import Facts, RuleError, parse_rules
-from gpusched.errors import ConfigError
+from gpusched.devcluster.control.fault_rules import FaultRuleError, RequestFacts, parse_rules
 
-BIND = Facts(verb="create", path="/p", resource="pods/binding", namespace="a", name="x-1")
+BIND = RequestFacts(verb="create", path="/p", resource="pods/binding", namespace="a", name="x-1")
 
 
 def faults(*rules, seed=1):
-    return Faults(seed, parse_rules(list(rules)))
+    return ActiveFaults(seed, parse_rules(list(rules)))
 
 
 def fired(many, count, facts=BIND, now=0.0):
@@ -43,7 +43,7 @@ def test_only_matching_requests_count():
     match = {"verbs": ["create"], "resources": ["pods/*"], "namespaces": ["a"], "names": ["x-*"]}
     many = faults(rule({"nth": 1}, match))
     for other in ({"verb": "get"}, {"resource": "pods"}, {"namespace": "b"}, {"name": "y"}):
-        facts = Facts(**{"verb": "create", "path": "/p",
+        facts = RequestFacts(**{"verb": "create", "path": "/p",
             "resource": "pods/binding", "namespace": "a", "name": "x-1", **other})  # fmt: skip
         assert many.meet(facts, 0).fault is None
     assert fired(many, 2) == [1]
@@ -84,7 +84,7 @@ def test_delays_add_up_and_the_first_other_fault_is_the_one():
 def test_a_fault_of_watches_leaves_other_verbs_alone():
     """Drop strikes watches only, truncate everything but watches."""
     many = faults(rule(type="drop"), rule(type="truncate"))
-    assert many.meet(Facts(verb="watch", path="/p"), 0).fault.type == "drop"
+    assert many.meet(RequestFacts(verb="watch", path="/p"), 0).fault.type == "drop"
     assert many.meet(BIND, 0).fault.type == "truncate"
 
 
@@ -109,7 +109,7 @@ def test_a_fault_of_watches_leaves_other_verbs_alone():
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_place(bad, why):
     """Path, what is wrong, what would be right."""
-    with pytest.raises(RuleError) as raised:
+    with pytest.raises(FaultRuleError) as raised:
         parse_rules([bad])
     assert why in str(raised.value)
 

@@ -6,8 +6,8 @@ import json
 import aiohttp
 import pytest
 
-from gpusched.devcluster.control.front import LostConnection
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.http.handler_chain import LostConnection
 
 from .conftest import MAPS, event
 

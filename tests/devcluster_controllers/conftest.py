@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster import app
-from gpusched.devcluster.app import DevCluster
+from gpusched.devcluster import cluster as app
+from gpusched.devcluster.cluster import DevCluster
 
 START = 1_800_000_000.0
 SETTLE_TURNS = 300

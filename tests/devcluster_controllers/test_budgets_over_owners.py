@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.local_client import StatusError
+from gpusched.devcluster.apiserver.client.local_client import StatusError
 
 PDBS = "poddisruptionbudgets.policy"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.devcluster.controllers.claims import CLAIMS, FINALIZER, TEMPLATES
+from gpusched.devcluster.controllers.resource_claims import CLAIMS, FINALIZER, TEMPLATES
 
 HEAD = {"apiVersion": "resource.k8s.io/v1"}
 DEVICES = {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu"}}]}}

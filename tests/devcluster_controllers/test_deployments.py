@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.controllers import rollout_sizes
+from gpusched.devcluster.controllers.deployments import rollout_sizes
 
 DEPLOYMENTS, SETS = "deployments.apps", "replicasets.apps"
 
@@ -237,4 +237,4 @@ def test_scaling_amid_a_rollout_is_proportional(
     }
     before = sum(sizes.values())
     sets = [sized(name, count, before) for name, count in sizes.items()]
-    assert rollout_sizes.proportions(owner, sets) == expected
+    assert rollout_sizes.proportional_sizes(owner, sets) == expected

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.apimachinery.status import StatusError
 
 
 def status(cluster: Any, resource: str, name: str, value: dict[str, Any]) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.devcluster.controllers import job_indexes, job_pods, pod_state
-from gpusched.devcluster.controllers.job_actions import (
-    Backoff,
+from gpusched.devcluster.apiserver.server_state import rfc3339
+from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.jobs import indexes
+from gpusched.devcluster.controllers.jobs import pods as job_pods
+from gpusched.devcluster.controllers.jobs.actions import (
     CreatePod,
     DeleteJob,
     DeletePod,
-    Record,
-    Untrack,
+    PodBackoff,
+    RecordEvent,
+    RemoveTrackingFinalizer,
     WriteStatus,
 )
-from gpusched.devcluster.controllers.job_reconcile import Outcome, reconcile
-from gpusched.devcluster.core import rfc3339
+from gpusched.devcluster.controllers.jobs.reconcile import ReconcileResult, reconcile_job
 
 NOW = 1_800_000_000.0
 
@@ -25,7 +27,7 @@ class World:
 
     def __init__(self, **spec: Any) -> None:
         self.now = NOW
-        self.backoff = Backoff()
+        self.backoff = PodBackoff()
         self.pods: dict[str, dict[str, Any]] = {}
         self.made = 0
         self.events: list[str] = []
@@ -51,9 +53,11 @@ class World:
             "status": {},
         }
 
-    def step(self) -> Outcome:
+    def step(self) -> ReconcileResult:
         """Reconcile once and carry it out."""
-        outcome = reconcile(self.job, list(self.pods.values()), now=self.now, backoff=self.backoff)
+        outcome = reconcile_job(
+            self.job, list(self.pods.values()), now=self.now, backoff=self.backoff
+        )
         self.backoff = outcome.backoff
         for action in outcome.actions:
             self._do(action)
@@ -70,11 +74,11 @@ class World:
             if action.uncounted:
                 self._untrack(action.pod)
             self.delete(action.pod["metadata"]["name"])
-        elif isinstance(action, Untrack):
+        elif isinstance(action, RemoveTrackingFinalizer):
             self._untrack(action.pod)
         elif isinstance(action, WriteStatus):
             self.job = {**self.job, "status": action.status}
-        elif isinstance(action, Record):
+        elif isinstance(action, RecordEvent):
             self.events.append(action.reason)
         else:
             assert isinstance(action, DeleteJob)
@@ -83,14 +87,14 @@ class World:
     def _untrack(self, pod: dict[str, Any]) -> None:
         meta = pod["metadata"]
         meta["finalizers"] = [f for f in meta["finalizers"] if f != job_pods.TRACKING]
-        if pod_state.deleting(pod) and not pod["spec"].get("nodeName"):
+        if pod_state.is_deleting(pod) and not pod["spec"].get("nodeName"):
             self.pods.pop(meta["name"], None)
 
     def delete(self, name: str) -> None:
         """Delete a pod; an unbound, uncounted-for one is gone at once."""
         pod = self.pods[name]
         pod["metadata"]["deletionTimestamp"] = rfc3339(self.now)
-        if not job_pods.tracked(pod) and not pod["spec"].get("nodeName"):
+        if not job_pods.is_tracked(pod) and not pod["spec"].get("nodeName"):
             del self.pods[name]
 
     def settle(self) -> None:
@@ -104,7 +108,7 @@ class World:
 
     def end(self, phase: str, *names: str) -> None:
         """Let pods end by themselves; all living ones unless named."""
-        for name in names or [n for n, p in self.pods.items() if pod_state.active(p)]:
+        for name in names or [n for n, p in self.pods.items() if pod_state.is_active(p)]:
             ended = {"exitCode": int(phase == "Failed"), "finishedAt": rfc3339(self.now)}
             container = {"name": "c", "state": {"terminated": ended}}
             self.pods[name]["status"] = {"phase": phase, "containerStatuses": [container]}
@@ -155,7 +159,7 @@ def test_indexed_job_completes() -> None:
     assert (status["succeeded"], status["completedIndexes"]) == (2, "0,1")
     assert "active" not in status
     assert status["completionTime"] == rfc3339(NOW)
-    assert not any(job_pods.tracked(pod) for pod in world.pods.values())
+    assert not any(job_pods.is_tracked(pod) for pod in world.pods.values())
 
 
 def test_suspended_job_has_no_pods_and_no_failures() -> None:
@@ -216,10 +220,10 @@ def test_failed_pod_is_replaced_after_back_off() -> None:
     for wait in (10.0, 20.0):
         world.end("Failed")
         assert world.step().again_s == wait
-        assert sum(map(pod_state.active, world.pods.values())) == 0
+        assert sum(map(pod_state.is_active, world.pods.values())) == 0
         world.now += wait
         world.settle()
-        assert sum(map(pod_state.active, world.pods.values())) == 1
+        assert sum(map(pod_state.is_active, world.pods.values())) == 1
 
 
 def test_success_ends_back_off() -> None:
@@ -244,7 +248,7 @@ def test_failed_index_is_made_again() -> None:
     world.step()
     world.now += 10
     world.settle()
-    alive = [p for p in world.pods.values() if pod_state.active(p)]
+    alive = [p for p in world.pods.values() if pod_state.is_active(p)]
     assert sorted(job_pods.completion_index(p) for p in alive) == [0, 1, 2]
     assert len(world.pods) == 4
 
@@ -367,7 +371,7 @@ def test_limit_per_index() -> None:
     world.now += 10
     world.settle()
     again = world.pods["j-0-00003"]
-    assert again["metadata"]["annotations"][job_indexes.FAILURES] == "1"
+    assert again["metadata"]["annotations"][indexes.FAILURES] == "1"
 
     world.end("Failed", "j-0-00003")
     world.settle()

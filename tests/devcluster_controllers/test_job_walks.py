@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.devcluster.controllers import job_pods, pod_state
-from gpusched.devcluster.controllers.job_reconcile import finished
+from gpusched.devcluster.controllers import pod_state
+from gpusched.devcluster.controllers.jobs import pods
+from gpusched.devcluster.controllers.jobs.reconcile import finished_condition
 
 from .test_job_reconcile import World
 
@@ -27,7 +28,7 @@ SPECS = st.fixed_dictionaries(
 
 def disturb(world: World, rng: random.Random, true: dict[str, int]) -> None:
     """One thing happens: a pod runs, ends or is deleted, or the Job is changed."""
-    alive = [n for n, p in world.pods.items() if pod_state.active(p)]
+    alive = [n for n, p in world.pods.items() if pod_state.is_active(p)]
     match rng.choice(["run", "succeed", "fail", "delete", "suspend", "resize", "vanish"]):
         case "run" if alive:
             pod = world.pods[rng.choice(alive)]
@@ -51,9 +52,9 @@ def disturb(world: World, rng: random.Random, true: dict[str, int]) -> None:
 def stop_deleted(world: World) -> None:
     """What runs on nodes obeys: deleted pods fail, uncounted-for ones are gone."""
     for name, pod in list(world.pods.items()):
-        if pod_state.deleting(pod):
-            if job_pods.tracked(pod):
-                if not pod_state.terminal(pod):
+        if pod_state.is_deleting(pod):
+            if pods.is_tracked(pod):
+                if not pod_state.is_terminal(pod):
                     pod["status"] = {"phase": "Failed"}
             else:
                 del world.pods[name]
@@ -62,19 +63,19 @@ def stop_deleted(world: World) -> None:
 def check(world: World, true: dict[str, int]) -> None:
     """What must hold after every turn."""
     status: dict[str, Any] = world.job["status"]
-    alive = [p for p in world.pods.values() if pod_state.active(p)]
+    alive = [p for p in world.pods.values() if pod_state.is_active(p)]
     assert status.get("active", 0) == len(alive)
-    if finished(world.job) is None:
+    if finished_condition(world.job) is None:
         assert len(alive) <= world.job["spec"]["parallelism"]
     if world.job["spec"]["completionMode"] == "Indexed":
-        indexes = [job_pods.completion_index(p) for p in alive]
+        indexes = [pods.completion_index(p) for p in alive]
         assert len(set(indexes)) == len(indexes)
-        done = job_pods.read_indexes(status.get("completedIndexes", ""), 10)
+        done = pods.read_indexes(status.get("completedIndexes", ""), 10)
         assert len(done) == status.get("succeeded", 0)
         assert not done & set(indexes)
     assert status.get("failed", 0) >= 0
     assert true["failed"] <= status.get("failed", 0) + sum(
-        pod_state.phase(p) == "Failed" and job_pods.tracked(p) for p in world.pods.values()
+        pod_state.pod_phase(p) == "Failed" and pods.is_tracked(p) for p in world.pods.values()
     )
 
 
@@ -89,19 +90,19 @@ def test_job_survives_anything(spec: dict[str, Any], seed: int) -> None:
     for _ in range(15):
         disturb(world, rng, true)
         world.settle()
-        if finished(world.job) is None:
+        if finished_condition(world.job) is None:
             check(world, true)
         world.now += rng.choice([0, 1, 700])
     world.job["spec"]["suspend"] = False
     world.job["spec"]["parallelism"] = 2
     for _ in range(40):
         world.settle()
-        if finished(world.job) is not None:
+        if finished_condition(world.job) is not None:
             break
         stop_deleted(world)
         world.end("Succeeded")
         world.now += 700
-    assert finished(world.job) is not None
+    assert finished_condition(world.job) is not None
     world.settle()
-    assert not any(pod_state.active(p) for p in world.pods.values())
-    assert not any(job_pods.tracked(p) for p in world.pods.values())
+    assert not any(pod_state.is_active(p) for p in world.pods.values())
+    assert not any(pods.is_tracked(p) for p in world.pods.values())

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpusched.cli.main import main
-from gpusched.devcluster.node_pools import PoolError, nodes_of
+from gpusched.devcluster.stages.node_pools import NodePoolError, nodes_of
 
 POOLS = "nodepools.devcluster.gpusched.io"
 FILE = Path(__file__).parents[2] / "kwok-scenarios" / "pools" / "h100.yaml"
@@ -46,9 +46,9 @@ def test_labels_follow_the_number_of_the_node() -> None:
 
 def test_two_nodes_of_one_name_are_refused() -> None:
     """A name without the number in it fits one node only."""
-    with pytest.raises(PoolError, match=r"would be the name of two nodes.*Index"):
+    with pytest.raises(NodePoolError, match=r"would be the name of two nodes.*Index"):
         nodes_of(pool(name="same"))
-    with pytest.raises(PoolError, match="node 0: function 'nope' is not known"):
+    with pytest.raises(NodePoolError, match="node 0: function 'nope' is not known"):
         nodes_of(pool(name="{{ nope }}"))
 
 

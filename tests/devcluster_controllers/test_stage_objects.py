@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster import app
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
+from gpusched.devcluster import cluster as app
 
 STAGES = "stages.kwok.x-k8s.io"
 

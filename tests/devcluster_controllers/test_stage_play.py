@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.draws import KeyedRandom
+from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
+from gpusched.devcluster.apimachinery.status import failure
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.stages.engine import StageEngine
-from gpusched.devcluster.status import failure
 
 
 def stage(name: str, kind: str = "Pod", **spec: Any) -> Any:
     spec.setdefault("selector", {})
-    return load.stage({"metadata": {"name": name}, "spec": {"resourceRef": {"kind": kind}, **spec}})
+    return load.read_stage(
+        {"metadata": {"name": name}, "spec": {"resourceRef": {"kind": kind}, **spec}}
+    )
 
 
 def phase_is(value: str) -> dict[str, Any]:

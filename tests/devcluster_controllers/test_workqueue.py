@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
-from gpusched.devcluster.status import failure
+from gpusched.devcluster.apimachinery.status import failure
+from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
 
 from .conftest import ManualClock
 
@@ -19,7 +19,7 @@ class Taken:
         self.queue: WorkQueue[str] = WorkQueue(self.clock)
         self.seen: list[tuple[float, str]] = []
         self.refuse = 0
-        self._task = asyncio.create_task(serve(self.queue, self._take, name="test"))
+        self._task = asyncio.create_task(serve_queue(self.queue, self._take, name="test"))
 
     def _take(self, key: str) -> None:
         self.seen.append((self.clock.monotonic(), key))

@@ -10,19 +10,18 @@ import os
 import attrs
 import pytest
 
-from gpusched import assets
-from gpusched.devcluster.app import DevCluster
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.kubeconfig import kubeconfig_text
-from gpusched.devcluster.policies.dispatch import Policies
-from gpusched.devcluster.status import StatusError
-from gpusched.scenario import embedded
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.read import read_path
+from gpusched.base import installed_files
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.admission.policies import AdmissionPolicies
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.cluster import DevCluster, kubeconfig_text
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.play import on_embedded
+from gpusched.lab.scenario.play.on_embedded import play_embedded
 
 DAEMON = "system:serviceaccount:gpusched-system:gpusched"
-MANIFESTS = assets.path("manifests")
-LIBRARY = assets.path("kwok-scenarios") / "library"
+MANIFESTS = installed_files.path("manifests")
+LIBRARY = installed_files.path("kwok-scenarios") / "library"
 SHIPPED = [
     MANIFESTS / name
     for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "rbac-adapters.yaml", "policies")
@@ -43,7 +42,7 @@ ALL = sorted(file.stem for file in LIBRARY.glob("*.yaml"))
 def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every cluster has the policies, its kubeconfig the daemon's account; what that is refused."""
     told: list[str] = []
-    admit, check = Policies.admit, Access.check
+    admit, check = AdmissionPolicies.admit, RequestAccess.check
 
     def admitting(self, asked):
         try:
@@ -67,12 +66,12 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made = self.inside._access.tokens.issue(found.obj, spec)
         return kubeconfig_text(self.url, made["status"]["token"])
 
-    monkeypatch.setattr(Policies, "admit", admitting)
-    monkeypatch.setattr(Access, "check", checking)
+    monkeypatch.setattr(AdmissionPolicies, "admit", admitting)
+    monkeypatch.setattr(RequestAccess, "check", checking)
     monkeypatch.setattr(DevCluster, "kubeconfig_text", property(account))
-    plain = embedded.SimulationOptions
+    plain = on_embedded.SimulationOptions
     monkeypatch.setattr(
-        embedded, "SimulationOptions", lambda **how: attrs.evolve(plain(**how), apply=SHIPPED)
+        on_embedded, "SimulationOptions", lambda **how: attrs.evolve(plain(**how), apply=SHIPPED)
     )
     return told
 

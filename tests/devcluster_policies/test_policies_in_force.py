@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.clock import SystemClock
-from gpusched.devcluster.api import Api
-from gpusched.devcluster.app import build_core
-from gpusched.devcluster.local_client import LocalClient
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import SystemClock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.client.local_client import LocalClient
+from gpusched.devcluster.apiserver.resource_api import ResourceApi
+from gpusched.devcluster.cluster import build_core
 
 from .exchanges import binding, config_map, policy
 
@@ -19,7 +19,7 @@ BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
 @pytest.fixture
 def client():
     """A cluster with a namespace that the policies of these tests are about."""
-    made = LocalClient(Api(build_core(SystemClock(), 1)))
+    made = LocalClient(ResourceApi(build_core(SystemClock(), 1)))
     meta = {"name": "vap-x"}
     made.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     return made

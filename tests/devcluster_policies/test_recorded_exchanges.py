@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 from .exchanges import Conversation, conversations
 from .playing import play

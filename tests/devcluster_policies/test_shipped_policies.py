@@ -9,15 +9,15 @@ import aiohttp
 import pytest
 import yaml
 
-from gpusched import assets
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.simulate.loop import run_virtual
+from gpusched.base import installed_files
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.lab.virtual_time.loop import run_virtual
 
 from .exchanges import Conversation
 from .playing import play
 from .shipped import shipped_conversations, workload
 
-MANIFESTS = assets.path("manifests")
+MANIFESTS = installed_files.path("manifests")
 RECORDED = json.loads((Path(__file__).parent / "recorded_shipped.json").read_text())
 APPLIED = [MANIFESTS / name for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "policies")]
 

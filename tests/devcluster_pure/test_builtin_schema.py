@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.quantities import PATTERN_TEXT, QuantityError, canonical, parse
-from gpusched.devcluster.schema import NoSchema, load_builtin
+from gpusched.devcluster.apimachinery.quantities import (
+    PATTERN_TEXT,
+    QuantityFormatError,
+    canonical_quantity,
+    parse_quantity,
+)
+from gpusched.devcluster.schema.schema import NoSchema, load_builtin
 
 POD = load_builtin("", "v1", "Pod")
 
@@ -180,19 +185,19 @@ def test_recursive_schemas_can_be_walked():
 )
 def test_canonical_quantities(text, same):
     """Quantities print with the largest suffix that leaves no fraction."""
-    assert canonical(text) == same
+    assert canonical_quantity(text) == same
 
 
 @pytest.mark.parametrize("text", ["many", "", "1.2.3", "Gi", "1 Gi", "1e", "0x1", "1e99999999"])
 def test_unreadable_quantities(text):
     """What is not a quantity says so in the server's words."""
-    with pytest.raises(QuantityError, match="quantities must match"):
-        parse(text)
+    with pytest.raises(QuantityFormatError, match="quantities must match"):
+        parse_quantity(text)
 
 
 @given(st.integers(-(10**30), 10**30), st.sampled_from(["", "m", "k", "Ki", "Gi", "e3", "n"]))
 def test_canonical_form_keeps_the_value(number, suffix):
     """Printing a quantity loses nothing and is stable."""
     text = f"{number}{suffix}"
-    assert parse(canonical(text)) == parse(text)
-    assert canonical(canonical(text)) == canonical(text)
+    assert parse_quantity(canonical_quantity(text)) == parse_quantity(text)
+    assert canonical_quantity(canonical_quantity(text)) == canonical_quantity(text)

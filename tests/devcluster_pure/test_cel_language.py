@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.cel import RulesRefused, compile_rules
-from gpusched.devcluster.cel.syntax import CelSyntaxError, parse
-from gpusched.devcluster.schema import structural
+from gpusched.devcluster.cel.rules import RulesRefused, compile_rules
+from gpusched.devcluster.cel.syntax import CelSyntaxError, parse_expression
+from gpusched.devcluster.schema.schema import structural
 
 FIELDS = {
     "n": {"type": "integer"},
@@ -159,7 +159,7 @@ def test_entries_of_maps_are_told_by_their_key():
 def test_any_text_is_read_or_refused(text):
     """The reader ends in a tree or in its own error."""
     try:
-        parse(text)
+        parse_expression(text)
     except CelSyntaxError:
         return
 
@@ -167,8 +167,8 @@ def test_any_text_is_read_or_refused(text):
 def test_deep_nesting_is_refused():
     """Nesting beyond the limit is an error and not a crash."""
     with pytest.raises(CelSyntaxError):
-        parse("(" * 5000 + "1" + ")" * 5000)
+        parse_expression("(" * 5000 + "1" + ")" * 5000)
     with pytest.raises(CelSyntaxError):
-        parse("!" * 5000 + "true")
+        parse_expression("!" * 5000 + "true")
     with pytest.raises(RulesRefused):
         errors("+".join(["1"] * 5000) + " == 5000")

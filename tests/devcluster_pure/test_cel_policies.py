@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.devcluster.cel import compile_expression
 from gpusched.devcluster.cel.authorization import (
     AUTHORIZER,
-    Authorizer,
-    Decision,
-    Question,
+    AuthorizationDecision,
+    AuthorizationQuestion,
+    AuthorizerVariable,
     ResourceCheck,
 )
-from gpusched.devcluster.cel.checker import shown
-from gpusched.devcluster.cel.cost import METER, CostExceededError, Meter
-from gpusched.devcluster.cel.faults import CelFault
+from gpusched.devcluster.cel.checker import type_text
+from gpusched.devcluster.cel.errors import CelError
+from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
+from gpusched.devcluster.cel.rules import compile_expression
 
 TYPES = {"authorizer": AUTHORIZER, "object": "dyn", "names": ("list", "string")}
 
@@ -22,7 +22,7 @@ TYPES = {"authorizer": AUTHORIZER, "object": "dyn", "names": ("list", "string")}
 def kind_of(text: str) -> str:
     """The type of an expression, or the complaint about it."""
     run, kind, why = compile_expression(text, TYPES)
-    return shown(kind) if run is not None else why.split("\n")[0].split(": ", 3)[-1]
+    return type_text(kind) if run is not None else why.split("\n")[0].split(": ", 3)[-1]
 
 
 @pytest.mark.parametrize(
@@ -71,32 +71,34 @@ def run(text: str, *, units: int = 1_000_000, **env: object) -> object:
     """The value of an expression within a budget."""
     program, _, why = compile_expression(text, {**TYPES, **dict.fromkeys(env, "dyn")})
     assert program is not None, why
-    return program({**env, METER: Meter(units)})
+    return program({**env, METER: CostMeter(units)})
 
 
 def test_a_question_holds_all_that_was_said():
     """Whom it is about, and what of which object in which namespace."""
-    asked: list[Question] = []
+    asked: list[AuthorizationQuestion] = []
 
-    def decide(question: Question) -> Decision:
+    def decide(question: AuthorizationQuestion) -> AuthorizationDecision:
         asked.append(question)
-        return Decision(allowed=True, reason="because")
+        return AuthorizationDecision(allowed=True, reason="because")
 
-    root = Authorizer(decide)
+    root = AuthorizerVariable(decide)
     requested = ResourceCheck(authorizer=root, group="g", resource="r", name="n", namespace="ns")
-    root = Authorizer(decide, requested=requested)
+    root = AuthorizerVariable(decide, requested=requested)
     whole = (
         "authorizer.serviceAccount('ns', 'sa').group('apps').resource('deployments')"
         ".subresource('scale').namespace('team').name('d').check('update')"
     )
     assert run(f"{whole}.allowed() && {whole}.reason() == 'because'", authorizer=root) is True
     assert run("authorizer.requestResource.check('use').errored()", authorizer=root) is False
-    assert asked[0] == Question(
+    assert asked[0] == AuthorizationQuestion(
         verb="update", account=("ns", "sa"), group="apps", resource="deployments",
         subresource="scale", namespace="team", name="d",
     )  # fmt: skip
-    assert asked[-1] == Question(verb="use", group="g", resource="r", namespace="ns", name="n")
-    with pytest.raises(CelFault, match="path must not be empty"):
+    assert asked[-1] == AuthorizationQuestion(
+        verb="use", group="g", resource="r", namespace="ns", name="n"
+    )
+    with pytest.raises(CelError, match="path must not be empty"):
         run("authorizer.path(' ').check('get').allowed()", authorizer=root)
 
 
@@ -109,7 +111,7 @@ def test_loops_texts_and_questions_cost():
     assert run("object.contains('x')", units=1001, object="y" * 10_000) is False
     with pytest.raises(CostExceededError):
         run("object.contains('x')", units=999, object="y" * 10_000)
-    root = Authorizer(lambda _question: Decision(allowed=True))
+    root = AuthorizerVariable(lambda _question: AuthorizationDecision(allowed=True))
     ask = "authorizer.path('/a').check('get').allowed()"
     assert run(f"{ask} && {ask}", authorizer=root) is True
     with pytest.raises(CostExceededError):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusched.devcluster.custom.validation import SchemaRefused, compile_version
+from gpusched.devcluster.registry.custom.validation import SchemaRefused, compile_version
 
 ROOT = Path(__file__).parents[2]
 RECORDED = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.devcluster.field_errors import SKIPPED_RULES_TEXT
-from gpusched.devcluster.schema import NotStructural, structural
+from gpusched.devcluster.apimachinery.field_errors import SKIPPED_RULES_TEXT
+from gpusched.devcluster.schema.schema import NotStructural, structural
 
 RECORDED = [
     step

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.json_values import equal
-from gpusched.devcluster.patching import PatchError, json_patch, merge_patch
+from gpusched.devcluster.apimachinery.json_values import json_equal
+from gpusched.devcluster.apiserver.patching.strategic import PatchError, json_patch, merge_patch
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc~/", max_size=3)
 documents = st.recursive(
@@ -53,7 +53,7 @@ def test_a_patch_of_objects_leaves_its_own_values(doc, patch):
         if value is None:
             assert key not in merged
         elif not isinstance(value, dict):
-            assert equal(merged[key], value)
+            assert json_equal(merged[key], value)
 
 
 @given(objects, objects)
@@ -68,7 +68,7 @@ def test_add_then_remove_is_the_identity(doc, key, value):
     pointer = "/" + key.replace("~", "~0").replace("/", "~1")
     kept = copy.deepcopy(doc)
     added = json_patch(doc, [{"op": "add", "path": pointer, "value": value}])
-    assert equal(added[key], value)
+    assert json_equal(added[key], value)
     without = {k: v for k, v in doc.items() if k != key}
     assert json_patch(added, [{"op": "remove", "path": pointer}]) == without
     assert doc == kept

@@ -6,7 +6,7 @@ import copy
 import random
 from typing import Any
 
-from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.schema.schema import load_builtin
 
 ODD: list[Any] = [
     None, True, 7, -1, 2**31, 2**63, 1.5, "", "x", "64Gi", "1000m", "2026-01-01T00:00:00Z",

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.http.protobuf import MAGIC, ProtobufError, decode_body
-from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.schema.protobuf import MAGIC, ProtobufError, decode_body
+from gpusched.devcluster.schema.schema import load_builtin
 
 CAPTURED = json.loads((Path(__file__).parent / "data/kubectl-protobuf.json").read_text())
 

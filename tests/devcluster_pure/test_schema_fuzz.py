@@ -5,9 +5,14 @@ import copy
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpusched.devcluster.custom.validation import SchemaRefused, compile_version
-from gpusched.devcluster.patching import PatchError, json_patch, merge_patch, strategic_merge
-from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.apiserver.patching.strategic import (
+    PatchError,
+    json_patch,
+    merge_patch,
+    strategic_merge,
+)
+from gpusched.devcluster.registry.custom.validation import SchemaRefused, compile_version
+from gpusched.devcluster.schema.schema import load_builtin
 
 scalars = (
     st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-2, 2) | st.text("ab1", max_size=3)

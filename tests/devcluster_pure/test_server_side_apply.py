@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.patching.apply import ApplyConflict, TypedObjectError, apply
-from gpusched.devcluster.patching.field_sets import from_fields_v1, to_fields_v1
-from gpusched.devcluster.patching.managed_fields import track_create, track_update
-from gpusched.devcluster.schema import load_builtin, structural
+from gpusched.devcluster.apiserver.patching.field_sets import from_fields_v1, to_fields_v1
+from gpusched.devcluster.apiserver.patching.managed_fields import track_create, track_update
+from gpusched.devcluster.apiserver.patching.server_side_apply import (
+    ApplyConflict,
+    TypedObjectError,
+    apply_object,
+)
+from gpusched.devcluster.schema.schema import load_builtin, structural
 
 RECORDED = json.loads((Path(__file__).parent / "data/applies.json").read_text())
 WIDGET_RAW = next(
@@ -36,7 +40,7 @@ def config_map(**data):
 
 
 def put_on(live, manager, config, *, schema=CONFIG_MAP, now=T1, **options):
-    return apply(live, config, schema=schema, manager=manager, now=now, **options)
+    return apply_object(live, config, schema=schema, manager=manager, now=now, **options)
 
 
 def owners(obj):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.patching import PatchError, strategic_merge
-from gpusched.devcluster.schema import load_builtin
+from gpusched.devcluster.apiserver.patching.strategic import PatchError, strategic_merge
+from gpusched.devcluster.schema.schema import load_builtin
 
 POD = load_builtin("", "v1", "Pod")
 

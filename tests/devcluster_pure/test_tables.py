@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.devcluster.tables import columns_for, custom_columns, table
-from gpusched.devcluster.tables.ages import age, human
-from gpusched.devcluster.tables.json_path import JsonPathError, compiled
+from gpusched.devcluster.apiserver.reading.tables.ages import age_text, duration_text
+from gpusched.devcluster.apiserver.reading.tables.json_path import JsonPathError, compile_path
+from gpusched.devcluster.apiserver.reading.tables.table import columns_for, custom_columns, table
 
 RECORDED = json.loads((Path(__file__).parent / "data/recorded-tables.json").read_text())
 CRD = next(
@@ -315,14 +315,14 @@ def test_kinds_without_columns_of_their_own():
 )  # fmt: skip
 def test_ages(seconds, told):
     """Durations get coarser as they grow."""
-    assert human(seconds) == told
+    assert duration_text(seconds) == told
 
 
 def test_ages_of_odd_timestamps():
     """No time is unknown; fractions and offsets are read."""
-    assert age(None, NOW) == "<unknown>"
-    assert age("soon", NOW) == "<unknown>"
-    assert age("2023-11-14T23:13:10.500000+01:00", NOW) == "9s"
+    assert age_text(None, NOW) == "<unknown>"
+    assert age_text("soon", NOW) == "<unknown>"
+    assert age_text("2023-11-14T23:13:10.500000+01:00", NOW) == "9s"
 
 
 @pytest.mark.parametrize(
@@ -346,14 +346,14 @@ def test_ages_of_odd_timestamps():
 def test_json_paths(path, found):
     """The paths that printer columns use find what they name."""
     doc = {"spec": {"size": 3, "a.b": "x", "list": [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}]}}
-    assert compiled(path)(doc) == found
+    assert compile_path(path)(doc) == found
 
 
 @pytest.mark.parametrize("path", [".a[", ".a[1:2:-1]", ".a[?(@.b==x)]"])
 def test_unsupported_json_paths(path):
     """A path outside the supported part is refused, not read as nothing."""
     with pytest.raises(JsonPathError):
-        compiled(path)
+        compile_path(path)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_typed_cells(kind, value, cell):
 def test_slices_unions_and_comparisons(path, found):
     """What printer columns use beside plain fields."""
     document = {"list": [{"n": 1}, {"n": 2}, {"n": 3}], "map": {"a": 1, "b": 2}}
-    assert compiled(path)(document) == found
+    assert compile_path(path)(document) == found
 
 
 def test_a_column_that_cannot_be_read_ends_the_columns():

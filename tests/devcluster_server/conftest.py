@@ -14,7 +14,7 @@ import aiohttp
 import attrs
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 
 KUBECTL = shutil.which("kubectl")
 

@@ -6,13 +6,13 @@ import copy
 import json
 from typing import Any
 
-from gpusched.clock import SystemClock
-from gpusched.devcluster.api import Api
-from gpusched.devcluster.app import build_core
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.http.endpoints import Endpoints
-from gpusched.devcluster.http.messages import Request
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import SystemClock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.apiserver.endpoints.dispatch import ResourceEndpoints
+from gpusched.devcluster.apiserver.endpoints.messages import ApiRequest
+from gpusched.devcluster.apiserver.resource_api import ResourceApi
+from gpusched.devcluster.cluster import build_core
 
 JUNK = [None, 0, -1, 1.5, 10**30, "", "x", "a/b", "1e30", "é\u0000", True, [], {}, [1], [None],
         [[]], [{}], {"a": None}, {"": ""}, "x" * 300, -(2**63), 2**63, "2020-01-01T00:00:00Z"]  # fmt: skip
@@ -117,9 +117,9 @@ class Fuzz:
 
     def __init__(self, seed: int) -> None:
         core = build_core(SystemClock(), seed)
-        self.api = Api(core)
-        self.endpoints = Endpoints(self.api)
-        self.access = Access(core, "token")
+        self.api = ResourceApi(core)
+        self.endpoints = ResourceEndpoints(self.api)
+        self.access = RequestAccess(core, "token")
         self.resources = core.registry.resources()
 
     def body(self, rng: Any, resource: Any, method: str) -> bytes:
@@ -149,7 +149,7 @@ class Fuzz:
             return json.dumps(steps).encode()
         return json.dumps(obj).encode()
 
-    def request(self, rng: Any) -> Request:
+    def request(self, rng: Any) -> ApiRequest:
         """The next request."""
         resource = rng.choice(self.resources)
         method = rng.choice(METHODS)
@@ -166,7 +166,7 @@ class Fuzz:
             path += f"/z/{rng.choice(['binding', 'eviction'])}"
         chosen = rng.sample(sorted(QUERIES), rng.choice([0, 0, 1, 2, 3]))
         fitting = MEDIA[2:] if method == "PATCH" else MEDIA[:2]
-        return Request(
+        return ApiRequest(
             method=method,
             path=path,
             query={key: rng.choice(QUERIES[key]) for key in chosen},
@@ -178,7 +178,7 @@ class Fuzz:
             access=self.access,
         )
 
-    def code(self, request: Request) -> int:
+    def code(self, request: ApiRequest) -> int:
         """Serve it; the status, whatever it is. Other exceptions are faults of the server."""
         try:
             return self.endpoints.serve(request).code

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.devcluster.http.host_names import HostNames
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.devcluster.http.server import HostNames
 
 POD_LIST = "/api/v1/pods"
 

@@ -5,8 +5,8 @@ import gzip
 
 import pytest
 
-from gpusched.devcluster import yaml_text
-from gpusched.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
+from gpusched.base.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
+from gpusched.devcluster.apimachinery import yaml_text
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -102,7 +102,7 @@ async def test_aliases_that_multiply_are_refused(http):
 def test_yaml_becomes_json_values():
     """Keys become texts, sets and bytes their JSON forms; aliases are followed."""
     text = "{7: a, true: &x [b], c: *x, d: !!binary aGk=, e: !!set {z, y}, t: 2020-01-01}"
-    assert yaml_text.load(text) == {
+    assert yaml_text.load_document(text) == {
         "7": "a", "true": ["b"], "c": ["b"], "d": "aGk=", "e": {"y": None, "z": None},
         "t": "2020-01-01",
     }  # fmt: skip

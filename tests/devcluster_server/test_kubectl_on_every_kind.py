@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from gpusched import assets
+from gpusched.base import installed_files
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl on this machine")
@@ -42,11 +42,11 @@ def kubectl(cluster, tmp_path):
 
 async def test_the_manifests_can_be_installed(kubectl):
     """``kubectl apply -k manifests`` installs everything, and again changes no object's meaning."""
-    code, text = await kubectl("apply", "-k", str(assets.path("manifests")))
+    code, text = await kubectl("apply", "-k", str(installed_files.path("manifests")))
     assert code == 0, text
     for made in ("deployment.apps", "networkpolicy.networking.k8s.io", "clusterrole.rbac", "lease"):
         assert made in text
-    code, text = await kubectl("apply", "-k", str(assets.path("manifests")))
+    code, text = await kubectl("apply", "-k", str(installed_files.path("manifests")))
     assert code == 0, text
     assert "created" not in text
 

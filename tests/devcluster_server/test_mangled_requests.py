@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from gpusched.clock import SystemClock
-from gpusched.devcluster.api import Api
-from gpusched.devcluster.app import build_core
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.http.endpoints import Endpoints, Request
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import SystemClock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.apiserver.endpoints.dispatch import ApiRequest, ResourceEndpoints
+from gpusched.devcluster.apiserver.resource_api import ResourceApi
+from gpusched.devcluster.cluster import build_core
 
 JUNK = [None, 0, -1, 1.5, 10**30, "", "x", "1e30", True, [], {}, [1], [{}], [None], {"a": None}]
 NAMESPACED = "/api/v1/namespaces/default"
@@ -97,8 +97,8 @@ def test_nothing_a_client_sends_is_a_fault_of_the_server(seed):
     """Every answer is a success or a StatusError below 500 (501 names a missing feature)."""
     rng = random.Random(seed)
     core = build_core(SystemClock(), seed)
-    endpoints = Endpoints(Api(core))
-    access = Access(core, "token")
+    endpoints = ResourceEndpoints(ResourceApi(core))
+    access = RequestAccess(core, "token")
     codes = set()
     for _ in range(400):
         path, obj = rng.choice(KINDS)
@@ -107,7 +107,7 @@ def test_nothing_a_client_sends_is_a_fault_of_the_server(seed):
         body = obj if rng.random() < 0.1 else mangled(rng, obj)
         media = rng.choice(MEDIA[method])
         force = {"force": "true"} if media == "apply-patch+yaml" else {}
-        request = Request(
+        request = ApiRequest(
             method=method,
             path=path + name,
             query={"fieldManager": "m", **force},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.app import DevCluster
+from gpusched.devcluster.cluster import DevCluster
 
 Obj = dict[str, Any]
 CORE = "/api/v1/namespaces/default"

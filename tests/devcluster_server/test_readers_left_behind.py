@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from gpusched.devcluster import store
+from gpusched.devcluster.storage import store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 WRITES = 400

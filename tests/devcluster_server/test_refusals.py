@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpusched.clock import SystemClock
-from gpusched.devcluster.app import build_core
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import SystemClock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.cluster import build_core
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -144,4 +144,4 @@ async def test_only_local_tools_are_let_in_without_a_token(http):
     async with http.session.get(http.cluster.url + PODS, headers=page) as response:
         assert response.status == 401
     with pytest.raises(StatusError):
-        Access(build_core(SystemClock(), 1), "token", local=False).user("")
+        RequestAccess(build_core(SystemClock(), 1), "token", local=False).user("")

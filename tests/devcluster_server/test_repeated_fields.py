@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpusched.devcluster.repeated_fields import repeated_fields
+from gpusched.devcluster.apiserver.writing.bodies import repeated_fields
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -6,7 +6,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.devcluster.status import StatusError
+from gpusched.devcluster.apimachinery.status import StatusError
 
 from .request_fuzz import Fuzz
 

@@ -6,12 +6,19 @@ import asyncio
 
 import pytest
 
-from gpusched.assets import path as asset
-from gpusched.clock import SystemClock
-from gpusched.devcluster.app import ClusterOptions, build_core, start
-from gpusched.devcluster.bodies import load_all_yaml
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.rbac.rules import Ask, User, account_of, account_user, allows, is_subject
+from gpusched.base.clock import SystemClock
+from gpusched.base.installed_files import path as asset
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.apiserver.rbac.rules import (
+    AccessRequest,
+    User,
+    account_of,
+    account_user,
+    is_subject,
+    rule_allows,
+)
+from gpusched.devcluster.apiserver.writing.bodies import load_all_yaml
+from gpusched.devcluster.cluster import ClusterOptions, build_core, start
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = "clusterroles.rbac.authorization.k8s.io"
@@ -223,27 +230,27 @@ RULE = {"apiGroups": ["apps"], "resources": ["*/scale", "deployments"], "verbs":
 @pytest.mark.parametrize(
     ("ask", "covered"),
     [
-        (Ask(verb="get", group="apps", resource="deployments"), True),
-        (Ask(verb="get", group="apps", resource="deployments/status"), False),
-        (Ask(verb="get", group="apps", resource="replicasets/scale"), True),
-        (Ask(verb="get", group="", resource="deployments"), False),
-        (Ask(verb="patch", group="apps", resource="deployments"), False),
-        (Ask(verb="get", path="/apis"), False),
+        (AccessRequest(verb="get", group="apps", resource="deployments"), True),
+        (AccessRequest(verb="get", group="apps", resource="deployments/status"), False),
+        (AccessRequest(verb="get", group="apps", resource="replicasets/scale"), True),
+        (AccessRequest(verb="get", group="", resource="deployments"), False),
+        (AccessRequest(verb="patch", group="apps", resource="deployments"), False),
+        (AccessRequest(verb="get", path="/apis"), False),
     ],
 )
 def test_one_rule_covers_the_whole_request(ask, covered):
     """Verb, group and resource must all fit one rule; subresources are named by themselves."""
-    assert allows(RULE, ask) is covered
+    assert rule_allows(RULE, ask) is covered
 
 
 def test_named_objects_and_paths():
     """Names bound a rule, and a star ends a path."""
     named = {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["*"]}
-    assert allows(named, Ask(verb="get", resource="pods", name="a"))
-    assert not allows(named, Ask(verb="list", resource="pods"))
+    assert rule_allows(named, AccessRequest(verb="get", resource="pods", name="a"))
+    assert not rule_allows(named, AccessRequest(verb="list", resource="pods"))
     paths = {"nonResourceURLs": ["/apis/*"], "verbs": ["get"]}
-    assert allows(paths, Ask(verb="get", path="/apis/apps"))
-    assert not allows(paths, Ask(verb="get", path="/apis"))
+    assert rule_allows(paths, AccessRequest(verb="get", path="/apis/apps"))
+    assert not rule_allows(paths, AccessRequest(verb="get", path="/apis"))
 
 
 def test_accounts_and_their_names():
@@ -259,7 +266,7 @@ def test_accounts_and_their_names():
 def test_the_manifests_grant_the_daemon_its_rights():
     """With manifests/rbac.yaml applied, the daemon's account may bind, and may not delete."""
     core = build_core(SystemClock(), 1)
-    access = Access(core, "token")
+    access = RequestAccess(core, "token")
     for doc in load_all_yaml((asset("manifests") / "rbac.yaml").read_text()):
         group, _, _ = doc["apiVersion"].rpartition("/")
         plural = doc["kind"].lower() + "s"
@@ -270,7 +277,7 @@ def test_the_manifests_grant_the_daemon_its_rights():
     daemon = account_user("gpusched-system", "gpusched")
 
     def may(**what):
-        return access.authorizer.decide(daemon, Ask(**what)).allowed
+        return access.authorizer.decide(daemon, AccessRequest(**what)).allowed
 
     assert may(verb="create", resource="pods/binding", namespace="team-a")
     assert may(

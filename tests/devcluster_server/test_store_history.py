@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpusched.devcluster import store as module
-from gpusched.devcluster.store import Store
+from gpusched.devcluster.storage import store as module
+from gpusched.devcluster.storage.store import Store
 
 
 def obj(name, value=0):

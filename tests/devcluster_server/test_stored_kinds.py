@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gpusched.devcluster.app import ClusterOptions, start
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 NS = "/api/v1/namespaces/default"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from gpusched.clock import Clock
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.devcluster.controllers.api_service import AGAIN_S
-from gpusched.simulate.loop import run_virtual
+from gpusched.base.clock import Clock
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.devcluster.controllers.bootstrap.kubernetes_service import AGAIN_S
+from gpusched.lab.virtual_time.loop import run_virtual
 
 NODE = {
     "apiVersion": "v1",

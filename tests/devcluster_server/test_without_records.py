@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpusched.clock import LoopClock
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.devcluster.status import StatusError
-from gpusched.simulate.loop import run_virtual
-from gpusched.simulate.wires import Network
+from gpusched.base.clock import LoopClock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.lab.virtual_time.connections import MemoryNetwork
+from gpusched.lab.virtual_time.loop import run_virtual
 
 
 def told(story: Any, *, records: bool = False) -> Any:
@@ -21,7 +21,7 @@ def told(story: Any, *, records: bool = False) -> Any:
         finally:
             await cluster.close()
 
-    return run_virtual(given, network=Network())
+    return run_virtual(given, network=MemoryNetwork())
 
 
 def config_map(**values: str) -> dict[str, Any]:

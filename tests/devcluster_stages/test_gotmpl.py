@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.stages import gotmpl
-from gpusched.devcluster.stages.funcs import SPRIG
-from gpusched.devcluster.stages.gotmpl_parse import TemplateError
+from gpusched.devcluster.stages.templates import execution
+from gpusched.devcluster.stages.templates.functions import SPRIG
+from gpusched.devcluster.stages.templates.parser import TemplateError
 
 DATA: dict[str, Any] = {"a": {"b": "x", "n": 3, "f": 1.5}, "l": ["p", "q"], "none": None}
 
 
 def render(source: str, data: Any = DATA) -> str:
-    return gotmpl.render(source, data, SPRIG)
+    return execution.render_template(source, data, SPRIG)
 
 
 @pytest.mark.parametrize(

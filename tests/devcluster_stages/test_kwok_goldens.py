@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.devcluster.stages import funcs, load, match, render, yaml_texts
-from gpusched.devcluster.stages.expressions import Subject
+from gpusched.devcluster.stages import load, matching, rendering
+from gpusched.devcluster.stages.expressions import ExpressionInput
+from gpusched.devcluster.stages.templates import functions
 
 NOW = 1136214245.0  # 2006-01-02T15:04:05Z, the time of the examples
 SHARED = Path(os.environ.get("GPUSCHED_SHARED", Path(__file__).parents[3] / "shared"))
@@ -26,7 +27,7 @@ MEDIA = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    return yaml.load(path.read_bytes(), Loader=yaml_texts.Loader)
+    return yaml.load(path.read_bytes(), Loader=rendering.TemplateYamlLoader)
 
 
 def printed(name: str, arguments: tuple[Any, ...]) -> str:
@@ -39,10 +40,10 @@ def printed(name: str, arguments: tuple[Any, ...]) -> str:
 
 def named_functions() -> dict[str, Callable[..., Any]]:
     table: dict[str, Callable[..., Any]] = {
-        **funcs.SPRIG,
-        "Quote": funcs.quoted,
-        "YAML": funcs.as_yaml,
-        "NodeConditions": lambda: list(funcs.NODE_CONDITIONS),
+        **functions.SPRIG,
+        "Quote": functions.quote_text,
+        "YAML": functions.as_yaml,
+        "NodeConditions": lambda: list(functions.NODE_CONDITIONS),
     }
     for name in ("Now", "StartTime", "Version", "NodeIP", "NodeName", "NodePort", "PodIP"):
         table[name] = lambda *a, n=name: printed(n, a)
@@ -53,10 +54,10 @@ def named_functions() -> dict[str, Callable[..., Any]]:
     return table
 
 
-def shown(effect: render.Effect | None) -> dict[str, Any]:
-    if isinstance(effect, render.Delete):
+def shown(effect: rendering.Effect | None) -> dict[str, Any]:
+    if isinstance(effect, rendering.DeleteEffect):
         return {"kind": "delete"}
-    if isinstance(effect, render.Event):
+    if isinstance(effect, rendering.EventEffect):
         return {
             "kind": "event",
             "message": effect.message,
@@ -64,18 +65,18 @@ def shown(effect: render.Effect | None) -> dict[str, Any]:
             "type": effect.type,
         }
     assert effect is not None
-    kind = "apply" if isinstance(effect, render.Apply) else "patch"
+    kind = "apply" if isinstance(effect, rendering.ApplyEffect) else "patch"
     one = {"kind": kind, "data": effect.body, "type": MEDIA[effect.type or "merge"]}
     return {**one, **({"subresource": effect.subresource} if effect.subresource else {})}
 
 
-def played(stage: Any, subject: Subject) -> dict[str, Any]:
-    found: dict[str, Any] = {"stage": stage.name, "weight": match.weight(stage, subject)}
-    bounds = match.delay_range(stage, subject)
+def played(stage: Any, subject: ExpressionInput) -> dict[str, Any]:
+    found: dict[str, Any] = {"stage": stage.name, "weight": matching.stage_weight(stage, subject)}
+    bounds = matching.delay_range(stage, subject)
     if bounds is not None:
         found["delay"] = [round(seconds * 1e9) for seconds in dict.fromkeys(bounds)]
     found["next"] = [
-        shown(render.effect(step, subject.obj, named_functions())) for step in stage.steps
+        shown(rendering.render_effect(step, subject.obj, named_functions())) for step in stage.steps
     ]
     return found
 
@@ -84,13 +85,16 @@ def played(stage: Any, subject: Subject) -> dict[str, Any]:
 @pytest.mark.parametrize("path", INPUTS, ids=lambda p: f"{p.parts[-4]}-{p.parts[-3]}-{p.stem}")
 def test_stage_plays_as_on_kwok(path: Path) -> None:
     """Given KWOK's stages and object, the same stages match, wait and write the same."""
-    stages = load.load(sorted(path.parents[1].glob("*.yaml")))
+    stages = load.load_stages(sorted(path.parents[1].glob("*.yaml")))
     obj = read(path)
     want = read(path.with_name(path.name.replace(".input.", ".output.")))
 
-    subject = Subject(obj, now=NOW)
+    subject = ExpressionInput(obj, now=NOW)
     kind = [s for s in stages if (s.group_version, s.kind) == (obj["apiVersion"], obj["kind"])]
-    found = [played(stage, subject) for stage in match.candidates(kind, subject)]
+    found = [played(stage, subject) for stage in matching.matching_stages(kind, subject)]
 
     assert found == want["stages"]
-    assert match.pick(match.candidates(kind, subject), subject, random.Random(1)) is not None
+    assert (
+        matching.pick_stage(matching.matching_stages(kind, subject), subject, random.Random(1))
+        is not None
+    )

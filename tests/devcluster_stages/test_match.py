@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.stages import load, match
-from gpusched.devcluster.stages.expressions import Subject
-from gpusched.devcluster.stages.model import Stage, StageError
+from gpusched.devcluster.stages import load, matching
+from gpusched.devcluster.stages.expressions import ExpressionInput
+from gpusched.devcluster.stages.model import KwokStage, StageError
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 
 
-def stage(name: str = "s", **spec: Any) -> Stage:
-    read = load.stage(
+def stage(name: str = "s", **spec: Any) -> KwokStage:
+    read = load.read_stage(
         {
             "metadata": {"name": name},
             "spec": {"resourceRef": {"kind": "Pod"}, "selector": {}, **spec},
@@ -25,21 +25,21 @@ def stage(name: str = "s", **spec: Any) -> Stage:
     return read
 
 
-def subject(**obj: Any) -> Subject:
-    return Subject({"kind": "Pod", "metadata": {"name": "p"}, **obj}, now=NOW)
+def subject(**obj: Any) -> ExpressionInput:
+    return ExpressionInput({"kind": "Pod", "metadata": {"name": "p"}, **obj}, now=NOW)
 
 
-def annotated(**texts: str) -> Subject:
+def annotated(**texts: str) -> ExpressionInput:
     return subject(metadata={"name": "p", "annotations": texts})
 
 
-def bounds(delay: dict[str, Any], of: Subject) -> tuple[float, float] | None:
-    return match.delay_range(stage(delay=delay), of)
+def bounds(delay: dict[str, Any], of: ExpressionInput) -> tuple[float, float] | None:
+    return matching.delay_range(stage(delay=delay), of)
 
 
-def selects(expression: dict[str, Any], of: Subject) -> bool:
+def selects(expression: dict[str, Any], of: ExpressionInput) -> bool:
     found = stage(selector={"matchExpressions": [expression]})
-    return bool(match.candidates([found], of))
+    return bool(matching.matching_stages([found], of))
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_labels_and_annotations() -> None:
     """MatchLabels and matchAnnotations compare whole values."""
     found = stage(selector={"matchAnnotations": {"a": "1"}, "matchLabels": {"b": "2"}})
     both = subject(metadata={"annotations": {"a": "1"}, "labels": {"b": "2"}})
-    assert match.candidates([found], both)
-    assert not match.candidates([found], annotated(a="1"))
+    assert matching.matching_stages([found], both)
+    assert not matching.matching_stages([found], annotated(a="1"))
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_cel_error_in_one_stage_keeps_all_from_being_chosen() -> None:
         stage("a"),
         stage("b", selector={"matchExpressions": [{"cel": {"expression": "self.x.y == 1"}}]}),
     )
-    assert match.candidates([sound], subject())
-    assert match.candidates([sound, odd], subject()) == []
+    assert matching.matching_stages([sound], subject())
+    assert matching.matching_stages([sound, odd], subject()) == []
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ def test_cel_error_in_one_stage_keeps_all_from_being_chosen() -> None:
 def test_weights_are_read_in_any_base(text: str, want: int | None) -> None:
     """A text is an integer of 64 bits in any base, or unreadable."""
     found = stage(weight=4, weightFrom={"expressionFrom": ".metadata.annotations.w"})
-    assert match.weight(found, annotated(w=text)) == want
+    assert matching.stage_weight(found, annotated(w=text)) == want
 
 
-def picked(weights: dict[str, Any], of: Subject) -> set[str]:
+def picked(weights: dict[str, Any], of: ExpressionInput) -> set[str]:
     stages = [
         stage(name, **(w if isinstance(w, dict) else {"weight": w})) for name, w in weights.items()
     ]
     rng = random.Random(7)
-    chosen = [match.pick(stages, of, rng) for _ in range(60)]
+    chosen = [matching.pick_stage(stages, of, rng) for _ in range(60)]
     return {one.name for one in chosen if one is not None}
 
 
@@ -191,8 +191,8 @@ def test_weight_numbers() -> None:
     of = subject(spec={"w": 2.9, "l": [1, 2, 3]})
     from_object = stage(weight=1, weightFrom={"expressionFrom": ".spec.w"})
     from_jq = stage(weight=1, weightFrom={"expressionFrom": ".spec.l | length"})
-    assert match.weight(from_object, of) == 2
-    assert match.weight(from_jq, of) == 1
+    assert matching.stage_weight(from_object, of) == 2
+    assert matching.stage_weight(from_jq, of) == 1
 
 
 @pytest.mark.parametrize(
@@ -220,5 +220,5 @@ def test_unusable_stages_are_refused(spec: dict[str, Any], why: str) -> None:
 
 def test_without_selector_a_stage_is_dropped() -> None:
     """No selector matches nothing; an empty one everything."""
-    assert load.stage({"spec": {"resourceRef": {"kind": "Pod"}, "next": {}}}) is None
-    assert match.candidates([stage()], subject())
+    assert load.read_stage({"spec": {"resourceRef": {"kind": "Pod"}, "next": {}}}) is None
+    assert matching.matching_stages([stage()], subject())

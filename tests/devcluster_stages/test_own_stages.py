@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.stages import funcs, load, match, render
-from gpusched.devcluster.stages.addresses import AddressBook
-from gpusched.devcluster.stages.expressions import Subject
+from gpusched.devcluster.stages import load, matching, rendering
+from gpusched.devcluster.stages.engine import AddressBook
+from gpusched.devcluster.stages.expressions import ExpressionInput
+from gpusched.devcluster.stages.templates import functions
 
-STAGES = load.load([Path(__file__).parents[2] / "kwok-scenarios" / "stages"])
+STAGES = load.load_stages([Path(__file__).parents[2] / "kwok-scenarios" / "stages"])
 NOW = 1_800_000_000.0
 AT = "2027-01-15T08:00:00Z"
 JOB = [{"kind": "Job", "name": "j", "uid": "u"}]
@@ -33,15 +34,15 @@ def pod(phase: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def played(obj: dict[str, Any]) -> tuple[str, float, list[render.Effect | None]] | None:
-    subject = Subject(obj, now=NOW)
+def played(obj: dict[str, Any]) -> tuple[str, float, list[rendering.Effect | None]] | None:
+    subject = ExpressionInput(obj, now=NOW)
     stages = [s for s in STAGES if s.kind == obj["kind"]]
-    assert len(match.candidates(stages, subject)) <= 1, "stages must exclude each other"
-    choice = match.choose(stages, subject, random.Random(1))
+    assert len(matching.matching_stages(stages, subject)) <= 1, "stages must exclude each other"
+    choice = matching.choose_stage(stages, subject, random.Random(1))
     if choice is None:
         return None
-    table = funcs.functions(obj, now=AT, start_time=AT, addresses=AddressBook(lambda _node: ""))
-    effects = [render.effect(step, obj, table) for step in choice.stage.steps]
+    table = functions.functions(obj, now=AT, start_time=AT, addresses=AddressBook(lambda _node: ""))
+    effects = [rendering.render_effect(step, obj, table) for step in choice.stage.steps]
     return choice.stage.name, choice.delay_s, effects
 
 
@@ -51,7 +52,7 @@ def test_pod_starts_after_its_time() -> None:
     assert found is not None
     name, delay, (patch,) = found
     assert (name, delay) == ("gpusched-pod-start", 1.0)
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     status = patch.body["status"]
     assert (status["phase"], status["podIP"]) == ("Running", "10.0.0.1")
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
@@ -74,7 +75,7 @@ def test_init_containers_end_and_sidecars_run() -> None:
     found = played(obj)
     assert found is not None
     (patch,) = found[2]
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     states = [list(c["state"]) for c in patch.body["status"]["initContainerStatuses"]]
     assert states == [["terminated"], ["running"]]
 
@@ -108,7 +109,7 @@ def test_exit_code() -> None:
     found = played(pod("Running", annotations=asked))
     assert found is not None
     (patch,) = found[2]
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     (container,) = patch.body["status"]["containerStatuses"]
     assert container["state"]["terminated"]["exitCode"] == 137
     assert patch.body["status"]["phase"] == "Failed"
@@ -122,7 +123,7 @@ def test_deleted_pod_ends_and_goes() -> None:
     assert played(pod("Failed", deletionTimestamp=AT)) == (
         "gpusched-pod-gone",
         0.0,
-        [render.Delete()],
+        [rendering.DeleteEffect()],
     )
     assert played(pod("Failed", deletionTimestamp=AT, finalizers=["x/y"])) is None
 
@@ -147,8 +148,8 @@ def test_pulling_comes_before_starting() -> None:
     assert found is not None
     name, delay, (event, patch) = found
     assert (name, delay) == ("gpusched-pod-pull", 0.0)
-    assert isinstance(event, render.Event)
-    assert isinstance(patch, render.Patch)
+    assert isinstance(event, rendering.EventEffect)
+    assert isinstance(patch, rendering.PatchEffect)
     slow["status"] |= patch.body["status"]
     (container,) = slow["status"]["containerStatuses"]
     assert container["state"] == {"waiting": {"reason": "ContainerCreating"}}
@@ -280,7 +281,7 @@ def test_node_becomes_ready_and_keeps_its_capacity() -> None:
     assert found is not None
     name, delay, (patch,) = found
     assert (name, delay) == ("gpusched-node-ready", 0.0)
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     status = patch.body["status"]
     assert status["conditions"][0]["type"] == "Ready"
     assert status["allocatable"] == {"nvidia.com/gpu": "8"}
@@ -361,7 +362,7 @@ def test_lost_node_goes_silent() -> None:
     found = played(aged("True", **{"node-failed": "true", "failure": "lost"}))
     assert found is not None
     patch = found[2][1]
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     states = {c["type"]: c["status"] for c in patch.body["status"]["conditions"]}
     assert states == dict.fromkeys(
         ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"], "Unknown"
@@ -376,7 +377,7 @@ def test_gpus_are_lost_and_found(lost: str, left: str) -> None:
     found = played(obj)
     assert found is not None
     patch = found[2][1]
-    assert isinstance(patch, render.Patch)
+    assert isinstance(patch, rendering.PatchEffect)
     status = patch.body["status"]
     assert status["allocatable"] == {"nvidia.com/gpu": left}
     (condition,) = status["conditions"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusched.devcluster.stages.expressions import compile_jq
-from gpusched.devcluster.stages.readings import Readings, plain, pure, settled
+from gpusched.devcluster.stages.read_cache import ReadCache, is_pure, jq_value, without_views
 
 Obj = dict[str, Any]
 
@@ -77,10 +77,10 @@ def outputs(text: str, obj: Obj) -> list[Any]:
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_the_kept_answer_is_what_the_program_says(text: str, *, typed: bool) -> None:
     """Objects that differ in any way a program may see get its own answer, each time they come."""
-    kept = Readings(lambda obj: settled(outputs(text, obj)), typed=typed)
+    kept = ReadCache(lambda obj: without_views(outputs(text, obj)), typed=typed)
     for obj in [*objects(), *reversed(objects())]:
         found = kept.of(obj)
-        want = outputs(text, plain(obj, typed=typed))
+        want = outputs(text, jq_value(obj, typed=typed))
         assert found == want
         assert [type(value) for value in found] == [type(value) for value in want]
 
@@ -93,7 +93,7 @@ def test_a_program_runs_once_for_all_that_read_alike() -> None:
         runs.append(1)
         return outputs('.status.conditions[] | select(.type == "Ready") | .status', obj)
 
-    kept = Readings(run, typed=False)
+    kept = ReadCache(run, typed=False)
     for beat in range(100):
         condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": str(beat)}
         obj: Obj = {"metadata": {"name": str(beat)}, "status": {"conditions": [condition]}}
@@ -114,4 +114,4 @@ def test_a_program_runs_once_for_all_that_read_alike() -> None:
 )
 def test_programs_that_ask_for_more_than_the_object_are_not_kept(text: str, *, want: bool) -> None:
     """The time, the environment and other inputs change without the object."""
-    assert pure(text) == want
+    assert is_pure(text) == want

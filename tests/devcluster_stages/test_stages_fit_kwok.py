@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from gpusched.devcluster.stages import gotmpl
+from gpusched.devcluster.stages.templates import execution
 
 FOLDER: Final = Path(__file__).parents[2] / "kwok-scenarios"
 STAGES: Final = [
@@ -103,7 +103,7 @@ def test_stage_is_plain_kwok(file: str, document: dict[str, Any]) -> None:
     after = document["spec"]["next"]
     if "statusTemplate" in after:
         assert not after.get("delete"), "KWOK deletes instead of patching"
-        called = gotmpl.compiled(after["statusTemplate"]).functions
+        called = execution.parse_cached(after["statusTemplate"]).functions
         assert called - KWOK - OF_KIND[kind] - SPRIG - GO == set()
     for program in expressions(document):
         assert unknown_words(program) == set()

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.devcluster.stages import funcs, gotmpl, load, match, render
-from gpusched.devcluster.stages.addresses import AddressBook
-from gpusched.devcluster.stages.expressions import Subject
-from gpusched.devcluster.stages.typed_objects import Number, template_data
+from gpusched.devcluster.stages import load, rendering
+from gpusched.devcluster.stages import matching as match
+from gpusched.devcluster.stages.engine import AddressBook
+from gpusched.devcluster.stages.expressions import ExpressionInput
+from gpusched.devcluster.stages.templates import execution, functions
+from gpusched.devcluster.stages.typed_objects import TypedNumber, template_data
 
 NOW = 1_800_000_000.0
 AT = "2027-01-15T08:00:00Z"
@@ -57,10 +59,10 @@ def with_key(key: str, **spec: Any) -> list[str]:
             "next": {"delete": True},
         },
     }
-    stage = load.stage(document)
+    stage = load.read_stage(document)
     assert stage is not None
-    by_itself = match.candidates([stage], Subject(stored(**spec), now=NOW))
-    remembered = match.Matcher([stage]).candidates(Subject(stored(**spec), now=NOW))
+    by_itself = match.matching_stages([stage], ExpressionInput(stored(**spec), now=NOW))
+    remembered = match.StageMatcher([stage]).candidates(ExpressionInput(stored(**spec), now=NOW))
     assert by_itself == remembered
     return [one.name for one in by_itself]
 
@@ -109,7 +111,7 @@ def test_what_it_writes_is_there(key: str) -> None:
     if "ownerReferences" in key:
         obj = stored()
         obj["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job"}]
-        assert Subject(obj, now=NOW).jq(key)
+        assert ExpressionInput(obj, now=NOW).jq(key)
         return
     assert with_key(key) == ["s"]
 
@@ -117,15 +119,15 @@ def test_what_it_writes_is_there(key: str) -> None:
 def test_other_kinds_are_seen_as_they_are_stored() -> None:
     """KWOK has them without a Go type, so their kind is there."""
     obj = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": {}}}
-    assert Subject(obj, now=NOW).jq(".kind") == ["Job"]
-    assert Subject(obj, now=NOW).jq(".metadata.labels") == [{}]
+    assert ExpressionInput(obj, now=NOW).jq(".kind") == ["Job"]
+    assert ExpressionInput(obj, now=NOW).jq(".metadata.labels") == [{}]
     assert template_data(obj) == obj
 
 
 def test_cel_sees_no_kind_either() -> None:
     """An expression that asks for it has no answer."""
-    assert Subject(stored(), now=NOW).cel("self.kind == 'Pod'") == (None, False)
-    assert Subject(stored(), now=NOW).cel("self.metadata.name == 'p'") == (True, True)
+    assert ExpressionInput(stored(), now=NOW).cel("self.kind == 'Pod'") == (None, False)
+    assert ExpressionInput(stored(), now=NOW).cel("self.metadata.name == 'p'") == (True, True)
 
 
 def test_the_stages_as_they_were_start_no_pod() -> None:
@@ -136,9 +138,9 @@ def test_the_stages_as_they_were_start_no_pod() -> None:
     wrong = text.replace(asked, asked.replace(".metadata.name", ".kind"))
 
     def matching(documents: str) -> list[str]:
-        stages = [load.stage(each) for each in yaml.safe_load_all(documents)]
-        subject = Subject(stored(), now=NOW)
-        found = match.candidates([each for each in stages if each is not None], subject)
+        stages = [load.read_stage(each) for each in yaml.safe_load_all(documents)]
+        subject = ExpressionInput(stored(), now=NOW)
+        found = match.matching_stages([each for each in stages if each is not None], subject)
         return [each.name for each in found]
 
     assert matching(text) == ["gpusched-pod-start"]
@@ -161,15 +163,15 @@ def test_the_stages_as_they_were_start_no_pod() -> None:
 def test_templates_see_numbers_as_go_does(template: str, want: str) -> None:
     """A number is a text to Go's templates: true even when it is 0; functions count with it."""
     book = AddressBook(lambda _node: "")
-    table = funcs.functions(stored(), now=AT, start_time=AT, addresses=book)
-    assert gotmpl.render(template, template_data(stored()), table) == want
+    table = functions.functions(stored(), now=AT, start_time=AT, addresses=book)
+    assert execution.render_template(template, template_data(stored()), table) == want
 
 
 def test_numbers_stay_numbers_in_yaml() -> None:
     """A part of an object that is written whole comes back as it was."""
     seen = template_data({"kind": "X", "a": {"n": 3, "f": 1.5, "t": "3"}})
-    assert isinstance(seen["a"]["n"], Number)
-    assert yaml.safe_load(funcs.as_yaml(seen["a"])) == {"n": 3, "f": 1.5, "t": "3"}
+    assert isinstance(seen["a"]["n"], TypedNumber)
+    assert yaml.safe_load(functions.as_yaml(seen["a"])) == {"n": 3, "f": 1.5, "t": "3"}
 
 
 class NoAddresses:
@@ -194,14 +196,14 @@ def test_no_empty_address_is_written(kind: str) -> None:
         obj.setdefault("status", {})["phase"] = phase
         for asked in ({}, {"gpusched.io/pull-for": "3s"}):
             obj["metadata"]["annotations"] = asked
-            stages = [each for each in load.load([FOLDER]) if each.kind == kind]
-            choice = match.choose(stages, Subject(obj, now=NOW), random.Random(1))
+            stages = [each for each in load.load_stages([FOLDER]) if each.kind == kind]
+            choice = match.choose_stage(stages, ExpressionInput(obj, now=NOW), random.Random(1))
             if choice is None:
                 continue
-            table = funcs.functions(obj, now=AT, start_time=AT, addresses=NoAddresses())
+            table = functions.functions(obj, now=AT, start_time=AT, addresses=NoAddresses())
             for step in choice.stage.steps:
-                effect = render.effect(step, obj, table)
-                if isinstance(effect, render.Patch):
+                effect = rendering.render_effect(step, obj, table)
+                if isinstance(effect, rendering.PatchEffect):
                     status = effect.body["status"]
                     told = {key: status[key] for key in status if "ip" in key.lower()}
                     assert told == {}, choice.stage.name

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from gpusched.devcluster.stages.gotmpl_parse import TemplateError
-from gpusched.devcluster.stages.yaml_texts import Loader, parsed
+from gpusched.devcluster.stages.rendering import TemplateYamlLoader, parse_rendered
+from gpusched.devcluster.stages.templates.parser import TemplateError
 
 TEXTS = [
     'a: "1"\nb: "true"\nc: 10.0.0.1\nd: node-1\ne: "2026-01-01T00:00:00Z"',
@@ -35,16 +35,16 @@ TEXTS = [
 def test_a_text_says_what_a_parser_reads_in_it(text: str) -> None:
     """Values come back where they stood, as texts where the parser takes them for texts."""
     try:
-        want = yaml.load(text, Loader=Loader)
+        want = yaml.load(text, Loader=TemplateYamlLoader)
     except yaml.YAMLError:
         with pytest.raises(TemplateError):
-            parsed(text)
+            parse_rendered(text)
         return
-    assert parsed(text) == want
+    assert parse_rendered(text) == want
 
 
 @pytest.mark.parametrize("value", ["x", "y", "@@0", "true", "1", " ", "a: b", "#", "- &x *y"])
 def test_texts_of_one_form_keep_their_own_values(value: str) -> None:
     """What was parsed for one text is not what another says."""
     text = f'a: "{value}"\nb:\n- c: "{value}"\n  d: fixed'
-    assert parsed(text) == {"a": value, "b": [{"c": value, "d": "fixed"}]}
+    assert parse_rendered(text) == {"a": value, "b": [{"c": value, "d": "fixed"}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.testing.fuzz.worlds import Tally, World
+from tests.fuzz.worlds import FuzzCounts, FuzzedCluster
 
 SHARDS = 8
 WORLDS_OF_A_SHARD = 10
@@ -13,9 +13,9 @@ WORLDS_OF_A_SHARD = 10
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_fuzzed_objects_through_whole_sessions(shard):
     """Seeds are fixed; ``python -m benchmarks.fuzz --seed N --worlds 1`` shows one again."""
-    tally = Tally()
+    tally = FuzzCounts()
     for seed in range(shard * WORLDS_OF_A_SHARD, (shard + 1) * WORLDS_OF_A_SHARD):
-        World(seed, tally).run()
+        FuzzedCluster(seed, tally).run()
     assert not tally.findings, "\n".join(
         f"seed {each.seed}: {each.what}: {each.where}\n{each.story}" for each in tally.findings
     )
@@ -29,9 +29,9 @@ def test_a_world_follows_from_its_seed():
     """The same objects, sessions and plans each time."""
     tallies = []
     for _ in range(2):
-        tally = Tally()
+        tally = FuzzCounts()
         for seed in (3, 8):
-            World(seed, tally).run()
+            FuzzedCluster(seed, tally).run()
         tallies.append(tally)
     assert tallies[0] == tallies[1]
 
@@ -41,15 +41,15 @@ def test_the_fuzzer_finds_what_is_planted(monkeypatch):
     """A defect that one gang in many meets is a finding, although it is contained."""
     from gpusched.actions import allocate  # noqa: PLC0415
 
-    original = allocate.start
+    original = allocate.start_gang
 
     def start(session, gang, *args, **how):
         if len(gang.tasks) > 1:
             raise ZeroDivisionError
         return original(session, gang, *args, **how)
 
-    monkeypatch.setattr(allocate, "start", start)
-    tally = Tally()
+    monkeypatch.setattr(allocate, "start_gang", start)
+    tally = FuzzCounts()
     for seed in range(30):
-        World(seed, tally).run()
+        FuzzedCluster(seed, tally).run()
     assert {each.what for each in tally.findings} == {"contained: gang in allocate"}

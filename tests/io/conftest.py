@@ -13,11 +13,11 @@ import attrs
 import pytest
 from aiohttp import web
 
-from gpusched import limits
-from gpusched.clock import LoopClock
-from gpusched.io.api import Api
-from gpusched.io.reflector import KindSpec, Reflector
-from gpusched.simulate.loop import run_virtual
+from gpusched.base import limits
+from gpusched.base.clock import LoopClock
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.watch.reflector import KindSpec, Reflector
+from gpusched.lab.virtual_time.loop import run_virtual
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,9 +52,9 @@ class FakeServer:
         if runner is not None:
             await runner.cleanup()
 
-    async def api(self, **kwargs) -> Api:
+    async def api(self, **kwargs) -> ApiClient:
         """A client of this server."""
-        return await Api.connect(str(self.kubeconfig), clock=self.clock, **kwargs)
+        return await ApiClient.connect(str(self.kubeconfig), clock=self.clock, **kwargs)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append((self.clock.monotonic(), request.method, str(request.rel_url)))

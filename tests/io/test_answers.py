@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from gpusched import errors, limits
-from gpusched.io.answers import Response, api_error
-from gpusched.io.lines import LineSplitter, WatchLineTooLong
+from gpusched.base import errors, limits
+from gpusched.io.client.responses import ApiResponse, api_error
+from gpusched.io.client.watch_lines import LineSplitter, WatchLineTooLong
 
 
 def status(code: int, **more) -> bytes:
@@ -17,9 +17,9 @@ def status(code: int, **more) -> bytes:
 
 def test_the_servers_date_is_read():
     """The Date header gives the server's clock; nonsense gives None."""
-    assert Response(200, {"Date": "Thu, 01 Jan 1970 00:01:00 GMT"}, b"").server_time() == 60.0
-    assert Response(200, {"Date": "yesterday"}, b"").server_time() is None
-    assert Response(200, {}, b"").server_time() is None
+    assert ApiResponse(200, {"Date": "Thu, 01 Jan 1970 00:01:00 GMT"}, b"").server_time() == 60.0
+    assert ApiResponse(200, {"Date": "yesterday"}, b"").server_time() is None
+    assert ApiResponse(200, {}, b"").server_time() is None
 
 
 def test_line_cap():
@@ -74,7 +74,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(size):
 )
 def test_each_refusal_is_its_own_fault(code, body, write, kind):
     """Status, reason and causes decide the fault; the sentence names what was tried."""
-    answer = Response(code, {}, status(code, message="no\nway", **body))
+    answer = ApiResponse(code, {}, status(code, message="no\nway", **body))
     error = api_error(answer, doing="bind pod a/b", write=write)
     assert type(error) is kind
     assert error.status == code
@@ -93,7 +93,7 @@ def test_each_refusal_is_its_own_fault(code, body, write, kind):
 )
 def test_retry_after(headers, details, seconds):
     """The header counts, else the body; nonsense is no time."""
-    error = api_error(Response(429, headers, status(429, details=details)), doing="x")
+    error = api_error(ApiResponse(429, headers, status(429, details=details)), doing="x")
     assert isinstance(error, errors.Throttled)
     assert error.retry_after_s == seconds
 
@@ -101,7 +101,7 @@ def test_retry_after(headers, details, seconds):
 @pytest.mark.parametrize("body", [b"", b"404 page not found\n", b"[" * 100_000, b"[1]", b"\xff"])
 def test_any_body_makes_a_sentence(body):
     """Plain text, nothing, or hostile JSON: still one line and the right fault."""
-    error = api_error(Response(404, {}, body), doing="get x")
+    error = api_error(ApiResponse(404, {}, body), doing="get x")
     assert isinstance(error, errors.NotFound)
     assert "\n" not in str(error)
     assert str(error).startswith("could not get x: ")

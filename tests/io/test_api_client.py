@@ -9,10 +9,10 @@ import stat
 import pytest
 from aiohttp import web
 
-from gpusched import errors
-from gpusched.clock import SystemClock
-from gpusched.io.api import Api
-from gpusched.simulate.loop import run_virtual
+from gpusched.base import errors
+from gpusched.base.clock import SystemClock
+from gpusched.io.client.api_client import ApiClient
+from gpusched.lab.virtual_time.loop import run_virtual
 
 
 def status(code: int, **more) -> bytes:
@@ -288,7 +288,7 @@ def test_insecure_tls_is_refused(write_kubeconfig):
     with pytest.raises(
         errors.ConfigError, match="insecure-skip-tls-verify, which gpusched refuses"
     ):
-        run_virtual(lambda clock: Api.connect(path, clock=clock))
+        run_virtual(lambda clock: ApiClient.connect(path, clock=clock))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_proxy_that_is_none(write_kubeconfig, proxy, shown):
     """One sentence, without the password."""
     path = write_kubeconfig(cluster={"proxy-url": proxy})
     with pytest.raises(errors.ConfigError, match="HTTP proxies only") as caught:
-        run_virtual(lambda clock: Api.connect(path, clock=clock))
+        run_virtual(lambda clock: ApiClient.connect(path, clock=clock))
     assert shown in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -315,7 +315,7 @@ def test_impersonation_is_refused(write_kubeconfig, key):
     """Left out without a word, it would act with more rights than the user meant."""
     path = write_kubeconfig(user={key: ["x"]})
     with pytest.raises(errors.ConfigError, match=f"sets {key} .impersonation."):
-        run_virtual(lambda clock: Api.connect(path, clock=clock))
+        run_virtual(lambda clock: ApiClient.connect(path, clock=clock))
 
 
 @pytest.mark.parametrize(
@@ -351,14 +351,14 @@ def test_useless_kubeconfigs(tmp_path, content, kind, says):
     if content is not None:
         path.write_text(content)
     with pytest.raises(kind, match=says) as caught:
-        run_virtual(lambda clock: Api.connect(str(path), clock=clock))
+        run_virtual(lambda clock: ApiClient.connect(str(path), clock=clock))
     assert "\n" not in str(caught.value)
 
 
 def test_no_cluster_at_all():
     """Without pod, KUBECONFIG or default file the sentence says what to do."""
     with pytest.raises(errors.ClusterUnreachable, match="gpusched devcluster"):
-        run_virtual(lambda clock: Api.connect(None, clock=clock))
+        run_virtual(lambda clock: ApiClient.connect(None, clock=clock))
 
 
 def test_not_an_api_server(fake_server):

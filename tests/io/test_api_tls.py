@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gpusched import errors, limits
-from gpusched.clock import SystemClock
-from gpusched.io import credentials
-from gpusched.io.api import Api
+from gpusched.base import errors, limits
+from gpusched.base.clock import SystemClock
+from gpusched.io.client import credentials
+from gpusched.io.client.api_client import ApiClient
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="certificates are made with openssl")
@@ -101,7 +101,9 @@ def test_a_server_of_another_authority_is_not_believed(tmp_path):
         mine, other = Authority(tmp_path, "mine"), Authority(tmp_path, "other")
         runner, port = await serve(mine)
         for ca in (other.ca, None):
-            api = await Api.connect(kubeconfig(tmp_path / "k", port, ca=ca), clock=SystemClock())
+            api = await ApiClient.connect(
+                kubeconfig(tmp_path / "k", port, ca=ca), clock=SystemClock()
+            )
             with pytest.raises(errors.ClusterUnreachable, match="certificate verify failed"):
                 await api.request("POST", "/x", body=b"{}", timeout_s=10)
             await api.close()
@@ -119,7 +121,7 @@ def test_client_certificates_are_shown(tmp_path):
         runner, port = await serve(authority, ask_client=True)
         user = {"client-certificate": str(cert), "client-key": str(key)}
         path = kubeconfig(tmp_path / "k", port, ca=authority.ca, user=user)
-        api = await Api.connect(path, clock=SystemClock())
+        api = await ApiClient.connect(path, clock=SystemClock())
         answer = await api.request("GET", "/x", timeout_s=10)
         await api.close()
         await runner.cleanup()
@@ -137,7 +139,9 @@ def test_a_replaced_authority_is_read_again(tmp_path, monkeypatch):
         trusted = tmp_path / "ca.crt"
         trusted.write_bytes(old.ca.read_bytes())
         runner, port = await serve(old)
-        api = await Api.connect(kubeconfig(tmp_path / "k", port, ca=trusted), clock=SystemClock())
+        api = await ApiClient.connect(
+            kubeconfig(tmp_path / "k", port, ca=trusted), clock=SystemClock()
+        )
         first = await api.request("GET", "/x", timeout_s=10)
         await runner.cleanup()
         runner, _ = await serve(new, port=port)
@@ -160,7 +164,7 @@ def test_an_unusable_certificate_is_one_sentence(tmp_path):
     async def main():
         path = kubeconfig(tmp_path / "k", 1, ca=garbage)
         with pytest.raises(errors.ConfigError, match="cannot be used"):
-            await Api.connect(path, clock=SystemClock())
+            await ApiClient.connect(path, clock=SystemClock())
 
     asyncio.run(main())
 
@@ -171,14 +175,14 @@ def test_the_service_account_of_a_pod(tmp_path):
     async def main():
         authority = Authority(tmp_path, "ca")
         (tmp_path / "token").write_text("secret\n")
-        source = credentials.InCluster(
+        source = credentials.InClusterCredentials(
             token_file=str(tmp_path / "token"),
             ca_file=str(authority.ca),
             environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
         )
         access = await source.load()
         with pytest.raises(errors.ConfigError, match="service account is no use"):
-            await credentials.InCluster(token_file="/nonexistent", environ={}).load()
+            await credentials.InClusterCredentials(token_file="/nonexistent", environ={}).load()
         return access
 
     access = asyncio.run(main())
@@ -205,5 +209,5 @@ def test_proxy_variables(tmp_path, monkeypatch, host, environ, proxy):
     path = tmp_path / "k"
     kubeconfig(path, 1, ca=None)
     path.write_text(path.read_text().replace("https://127.0.0.1:1", host))
-    source = credentials.Kubeconfig(str(path), clock=SystemClock())
+    source = credentials.KubeconfigCredentials(str(path), clock=SystemClock())
     assert asyncio.run(source.load()).proxy == proxy

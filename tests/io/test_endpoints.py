@@ -5,9 +5,9 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from gpusched.errors import ConfigError
-from gpusched.io.http import Endpoints
-from gpusched.simulate.loop import run_virtual
+from gpusched.base.errors import ConfigError
+from gpusched.io.observe.endpoints import HttpEndpoints
+from gpusched.lab.virtual_time.loop import run_virtual
 
 
 async def get(port: int, path: str) -> tuple[int, str, str]:
@@ -31,7 +31,7 @@ def test_each_path(path, answer):
     """Three paths with their types, everything else is not there."""
 
     async def given(_clock):
-        endpoints = Endpoints(
+        endpoints = HttpEndpoints(
             ready=lambda: (False, "pods are not listed yet"), metrics=lambda: b"# text\n"
         )
         port = await endpoints.start("127.0.0.1", 0)
@@ -47,7 +47,7 @@ def test_readiness_follows_the_callback():
     state = [(False, "two\nlines"), (True, "")]
 
     async def given(_clock):
-        endpoints = Endpoints(ready=lambda: state.pop(0), metrics=lambda: b"")
+        endpoints = HttpEndpoints(ready=lambda: state.pop(0), metrics=lambda: b"")
         port = await endpoints.start("127.0.0.1", 0)
         got = [await get(port, "/readyz") for _ in range(2)]
         await endpoints.stop()
@@ -61,10 +61,10 @@ def test_a_port_that_cannot_be_had_is_one_sentence(port):
     """Port in use or impossible: a start-up error that names the address."""
 
     async def given(_clock):
-        first = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"")
+        first = HttpEndpoints(ready=lambda: (True, ""), metrics=lambda: b"")
         taken = await first.start("127.0.0.1", 0)
         wanted = taken if port == "taken" else port
-        second = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"")
+        second = HttpEndpoints(ready=lambda: (True, ""), metrics=lambda: b"")
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{wanted} for /livez"):
             await second.start("127.0.0.1", wanted)
         await first.stop()
@@ -92,7 +92,7 @@ def test_on_loopback_only_loopback_names_are_answered(host, status):
     """A page whose name points here reads nothing."""
 
     async def given(_clock):
-        endpoints = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
+        endpoints = HttpEndpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
         port = await endpoints.start("127.0.0.1", 0)
         async with (
             aiohttp.ClientSession() as session,
@@ -111,7 +111,7 @@ def test_elsewhere_every_name_is_answered():
     """In a cluster probes and scrapers use whatever name they have."""
 
     async def given(_clock):
-        endpoints = Endpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
+        endpoints = HttpEndpoints(ready=lambda: (True, ""), metrics=lambda: b"queues")
         port = await endpoints.start("0.0.0.0", 0)
         async with (
             aiohttp.ClientSession() as session,

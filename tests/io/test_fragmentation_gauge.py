@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpusched import limits
-from gpusched.io.fragmentation import FragmentationGauge
-from gpusched.io.telemetry import Telemetry
-from gpusched.session.masks import MaskCache
+from gpusched.base import limits
+from gpusched.io.cycle.fragmentation_gauge import FragmentationGauge
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
@@ -22,7 +22,7 @@ class _Clock:
 def test_it_is_measured_again_only_after_a_while_and_lost_levels_go():
     """A rack level shows, then its nodes lose the label: the row goes with the next look."""
     given = Given().nodes(3, gpus=8, rack="a").gang("g", pods=2, gpus=8)
-    clock, telemetry, masks = _Clock(), Telemetry(), MaskCache()
+    clock, telemetry, masks = _Clock(), Telemetry(), SessionCache()
     gauge = FragmentationGauge(clock, telemetry)
     gauge.look(given.cache.snapshot(NOW), masks)
     rack = b'gpusched_fragmentation_ratio{level="rack"} 0.3333'

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.cache.gangs import Terms
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import GangAnnotations, KubeletRefusal, PodPhase
+from gpusched.cache.gangs.gang import GangTerms
 from gpusched.cache.ledger import Ledger
-from gpusched.io.file_names import TAGS
-from gpusched.io.graph_codec import UnreadableGraph, Unrecordable, decode, encode
-from gpusched.objects.meta import GangKey, ObjectKey
-from gpusched.objects.move import Move, MovedTo
-from gpusched.objects.pod import GangHints, PodPhase, Refusal
-from gpusched.objects.resources import Resources
+from gpusched.io.decisions.entity_codec import UnreadableGraph, Unrecordable, decode, encode
+from gpusched.io.decisions.file_names import TAGS
 
 SCALARS = st.one_of(
     st.none(),
@@ -49,8 +49,8 @@ def holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.dictionaries(KEYS, inner).map(MappingProxyType),
         st.frozensets(KEYS),
         st.builds(Resources, st.lists(st.tuples(st.text(), st.integers())).map(tuple)),
-        st.builds(MovedTo, st.text(), st.integers(), inner),
-        st.builds(Refusal, inner, st.floats(allow_nan=False)),
+        st.builds(MoveTarget, st.text(), st.integers(), inner),
+        st.builds(KubeletRefusal, inner, st.floats(allow_nan=False)),
         st.tuples(inner).map(lambda each: (each[0], each[0])),
     )
 
@@ -123,7 +123,7 @@ def node(*parts: Any, classes: Any = ()) -> Any:
     return {"root": [0], "classes": list(classes), "nodes": [list(parts)]}
 
 
-TERMS = ["terms", [each.name for each in attrs.fields(Terms)]]
+TERMS = ["terms", [each.name for each in attrs.fields(GangTerms)]]
 KEY = ["gang-key", list(GangKey._fields)]
 PHASE = ["pod-phase", []]
 
@@ -134,7 +134,7 @@ PHASE = ["pod-phase", []]
         node(0, "x", classes=[["os.system", []]]),
         node(0, "x", classes=[["builtins.eval", []]]),
         node(0, "x", classes=[["gpusched.cache.cache.Cache", []]]),
-        node(0, "x", classes=[["gpusched.objects.pod.msgspec", []]]),
+        node(0, "x", classes=[["gpusched.api.pod.pod.msgspec", []]]),
         node(0, "a", "b", classes=[["owner", ["kind", "name"]]]),
         node(0, "a", "b", "c", "d", classes=[["owner", ["kind", "name", "uid", "more"]]]),
         node(0, "a", "b", "c", "d", classes=[["owner", ["kind", "name", "uid", "uid"]]]),
@@ -175,7 +175,13 @@ def test_documents_of_others_are_refused(document: Any) -> None:
 def test_no_damage_is_another_fault(data: st.DataObject) -> None:
     """Any part of a document may be anything."""
     document = encode(
-        (Terms(), GangKey("Job", "a", "b"), [PodPhase.RUNNING], GangHints(), Move(1.0, ()))
+        (
+            GangTerms(),
+            GangKey("Job", "a", "b"),
+            [PodPhase.RUNNING],
+            GangAnnotations(),
+            MoveRecord(1.0, ()),
+        )
     )
     nodes = document["nodes"]
     number = data.draw(st.integers(0, len(nodes) - 1))

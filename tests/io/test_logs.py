@@ -8,9 +8,9 @@ import logging
 
 import pytest
 
-from gpusched import limits
-from gpusched.io import logs
-from gpusched.io.text import one_line
+from gpusched.base import limits
+from gpusched.io.observe import logs
+from gpusched.io.observe.text import one_line
 
 
 class Terminal(io.StringIO):
@@ -35,8 +35,8 @@ def loggers_put_back():
 
 def written(stream=None, **options):
     stream = stream or io.StringIO()
-    logs.set_up(stream=stream, **options)
-    return logs.Log("gpusched.test"), stream
+    logs.set_up_logging(stream=stream, **options)
+    return logs.Logger("gpusched.test"), stream
 
 
 def test_a_line_for_people():

@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from gpusched.io.pace import Pace, RateLimit, Traffic
-from gpusched.limits import RATE_BURST_S, RATE_MIN
-from gpusched.simulate.loop import run_virtual
+from gpusched.base.limits import RATE_BURST_S, RATE_MIN
+from gpusched.io.workers.rate_limiter import RateLimiter, TokenBucket, TrafficClass
+from gpusched.lab.virtual_time.loop import run_virtual
 
 
 def test_the_rate_is_kept_over_any_second():
     """A burst, then the rate, never more."""
-    limit = RateLimit(100.0, now=0.0)
+    limit = TokenBucket(100.0, now=0.0)
     taken = [t / 1000 for t in range(10_000) if limit.take(t / 1000)]
     assert len(taken) == pytest.approx(10 * 100 + 100 * RATE_BURST_S, abs=2)
     for start in range(9):
@@ -23,7 +23,7 @@ def test_the_rate_is_kept_over_any_second():
 
 def test_429_halves_once_a_second_and_the_rate_comes_back():
     """Sixty-four refusals of one moment halve once; the rate grows back linearly."""
-    limit = RateLimit(4000.0, now=0.0)
+    limit = TokenBucket(4000.0, now=0.0)
     assert [limit.throttled(0.0, 0.0) for _ in range(64)] == [True] + [False] * 63
     assert limit.rate == 2000
     assert limit.throttled(1.0, 0.0)
@@ -36,11 +36,11 @@ def test_429_halves_once_a_second_and_the_rate_comes_back():
 
 def test_the_rate_has_a_floor():
     """However often the server complains, something still goes."""
-    limit = RateLimit(4000.0, now=0.0)
+    limit = TokenBucket(4000.0, now=0.0)
     for n in range(100):
         limit.throttled(float(n), 0.0)
     assert limit.rate >= RATE_MIN
-    slow = RateLimit(2.0, now=0.0)
+    slow = TokenBucket(2.0, now=0.0)
     slow.throttled(0.0, 0.0)
     assert slow.rate == 2.0
 
@@ -48,7 +48,7 @@ def test_the_rate_has_a_floor():
 @pytest.mark.parametrize(("asked", "paused"), [(3.0, 3.0), (0.0, 0.0), (10_000.0, 60.0)])
 def test_retry_after_pauses_everything(asked, paused):
     """Nothing goes before the server's time, but a day is not believed."""
-    limit = RateLimit(1000.0, now=0.0)
+    limit = TokenBucket(1000.0, now=0.0)
     limit.throttled(0.0, asked)
     assert limit.wait_s(0.0) == pytest.approx(paused)
     assert not limit.take(paused - 0.01)
@@ -57,7 +57,7 @@ def test_retry_after_pauses_everything(asked, paused):
 
 def test_time_that_stands_or_goes_back_gives_nothing():
     """A clock that misbehaves cannot mint tokens."""
-    limit = RateLimit(20.0, now=10.0)
+    limit = TokenBucket(20.0, now=10.0)
     assert limit.take(10.0)
     assert not limit.take(10.0)
     assert not limit.take(5.0)
@@ -67,8 +67,8 @@ def test_uncontended_turns_do_not_wait():
     """While there is room a turn is granted at once."""
 
     async def given(clock):
-        pace = Pace(clock)
-        for traffic in Traffic:
+        pace = RateLimiter(clock)
+        for traffic in TrafficClass:
             await pace.turn(traffic)
         return clock.monotonic(), pace.waiting
 
@@ -79,15 +79,15 @@ def test_the_important_goes_first():
     """In a queue, bindings before evictions before status before events, each in order."""
 
     async def given(clock):
-        pace = Pace(clock, rate_max=10.0)
+        pace = RateLimiter(clock, rate_max=10.0)
         went = []
 
         async def send(traffic, n):
             await pace.turn(traffic)
             went.append((traffic, n))
 
-        await pace.turn(Traffic.EVENTS)
-        asked = [(traffic, n) for n in range(5) for traffic in Traffic]
+        await pace.turn(TrafficClass.EVENTS)
+        asked = [(traffic, n) for n in range(5) for traffic in TrafficClass]
         random.Random(3).shuffle(asked)
         await asyncio.gather(*(send(*a) for a in asked))
         first = went.pop(0)
@@ -96,7 +96,7 @@ def test_the_important_goes_first():
     ordered, _, asked, at, went = run_virtual(given)
     assert ordered
     assert at == pytest.approx(len(asked) / 10, abs=0.2)
-    for traffic in Traffic:
+    for traffic in TrafficClass:
         order = [n for t, n in asked if t is traffic]
         assert [n for t, n in went if t is traffic] == [n for n in order if (traffic, n) in went]
 
@@ -105,13 +105,13 @@ def test_events_wait_while_bindings_are_queued():
     """Even with room to spare an event does not overtake a decided binding."""
 
     async def given(clock):
-        pace = Pace(clock)
+        pace = RateLimiter(clock)
         pace.binds_queued(3)
-        event = asyncio.create_task(pace.turn(Traffic.EVENTS))
+        event = asyncio.create_task(pace.turn(TrafficClass.EVENTS))
         await clock.sleep(5)
         assert not event.done()
-        await pace.turn(Traffic.STATUS)
-        await pace.turn(Traffic.BIND)
+        await pace.turn(TrafficClass.STATUS)
+        await pace.turn(TrafficClass.BIND)
         assert not event.done()
         pace.binds_queued(0)
         await event
@@ -124,9 +124,9 @@ def test_a_cancelled_request_gives_up_its_place():
     """Those behind it are not held up, and no token is lost on it."""
 
     async def given(clock):
-        pace = Pace(clock, rate_max=1.0)
-        await pace.turn(Traffic.BIND)
-        tasks = [asyncio.create_task(pace.turn(Traffic.BIND)) for _ in range(3)]
+        pace = RateLimiter(clock, rate_max=1.0)
+        await pace.turn(TrafficClass.BIND)
+        tasks = [asyncio.create_task(pace.turn(TrafficClass.BIND)) for _ in range(3)]
         await clock.sleep(0.1)
         tasks[0].cancel()
         tasks[1].cancel()
@@ -142,13 +142,13 @@ def test_throttling_slows_what_waits():
     """After a 429 with Retry-After nothing goes for that long, then at half speed."""
 
     async def given(clock):
-        pace = Pace(clock, rate_max=100.0)
+        pace = RateLimiter(clock, rate_max=100.0)
         for _ in range(5):
-            await pace.turn(Traffic.BIND)
+            await pace.turn(TrafficClass.BIND)
         pace.throttled(2.0)
         times = []
         for _ in range(20):
-            await pace.turn(Traffic.BIND)
+            await pace.turn(TrafficClass.BIND)
             times.append(clock.monotonic())
         return times
 

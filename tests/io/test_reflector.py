@@ -9,7 +9,7 @@ import json
 import pytest
 from aiohttp import web
 
-from gpusched import errors, limits
+from gpusched.base import errors, limits
 
 
 def test_lists_then_follows(play):

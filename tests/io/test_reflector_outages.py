@@ -9,7 +9,7 @@ import logging
 import pytest
 from aiohttp import web
 
-from gpusched import limits
+from gpusched.base import limits
 
 
 def test_the_window_ends_and_the_watch_goes_on(play, watches):
@@ -141,7 +141,7 @@ def test_server_gone_and_back(play, caplog):
         await clock.sleep(10)
         await server.stop()
         gone_at = clock.monotonic()
-        await clock.sleep(limits.STALENESS_MAX_S - 1)
+        await clock.sleep(limits.CACHE_STALENESS_MAX_S - 1)
         assert reflector.fresh(clock.monotonic())
         await clock.sleep(2)
         assert not reflector.fresh(clock.monotonic())

@@ -6,9 +6,9 @@ from email.utils import formatdate
 
 import attrs
 
-from gpusched import limits
-from gpusched.io.answers import Response
-from gpusched.io.server_clock import ServerClock
+from gpusched.base import limits
+from gpusched.io.client.responses import ApiResponse
+from gpusched.io.client.server_clock import ServerClock
 
 DAY = 86_400.0
 
@@ -42,8 +42,10 @@ class Machine:
         self.boot += seconds
 
 
-def answer(server: float | None) -> Response:
-    return Response(200, {} if server is None else {"Date": formatdate(server, usegmt=True)}, b"")
+def answer(server: float | None) -> ApiResponse:
+    return ApiResponse(
+        200, {} if server is None else {"Date": formatdate(server, usegmt=True)}, b""
+    )
 
 
 async def test_the_machines_clock_is_set_and_time_goes_on():
@@ -62,10 +64,10 @@ def test_a_machine_that_is_wrong_from_the_start_is_put_right():
     """The first answer shows it; ages are right from then on."""
     machine = Machine(wall=1_000_000.0 + DAY)
     clock = ServerClock(machine)
-    clock.hear(answer(1_000_000.0), asked_at=50.0)
+    clock.observe_answer(answer(1_000_000.0), asked_at=50.0)
     assert clock.now() == 1_000_000.0
     machine.pass_by(3600)
-    clock.hear(answer(1_003_600.0), asked_at=3650.0)
+    clock.observe_answer(answer(1_003_600.0), asked_at=3650.0)
     assert clock.now() == 1_003_600.0
 
 
@@ -74,10 +76,10 @@ def test_seconds_of_difference_and_slow_answers_change_nothing():
     machine = Machine()
     clock = ServerClock(machine)
     machine.pass_by(40)
-    clock.hear(answer(1_000_000.0 - limits.CLOCK_SLACK_S), asked_at=50.0)
+    clock.observe_answer(answer(1_000_000.0 - limits.CLOCK_SLACK_S), asked_at=50.0)
     assert clock.now() == 1_000_040.0
     machine.pass_by(2)
-    clock.hear(answer(None), asked_at=90.0)
+    clock.observe_answer(answer(None), asked_at=90.0)
     assert clock.now() == 1_000_042.0
 
 
@@ -85,10 +87,10 @@ def test_it_listens_once_a_second():
     """Thousands of answers a second cost nothing."""
     machine = Machine()
     clock = ServerClock(machine)
-    clock.hear(answer(1_000_000.0), asked_at=50.0)
+    clock.observe_answer(answer(1_000_000.0), asked_at=50.0)
     machine.pass_by(0.5)
-    clock.hear(answer(1_000_000.0 + DAY), asked_at=50.5)
+    clock.observe_answer(answer(1_000_000.0 + DAY), asked_at=50.5)
     assert clock.now() == 1_000_000.5
     machine.pass_by(0.5)
-    clock.hear(answer(1_000_001.0 + DAY), asked_at=51.0)
+    clock.observe_answer(answer(1_000_001.0 + DAY), asked_at=51.0)
     assert clock.now() == 1_000_001.0 + DAY

@@ -9,19 +9,19 @@ import sys
 
 import pytest
 
-from gpusched import limits
-from gpusched.io.after_death import begin_after
-from gpusched.io.session_mark import SessionMark
-from gpusched.objects.meta import GangKey
-from gpusched.session.containment import Containment
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.io.cycle.crash_marker import CrashMarker
+from gpusched.io.cycle.crash_recovery import begin_after_crashes
+from gpusched.session.containment.set_aside import Containment
 from gpusched.testing.given import Given
 
 BAD = GangKey("PodGroup", "team", "bad")
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from gpusched.io.session_mark import SessionMark
-from gpusched.objects.meta import GangKey
+from gpusched.io.cycle.crash_marker import SessionMark
+from gpusched.api.meta.identity import GangKey
 mark = SessionMark.open(Path(sys.argv[1]))
 mark.begin()
 mark.stage("allocate")
@@ -49,7 +49,7 @@ def path(tmp_path):
 def test_the_gang_in_hand_is_known_to_the_next(path, ends):
     """After SIGKILL, an end on the spot and a crash of native code."""
     assert lives(path, ends) != 0
-    mark = SessionMark.open(path)
+    mark = CrashMarker.open(path)
     assert mark.memory.deaths == 1
     assert mark.death.hand == BAD
     assert mark.death.sentence == (
@@ -64,7 +64,7 @@ def test_the_gang_in_hand_is_known_to_the_next(path, ends):
 def test_who_ends_in_order_or_between_sessions_did_not_die_of_one(path, ends):
     """An end from outside is nobody's fault."""
     lives(path, ends)
-    mark = SessionMark.open(path)
+    mark = CrashMarker.open(path)
     assert mark.death is None
     assert mark.memory.deaths == 0
     mark.close()
@@ -73,7 +73,7 @@ def test_who_ends_in_order_or_between_sessions_did_not_die_of_one(path, ends):
 def test_a_fault_of_its_own_is_remembered(path):
     """What an orderly end because of a fault said is told by the next."""
     lives(path, "mark.fault('InvariantBroken: told so'); mark.close()")
-    mark = SessionMark.open(path)
+    mark = CrashMarker.open(path)
     assert mark.death.sentence.endswith("because of a fault of its own: InvariantBroken: told so")
     assert mark.memory.deaths == 1
     mark.close()
@@ -81,9 +81,9 @@ def test_a_fault_of_its_own_is_remembered(path):
 
 def test_two_processes_have_a_file_each(path):
     """The second does not take the living for dead."""
-    first = SessionMark.open(path)
+    first = CrashMarker.open(path)
     first.begin()
-    second = SessionMark.open(path)
+    second = CrashMarker.open(path)
     assert second.death is None
     second.close()
     first.close()
@@ -92,7 +92,7 @@ def test_two_processes_have_a_file_each(path):
 def test_a_file_that_cannot_be_used_costs_nothing_else(path, caplog):
     """It is said once, and there is no memory."""
     path.parent.write_text("a file where a folder should be")
-    assert SessionMark.open(path) is None
+    assert CrashMarker.open(path) is None
     assert "not remembered" in caplog.text
 
 
@@ -103,7 +103,7 @@ def test_rubbish_in_the_file_is_survived(path, body):
     """Whatever is there, a mark opens and works."""
     path.parent.mkdir()
     path.write_bytes(body)
-    mark = SessionMark.open(path)
+    mark = CrashMarker.open(path)
     mark.begin()
     mark.hand(BAD)
     mark.end()
@@ -113,15 +113,15 @@ def test_rubbish_in_the_file_is_survived(path, body):
 def test_deaths_are_forgotten_after_a_while_of_full_sessions(path):
     """Not before, and not while something is left out."""
     lives(path)
-    mark = SessionMark.open(path)
-    mark.went_well(0.0, full=True)
-    mark.went_well(100.0, full=False)
-    mark.went_well(100.0 + limits.DEATHS_FORGOTTEN_S, full=True)
+    mark = CrashMarker.open(path)
+    mark.record_success(0.0, full=True)
+    mark.record_success(100.0, full=False)
+    mark.record_success(100.0 + limits.CRASHES_FORGOTTEN_S, full=True)
     assert mark.memory.deaths == 1
-    mark.went_well(101.0 + 2 * limits.DEATHS_FORGOTTEN_S, full=True)
+    mark.record_success(101.0 + 2 * limits.CRASHES_FORGOTTEN_S, full=True)
     assert mark.memory.deaths == 0
     mark.close()
-    again = SessionMark.open(path)
+    again = CrashMarker.open(path)
     assert again.memory.deaths == 0
     again.close()
 
@@ -130,11 +130,11 @@ def test_a_gang_that_killed_two_is_set_aside_by_the_third(path):
     """One death may be anybody's; with two the gang waits until it changes."""
     for deaths in (1, 2):
         assert lives(path) == -signal.SIGKILL
-        mark = SessionMark.open(path)
+        mark = CrashMarker.open(path)
         c = Given().nodes(2, gpus=8).gang("bad", pods=1, gpus=8, namespace="team")
         c.gang("good", pods=1, gpus=8)
         memory = c.containment
-        told = begin_after(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
+        told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
         mark.close()
         assert told
         c.when.one_session()
@@ -160,12 +160,12 @@ def test_deaths_that_no_gang_explains_make_sessions_plainer(path, deaths, off):
     """A step for each; in the end nothing is decided for a time, but the daemon stays."""
     for _ in range(deaths):
         lives(path, "mark.stage('allocate'); os.kill(os.getpid(), signal.SIGKILL)")
-        mark = SessionMark.open(path)
+        mark = CrashMarker.open(path)
         mark.close()
     memory = Containment()
     c = Given().nodes(1, gpus=8).gang("good", pods=1, gpus=8)
     c.containment = memory
-    told = begin_after(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
+    told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
     c.when.one_session()
     assert (memory.degraded.mode.off if memory.degraded else ()) == off
     assert c.then.started() == ([] if "decisions" in off else ["good"])

@@ -8,61 +8,60 @@ import threading
 
 import pytest
 
-from gpusched.clock import SystemClock
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError
+from gpusched.base.limits import WATCHDOG_PERIOD_S
 from gpusched.config.model import DEFAULT
-from gpusched.errors import ConfigError
-from gpusched.io.aside import Aside
-from gpusched.io.loading import Loader
-from gpusched.io.long_calls import Call, LongCalls
-from gpusched.io.own_news import OwnNews
-from gpusched.io.plugin_report import PluginReport
-from gpusched.io.telemetry import Telemetry
-from gpusched.io.watchdog import Watchdog
-from gpusched.limits import WATCHDOG_PERIOD_S
-from gpusched.pluginhost.guard import Guard, HookId, Running
+from gpusched.io.cycle.policy_loader import PolicyLoader
+from gpusched.io.observe.daemon_events import DaemonEvents
+from gpusched.io.observe.plugin_report import PluginReport
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.observe.watchdog import HookCallState, LongHookCalls, Watchdog
+from gpusched.io.workers.worker_thread import WorkerThread
+from gpusched.pluginhost.guard import HookId, PluginGuard, RunningCall
 
-CALL = Running(HookId("cap", "quota_check"), 7.0)
+CALL = RunningCall(HookId("cap", "quota_check"), 7.0)
 
 
 def looks(calls, *, step=WATCHDOG_PERIOD_S):
     """What a series of looks finds, one every ``step`` seconds."""
-    logic = LongCalls(dump_after_s=2.0, exit_after_s=10.0)
+    logic = LongHookCalls(dump_after_s=2.0, exit_after_s=10.0)
     return [logic.look(call, now=100 + n * step) for n, call in enumerate(calls)]
 
 
 def test_calls_that_come_and_go_are_fine():
     """However many there are, and however long the session is."""
-    calls = [Running(HookId("cap", "quota_check"), float(n // 3)) for n in range(100)]
-    assert set(looks(calls)) == {Call.FINE}
-    assert set(looks([None] * 100)) == {Call.FINE}
+    calls = [RunningCall(HookId("cap", "quota_check"), float(n // 3)) for n in range(100)]
+    assert set(looks(calls)) == {HookCallState.FINE}
+    assert set(looks([None] * 100)) == {HookCallState.FINE}
 
 
 def test_a_call_that_lasts_is_named_once_and_ended_at_last():
     """After two seconds the one, after ten the other."""
     found = looks([CALL] * 30)
-    assert found.count(Call.STUCK) == 1
-    assert found.index(Call.STUCK) == 4
-    assert found.index(Call.LOST) == 20
+    assert found.count(HookCallState.STUCK) == 1
+    assert found.index(HookCallState.STUCK) == 4
+    assert found.index(HookCallState.LOST) == 20
 
 
 def test_a_second_call_is_named_anew():
     """The same hook called again is another call."""
     found = looks([CALL] * 6 + [CALL._replace(since=8.0)] * 6)
-    assert found.count(Call.STUCK) == 2
+    assert found.count(HookCallState.STUCK) == 2
 
 
 def test_a_paused_process_is_no_plugins_fault():
     """When the looks themselves come late, the plugin had no time either."""
-    assert set(looks([CALL] * 2, step=3600.0)) == {Call.FINE}
+    assert set(looks([CALL] * 2, step=3600.0)) == {HookCallState.FINE}
 
 
 def test_it_sees_a_real_plugin_hang(monkeypatch, caplog):
     """The log has plugin, hook and the stack of the session's thread; then the process ends."""
-    monkeypatch.setattr("gpusched.limits.WATCHDOG_PERIOD_S", 0.01)
-    monkeypatch.setattr("gpusched.limits.PLUGIN_STUCK_S", 0.03)
-    monkeypatch.setattr("gpusched.limits.PLUGIN_STUCK_MAX_S", 0.1)
+    monkeypatch.setattr("gpusched.base.limits.WATCHDOG_PERIOD_S", 0.01)
+    monkeypatch.setattr("gpusched.base.limits.PLUGIN_STUCK_S", 0.03)
+    monkeypatch.setattr("gpusched.base.limits.PLUGIN_STUCK_MAX_S", 0.1)
     release, ended = threading.Event(), []
-    told: list[Running] = []
+    told: list[RunningCall] = []
 
     def wait_for_ever(_gang):
         assert release.wait(60)
@@ -72,7 +71,7 @@ def test_it_sees_a_real_plugin_hang(monkeypatch, caplog):
         release.set()
 
     async def main():
-        guard, aside = Guard(SystemClock()), Aside("session")
+        guard, aside = PluginGuard(SystemClock()), WorkerThread("session")
         check = guard.wrap("cap", "quota_check", wait_for_ever, lambda fault, gang: None)
         dog = Watchdog(
             SystemClock(),
@@ -105,7 +104,7 @@ def test_a_thread_aside_does_jobs_in_order_and_passes_on_what_they_raise():
     """Answers and exceptions come out where the job is awaited."""
 
     async def main():
-        aside = Aside("work")
+        aside = WorkerThread("work")
         assert await asyncio.gather(*(aside.run(lambda n=n: n * n) for n in range(5))) == [
             0, 1, 4, 9, 16,
         ]  # fmt: skip
@@ -125,7 +124,7 @@ def test_a_process_ends_although_a_job_does_not():
     begun = threading.Event()
 
     async def main():
-        aside = Aside("session")
+        aside = WorkerThread("session")
         waiting = asyncio.create_task(aside.run(lambda: (begun.set(), hangs.wait(60))))
         assert await asyncio.to_thread(begun.wait, 60)
         waiting.cancel()
@@ -144,14 +143,14 @@ def test_a_process_ends_although_a_job_does_not():
 
 def test_a_configuration_whose_plugin_never_imports_is_refused(monkeypatch):
     """The loop goes on meanwhile, what hangs is left behind, and the next file is read all the same."""
-    monkeypatch.setattr("gpusched.limits.CONFIG_LOAD_MAX_S", 0.05)
+    monkeypatch.setattr("gpusched.base.limits.CONFIG_LOAD_MAX_S", 0.05)
     hangs = threading.Event()
 
     async def main():
-        loader = Loader(SystemClock(), inline=False)
+        loader = PolicyLoader(SystemClock(), inline=False)
         with pytest.raises(ConfigError, match="loading it takes longer than"):
             await loader.apart(lambda: hangs.wait(60), source="f.yaml")
-        monkeypatch.setattr("gpusched.limits.CONFIG_LOAD_MAX_S", 60.0)
+        monkeypatch.setattr("gpusched.base.limits.CONFIG_LOAD_MAX_S", 60.0)
         loaded = await loader.load(DEFAULT)
         assert [action.name for action in loaded.policy.actions] == list(DEFAULT.actions)
         assert loaded.warnings == ()
@@ -164,8 +163,8 @@ def test_a_configuration_whose_plugin_never_imports_is_refused(monkeypatch):
 def test_a_slow_hook_is_named_once(monkeypatch, caplog):
     """All calls of one session count together; the histogram has every session."""
     clock = SteppingClock()
-    guard, telemetry = Guard(clock), Telemetry()
-    report = PluginReport(telemetry, OwnNews(Nobody(), lambda: None))
+    guard, telemetry = PluginGuard(clock), Telemetry()
+    report = PluginReport(telemetry, DaemonEvents(Nobody(), lambda: None))
     check = guard.wrap("cap", "quota_check", lambda gang: gang, lambda fault, gang: None)
     for _ in range(3):
         check("g")

@@ -7,10 +7,10 @@ import re
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gpusched import limits
-from gpusched.errors import ConfigError
-from gpusched.io.telemetry import OTHER, BoundedNames, Telemetry
-from gpusched.io.tracing import Tracing
+from gpusched.base import limits
+from gpusched.base.errors import ConfigError
+from gpusched.io.observe.telemetry import OTHER, BoundedNames, Telemetry
+from gpusched.io.observe.tracing import Tracing
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ import attrs
 import pytest
 from aiohttp import web
 
-from gpusched.clock import LoopClock
-from gpusched.io.api import Api
-from gpusched.io.binder import Binder, Settled
-from gpusched.io.pace import Pace
-from gpusched.io.telemetry import Telemetry
-from gpusched.objects.group import PodGroup, TopologyWish
-from gpusched.objects.meta import UID, GangKey, ObjectKey, ResourceVersion
-from gpusched.objects.pod import NO_HINTS, Pod, PodClass, PodPhase
-from gpusched.objects.resources import NOTHING
-from gpusched.session.plan import GangBind, PodBind
-from gpusched.simulate.loop import run_virtual
+from gpusched.api.gang.pod_group import PodGroup, TopologyRequest
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, ResourceVersion
+from gpusched.api.meta.resources import NOTHING
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod, PodClass, PodPhase
+from gpusched.base.clock import LoopClock
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.workers.rate_limiter import RateLimiter
+from gpusched.io.write.binder import Binder, SettledGang
+from gpusched.lab.virtual_time.loop import run_virtual
+from gpusched.session.state.plan import GangBind, PodBind
 
 Script = Callable[..., Awaitable[web.StreamResponse | None]]
 PLAIN = PodClass(
@@ -36,7 +36,7 @@ def make_pod(name, uid, version, **more):
         "namespace": "ns", "name": name, "uid": UID(uid), "resource_version": ResourceVersion(str(version)),
         "created": 0.0, "labels": {}, "owner": None, "scheduler": "gpusched", "pod_class": PLAIN,
         "priority": 0, "priority_class": "", "group": "", "queue": "", "role": "",
-        "sub_group": "", "hints": NO_HINTS, "rank": -1, "node": "", "phase": PodPhase.PENDING,
+        "sub_group": "", "hints": NO_GANG_ANNOTATIONS, "rank": -1, "node": "", "phase": PodPhase.PENDING,
         "deleting": False, "gated": False, "scheduled": 0.0, "slots": 0, "plan": "", "fence": "",
         "unschedulable_reason": "", "unschedulable": "",
     }  # fmt: skip
@@ -64,7 +64,7 @@ def make_group(name="g", version="1", status=b"{}"):
         namespace="ns", name=name, uid=UID(f"u-{name}"), resource_version=ResourceVersion(version),
         generation=1, created=0.0, queue="q", min_member=2, min_task_member=(),
         min_resources=NOTHING, priority_class="", preemptible=None, sub_groups=(),
-        min_sub_groups=0, topology=TopologyWish(), expected_duration_ns=0, min_runtime_ns=0,
+        min_sub_groups=0, topology=TopologyRequest(), expected_duration_ns=0, min_runtime_ns=0,
         schedule_timeout_ns=0, phase="Pending", conditions=(), status=status, deleting=False,
     )  # fmt: skip
 
@@ -209,7 +209,7 @@ class Ledger:
         assert uid not in self.confirmed
         self.confirmed[uid] = (node, slots, plan)
 
-    def place_trouble(self, node, node_uid):
+    def placement_error(self, node, node_uid):
         """See ``CommitCache``."""
         return ""
 
@@ -240,11 +240,11 @@ class Given:
     ledger: Ledger
     lease: FakeLease
     clock: LoopClock
-    api: Api
-    pace: Pace
+    api: ApiClient
+    pace: RateLimiter
     binder: Binder
     telemetry: Telemetry
-    settled: list[Settled]
+    settled: list[SettledGang]
     faults: list[BaseException]
 
     def shown(self, name, **more):
@@ -309,8 +309,8 @@ def play(tmp_path):
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             kubeconfig = _kubeconfig(tmp_path / "kubeconfig", runner.addresses[0][1])
-            api = await Api.connect(kubeconfig, clock=clock)
-            ledger, lease, pace, telemetry = Ledger(), FakeLease(), Pace(clock), Telemetry()
+            api = await ApiClient.connect(kubeconfig, clock=clock)
+            ledger, lease, pace, telemetry = Ledger(), FakeLease(), RateLimiter(clock), Telemetry()
             settled, broken = [], []
             binder = Binder(
                 api, pace, ledger, lease, clock=clock, telemetry=telemetry,

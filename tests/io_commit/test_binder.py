@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from gpusched import limits
-from gpusched.commit.model import Phase
-from gpusched.errors import InvariantBroken
-from gpusched.objects.meta import UID, GangKey
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
+from gpusched.commit.model import CommitPhase
 from tests.io_commit.conftest import make_pod
 
 NAMES = ("a", "b", "c")
@@ -25,7 +25,7 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         given.binder.submit(decided)
         assert given.binder.knows(decided.gang)
         await given.rest()
-        assert [s.phase for s in given.settled] == [Phase.BOUND]
+        assert [s.phase for s in given.settled] == [CommitPhase.BOUND]
         assert set(given.ledger.confirmed) == {"u-a", "u-b", "u-c"}
         assert given.ledger.confirmed["u-a"] == ("n-a", 0b11, decided.plan_id)
         assert given.ledger.forgotten == []
@@ -51,7 +51,7 @@ def test_a_resized_pod_group_is_not_bound(play, gang):
         given.cluster.group(generation=2)
         given.binder.submit(gang(NAMES))
         await given.rest()
-        assert given.settled[0].phase is Phase.RELEASED
+        assert given.settled[0].phase is CommitPhase.RELEASED
         assert given.cluster.calls("POST") == []
         assert sorted(given.ledger.forgotten) == ["u-a", "u-b", "u-c"]
 
@@ -91,7 +91,7 @@ def test_bound_but_not_said_is_found_by_reading_back(play, gang, says, code, aft
         given.cluster.script("POST", "/b/binding", says(code, bind_first=True, after_s=after_s))
         given.binder.submit(gang(NAMES, "Job"))
         await given.rest()
-        assert given.settled[0].phase is Phase.BOUND
+        assert given.settled[0].phase is CommitPhase.BOUND
         assert given.ledger.forgotten == []
         assert len(given.cluster.calls("POST", "/b/binding")) == 1
         assert len(given.cluster.calls("GET")) == 1
@@ -110,11 +110,11 @@ def test_409_of_a_pod_that_another_bound_is_forgotten(play, gang):
         given.cluster.pods["b"]["spec"]["nodeName"] = "n-x"
         given.binder.submit(gang(NAMES, "Job"))
         await given.rest()
-        assert given.settled[0].phase is Phase.REPAIR
+        assert given.settled[0].phase is CommitPhase.REPAIR
         assert given.ledger.forgotten == ["u-b"]
         assert given.cluster.calls("POST", "/eviction") == []
         await given.rest(2)
-        assert given.settled[1].phase is Phase.RELEASED
+        assert given.settled[1].phase is CommitPhase.RELEASED
         assert given.cluster.bound() == {"b"}
         evicted = given.cluster.calls("POST", "/eviction")
         assert len(evicted) == 2
@@ -131,7 +131,7 @@ def test_500_that_did_nothing_is_tried_three_times(play, gang, says):
         given.cluster.script("POST", "/a/binding", says(500), says(503))
         given.binder.submit(gang(["a"], "Pod"))
         await given.rest()
-        assert given.settled[0].phase is Phase.BOUND
+        assert given.settled[0].phase is CommitPhase.BOUND
         first, second, third = given.cluster.calls("POST", "/a/binding")
         assert second - first == pytest.approx(limits.BIND_RETRY_S, abs=0.05)
         assert third - second == pytest.approx(2 * limits.BIND_RETRY_S, abs=0.05)
@@ -149,7 +149,7 @@ def test_500_for_ever_is_forgotten_after_the_server_must_have_given_up(play, gan
         given.cluster.script("POST", "/a/binding", *[says(500)] * 3)
         given.binder.submit(gang(["a"], "Pod"))
         await given.rest()
-        assert given.settled[0].phase is Phase.RELEASED
+        assert given.settled[0].phase is CommitPhase.RELEASED
         last = given.cluster.calls("POST", "/a/binding")[-1]
         look = given.cluster.calls("GET")[-1]
         assert look - last == pytest.approx(limits.BIND_TIMEOUT_SERVER_S, abs=0.01)
@@ -198,7 +198,7 @@ def test_403_doubts_the_lease(play, gang, says):
         given.binder.submit(gang(["a"], "Pod"))
         await given.rest()
         assert given.lease.doubts == 1
-        assert given.settled[0].phase is Phase.RELEASED
+        assert given.settled[0].phase is CommitPhase.RELEASED
 
     play(scenario)
 
@@ -211,7 +211,7 @@ def test_429_slows_down_and_is_tried_again(play, gang, says):
         given.cluster.script("POST", "/a/binding", *[says(429)] * 5)
         given.binder.submit(gang(["a"], "Pod"))
         await given.rest()
-        assert given.settled[0].phase is Phase.BOUND
+        assert given.settled[0].phase is CommitPhase.BOUND
         assert given.pace.rate < limits.API_RATE_MAX
         assert b"gpusched_api_throttled_total 5.0" in given.telemetry.render()
         assert b'gpusched_bind_total{result="throttled"} 5.0' in given.telemetry.render()
@@ -243,7 +243,7 @@ def test_a_new_leadership_does_not_finish_what_an_older_began(play, gang, says):
         await given.until(lambda: given.cluster.calls("GET"))
         given.lease.fence = "me/2"
         await given.rest()
-        assert given.settled[0].phase is Phase.RELEASED
+        assert given.settled[0].phase is CommitPhase.RELEASED
         assert len(given.cluster.calls("POST")) == 1
 
     play(scenario)
@@ -258,7 +258,7 @@ def test_the_watch_may_be_first(play, gang, says):
         given.binder.submit(gang(["a"], "Pod"))
         await given.until(given.cluster.bound)
         given.binder.observe(given.shown("a"))
-        assert given.settled[0].phase is Phase.BOUND
+        assert given.settled[0].phase is CommitPhase.BOUND
         assert given.clock.monotonic() < 1
         await asyncio.sleep(5)
         assert given.cluster.calls("GET") == []
@@ -278,7 +278,7 @@ def test_a_pod_deleted_while_it_is_bound_is_forgotten_once(play, gang, says):
         given.binder.observe_gone(UID("u-a"))
         await asyncio.sleep(3)
         assert given.ledger.forgotten == ["u-a"]
-        assert given.settled[0].phase is Phase.RELEASED
+        assert given.settled[0].phase is CommitPhase.RELEASED
 
     play(scenario)
 
@@ -290,12 +290,12 @@ def test_a_later_plan_completes_the_gang_before_the_deadline(play, gang, says):
         given.cluster.add("a")
         given.binder.submit(gang(["a", "b"], "Job"))
         await given.rest()
-        assert given.settled[0].phase is Phase.REPAIR
+        assert given.settled[0].phase is CommitPhase.REPAIR
         given.cluster.add("b2")
         await asyncio.sleep(100)
         given.binder.submit(gang(["b2"], "Job", need=2, placed=1))
         await given.rest(3)
-        assert [s.phase for s in given.settled[1:]] == [Phase.BOUND, Phase.BOUND]
+        assert [s.phase for s in given.settled[1:]] == [CommitPhase.BOUND, CommitPhase.BOUND]
         await asyncio.sleep(200)
         assert given.cluster.calls("POST", "/eviction") == []
         assert given.cluster.bound() == {"a", "b2"}

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from gpusched import limits
-from gpusched.commit.model import Phase
-from gpusched.objects.meta import UID, ObjectKey
-from gpusched.session.plan import Undo
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.base import limits
+from gpusched.commit.model import CommitPhase
+from gpusched.session.state.plan import Undo
 
 NAMES = ("a", "b", "c")
 
@@ -25,7 +25,7 @@ def test_drain_waits_for_what_is_under_way(play, gang, says):
         await asyncio.sleep(0)
         given.binder.submit(gang(["z"], "Pod", name="z"))
         assert await ended
-        assert given.settled[0].phase is Phase.BOUND
+        assert given.settled[0].phase is CommitPhase.BOUND
         assert given.ledger.forgotten == ["u-z"]
         assert given.clock.monotonic() < 3
 
@@ -78,7 +78,7 @@ def test_what_an_older_leadership_bound_in_part_is_not_undone(play, gang, fence)
         await given.rest()
         given.lease.fence = fence
         await given.rest(2)
-        assert given.settled[1].phase is Phase.RELEASED
+        assert given.settled[1].phase is CommitPhase.RELEASED
         await asyncio.sleep(100)
         assert given.cluster.calls("POST", "/eviction") == []
         assert not given.binder.knows(gang(["a"], "Job").gang)
@@ -96,7 +96,7 @@ def test_an_eviction_of_an_older_leadership_is_dropped(play, gang):
         await given.until(lambda: given.binder.evictor.blocked)
         given.lease.fence = "me/3"
         await given.rest(2)
-        assert given.settled[1].phase is Phase.RELEASED
+        assert given.settled[1].phase is CommitPhase.RELEASED
         assert given.cluster.bound() == {"a"}
         assert not given.binder.evictor.evicting(UID("u-a"))
 

@@ -9,15 +9,15 @@ import attrs
 import pytest
 from aiohttp import web
 
-from gpusched import limits
-from gpusched.io.status import StatusWriter
-from gpusched.objects.meta import UID, GangKey, ObjectKey, Rejected, ResourceVersion
-from gpusched.session.plan import Ask, GangStatus
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected, ResourceVersion
+from gpusched.base import limits
+from gpusched.io.write.status_writer import StatusWriter
+from gpusched.session.state.plan import GangStatus, PendingReason
 
-LACK = Ask(reason="InsufficientResources", sentence="needs 2 nodes; 1 fits now")
-QUOTA = Ask(reason="WaitingForQuota", sentence="queue q has 0 of 8 GPUs left")
-DONE = Ask(reason="Scheduled", sentence="2 of 2 pods needed have their place")
-ADMITTED = Ask(reason="Admitted", sentence="admitted to queue q")
+LACK = PendingReason(reason="InsufficientResources", sentence="needs 2 nodes; 1 fits now")
+QUOTA = PendingReason(reason="WaitingForQuota", sentence="queue q has 0 of 8 GPUs left")
+DONE = PendingReason(reason="Scheduled", sentence="2 of 2 pods needed have their place")
+ADMITTED = PendingReason(reason="Admitted", sentence="admitted to queue q")
 
 
 def says_status(scheduled=LACK, *, name="g", kind="PodGroup", waiting=(), running=0, **more):
@@ -288,7 +288,7 @@ def test_events_are_told_on_other_words_only(told):
 
     async def scenario(given, writer, shown):
         for n in range(200):
-            ask = Ask(reason=LACK.reason, sentence=f"needs 2 nodes; {n} fit now")
+            ask = PendingReason(reason=LACK.reason, sentence=f"needs 2 nodes; {n} fit now")
             writer.submit([says_status(ask)], [])
             await asyncio.sleep(1)
         assert len(events(given)) == 1
@@ -316,7 +316,7 @@ def test_an_event_again_after_others_becomes_a_series(told):
     """The same words come back: the first event is counted up; expired, it is told anew."""
 
     async def scenario(given, writer, shown):
-        for ask in (LACK, Ask(reason=LACK.reason, sentence="needs rack r1"), LACK):
+        for ask in (LACK, PendingReason(reason=LACK.reason, sentence="needs rack r1"), LACK):
             writer.submit([says_status(ask)], [])
             await asyncio.sleep(100)
         assert len(events(given)) == 2
@@ -546,7 +546,7 @@ def test_a_provisional_status_replaces_nothing(told):
     """Given a gang that was told why it waits, then that it waits to be looked at is not told."""
 
     async def scenario(given, writer, shown):
-        later = Ask(reason="WaitingForTurn", sentence="waits to be looked at")
+        later = PendingReason(reason="WaitingForTurn", sentence="waits to be looked at")
         writer.submit([says_status()], [])
         await asyncio.sleep(2)
         writer.submit([says_status(later, provisional=True)], [])

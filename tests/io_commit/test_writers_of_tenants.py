@@ -7,12 +7,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from gpusched import limits
-from gpusched.io.events import EventWriter
-from gpusched.io.fair import Lines
-from gpusched.io.pool import Pool
-from gpusched.objects.encode import EventNote, ObjectRef
-from gpusched.objects.meta import UID, ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer.requests import EventNote, ObjectRef
+from gpusched.base import limits
+from gpusched.io.workers.work_queue import FairQueue, WorkerPool
+from gpusched.io.write.event_recorder import EventRecorder
 
 
 def taken(lines):
@@ -22,7 +21,7 @@ def taken(lines):
 
 def test_lines_are_served_in_turn():
     """Given many jobs of one tenant, then the first of another comes second."""
-    lines: Lines[str] = Lines()
+    lines: FairQueue[str] = FairQueue()
     for number in range(4):
         lines.put(f"a{number}", "a")
     lines.put("b0", "b")
@@ -35,7 +34,7 @@ def test_lines_are_served_in_turn():
 
 def test_a_line_that_came_back_waits_its_turn():
     """A tenant whose line ran empty gains nothing by that."""
-    lines: Lines[str] = Lines()
+    lines: FairQueue[str] = FairQueue()
     for job in ("a0", "b0", "b1"):
         lines.put(job, job[0])
     assert lines.pop() == "a0"
@@ -52,7 +51,7 @@ def test_a_pool_works_for_tenants_in_turn():
         done.append(job)
 
     async def main():
-        pool = Pool("p", limit=1, work=work, on_fault=done.append, tenant=lambda job: job[0])
+        pool = WorkerPool("p", limit=1, work=work, on_fault=done.append, tenant=lambda job: job[0])
         pool.put_all(f"a{number}" for number in range(100))
         pool.put("b0")
         await pool.rest()
@@ -78,7 +77,7 @@ def test_events_of_others_are_not_dropped(play, monkeypatch):
 
     async def scenario(given):
         given.cluster.default = lambda _request, body: web.json_response(body, status=201)
-        writer = EventWriter(
+        writer = EventRecorder(
             given.api, given.pace, lease=given.lease, clock=given.clock,
             telemetry=given.telemetry, instance="i", on_fault=given.faults.append,
         )  # fmt: skip

@@ -8,20 +8,27 @@ import attrs
 import pytest
 
 from gpusched import API_VERSION
-from gpusched.commit.model import Phase
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.io.api import Api
-from gpusched.io.binder import Binder
-from gpusched.io.pace import Pace
-from gpusched.io.status import StatusWriter
-from gpusched.io.telemetry import Telemetry
-from gpusched.objects.codec import KindCodec
-from gpusched.objects.decode_group import POD_GROUPS, QUEUES
-from gpusched.objects.decode_pod import PODS
-from gpusched.objects.meta import GangKey, ObjectKey, Rejected
-from gpusched.objects.resources import NOTHING, Resources
-from gpusched.session.plan import Ask, GangBind, GangStatus, PodBind, QueueStatus, Undo
-from gpusched.simulate.loop import run_virtual
+from gpusched.api.gang.decode import POD_GROUPS, QUEUES
+from gpusched.api.meta.codec import KindCodec
+from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.pod.decode import PODS
+from gpusched.commit.model import CommitPhase
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.workers.rate_limiter import RateLimiter
+from gpusched.io.write.binder import Binder
+from gpusched.io.write.status_writer import StatusWriter
+from gpusched.lab.virtual_time.loop import run_virtual
+from gpusched.session.state.plan import (
+    GangBind,
+    GangStatus,
+    PendingReason,
+    PodBind,
+    QueueStatus,
+    Undo,
+)
 
 PATHS = {
     "pods": "/api/v1/namespaces/default/pods",
@@ -61,7 +68,7 @@ class ApiCache:
         """See ``CommitCache``."""
         raise AssertionError(uid)
 
-    def place_trouble(self, node, node_uid):
+    def placement_error(self, node, node_uid):
         """See ``CommitCache``."""
         return ""
 
@@ -81,7 +88,7 @@ class Site:
     """A cluster with a PodGroup, two pods, a queue and a node."""
 
     cluster: object
-    api: Api
+    api: ApiClient
     cache: ApiCache
     binder: Binder
     status: StatusWriter
@@ -115,18 +122,20 @@ class Site:
     def writer(self, lease):
         """A new process's writer."""
         return StatusWriter(
-            self.api, Pace(self.clock), self.cache, lease=lease, clock=self.clock,
+            self.api, RateLimiter(self.clock), self.cache, lease=lease, clock=self.clock,
             telemetry=Telemetry(), on_fault=pytest.fail,
         )  # fmt: skip
 
     def gang_status(self, **more):
         """Of the PodGroup."""
         group = self.cache.groups.items[ObjectKey("default", "g")]
-        ask = Ask(reason="InsufficientResources", sentence="needs 2 nodes with 8 free GPUs")
+        ask = PendingReason(
+            reason="InsufficientResources", sentence="needs 2 nodes with 8 free GPUs"
+        )
         fields = {
             "gang": GangKey("PodGroup", "default", "g"), "uid": group.uid,
             "generation": group.generation, "queue": "default", "phase": "Inqueue",
-            "admitted": Ask(reason="Admitted", sentence="admitted to queue default"),
+            "admitted": PendingReason(reason="Admitted", sentence="admitted to queue default"),
             "is_admitted": True, "scheduled": ask, "is_scheduled": False,
             "waiting": tuple((p.key, p.uid) for p in self.cache.pods.values()),
             "counts": (0, 0, 0, 0), "placement": (("rack", "r1"),),
@@ -143,8 +152,8 @@ def site(tmp_path):
             cluster = await start(ClusterOptions(clock=clock, stages=False, controllers=False))
             kubeconfig = tmp_path / "kubeconfig"
             kubeconfig.write_text(cluster.kubeconfig_text)
-            api = await Api.connect(str(kubeconfig), clock=clock)
-            cache, pace, telemetry, settled = ApiCache(api), Pace(clock), Telemetry(), []
+            api = await ApiClient.connect(str(kubeconfig), clock=clock)
+            cache, pace, telemetry, settled = ApiCache(api), RateLimiter(clock), Telemetry(), []
             binder = Binder(
                 api, pace, cache, lease, clock=clock, telemetry=telemetry,
                 on_fault=pytest.fail, on_settled=settled.append,
@@ -239,13 +248,13 @@ def test_a_gang_from_waiting_to_bound_to_undone(site):
         )  # on the group and on each pod
         site.binder.submit(_bind(site))
         await site.rest()
-        assert site.settled[0].phase is Phase.BOUND
+        assert site.settled[0].phase is CommitPhase.BOUND
         await site.cache.fetch()
         pods = sorted(site.cache.pods.values(), key=lambda pod: pod.name)
         assert [(p.node, p.slots, p.fence) for p in pods] == [("n1", 1, "me/1"), ("n1", 2, "me/1")]
         assert {p.plan for p in pods} == {_bind(site).plan_id}
         assert all(p.unschedulable_reason == "" and p.scheduled for p in pods)
-        done = Ask(reason="Scheduled", sentence="2 of 2 pods needed have their place")
+        done = PendingReason(reason="Scheduled", sentence="2 of 2 pods needed have their place")
         site.status.submit(
             [site.gang_status(phase="Running", scheduled=done, is_scheduled=True, waiting=(),
                               counts=(2, 0, 0, 0), placement=())],
@@ -278,7 +287,7 @@ def test_a_restart_writes_nothing_twice(site):
         told = QueueStatus(
             name="q", uid=queue.uid, generation=queue.generation, state="Open", allocated=gpus,
             requested=gpus, borrowed=NOTHING, pending=1, inqueue=0, running=2, is_ready=True,
-            ready=Ask(reason="Ready", sentence="the queue takes jobs"),
+            ready=PendingReason(reason="Ready", sentence="the queue takes jobs"),
         )  # fmt: skip
         site.status.submit([site.gang_status()], [told])
         await site.status.flush(10)

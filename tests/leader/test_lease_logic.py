@@ -7,157 +7,157 @@ import itertools
 import attrs
 import pytest
 
-from gpusched import limits
-from gpusched.errors import ConfigError, InvariantBroken
-from gpusched.leader.lease_logic import LeaseLogic
+from gpusched.base import limits
+from gpusched.base.errors import ConfigError, InvariantBroken
+from gpusched.leader.lease_machine import LeaseMachine
 from gpusched.leader.lease_state import (
     IN_CALL,
     LEADER,
-    Call,
-    Doubted,
-    Failed,
-    Lead,
+    CallLease,
+    ClockReading,
+    LeaseCallFailed,
+    LeaseDoubted,
+    LeaseMissing,
+    LeaseOperation,
+    LeasePhase,
+    LeaseRecord,
+    LeaseRefused,
+    LeaseSeen,
     LeaseState,
     LeaseTiming,
-    Missing,
-    Moment,
-    Op,
-    Phase,
-    Record,
-    Refused,
-    Seen,
+    LeaseWritten,
+    StartLeading,
     StepDown,
-    Stop,
-    Tick,
-    Written,
+    StopRequested,
+    TimerFired,
     check_timing,
 )
 
 TIMING = LeaseTiming()
-LOGIC = LeaseLogic(identity="me", timing=TIMING)
-MAKER = LeaseLogic(identity="me", timing=TIMING, create_if_missing=True)
-NOW = Moment(1000.0, 5000.0)
-OTHER = Record(version="7", holder="other", transitions=3, duration_s=15.0)
+LOGIC = LeaseMachine(identity="me", timing=TIMING)
+MAKER = LeaseMachine(identity="me", timing=TIMING, create_if_missing=True)
+NOW = ClockReading(1000.0, 5000.0)
+OTHER = LeaseRecord(version="7", holder="other", transitions=3, duration_s=15.0)
 FREE = attrs.evolve(OTHER, version="8", holder="")
-OURS = Record(version="9", holder="me", transitions=4, duration_s=15.0)
+OURS = LeaseRecord(version="9", holder="me", transitions=4, duration_s=15.0)
 
 
-def state(phase: Phase, **more) -> LeaseState:
+def state(phase: LeasePhase, **more) -> LeaseState:
     """A plausible state of each phase at NOW: calls were begun 1 s ago."""
     known = {
         "phase": phase,
         "next_at": NOW.mono,
-        "record": OURS if phase in LEADER or phase is Phase.RELEASING else OTHER,
+        "record": OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER,
         "unchanged_since": NOW.mono - 5,
         "called": NOW.plus(-1),
-        "valid_until": NOW.plus(6) if phase in LEADER else Moment(0, 0),
+        "valid_until": NOW.plus(6) if phase in LEADER else ClockReading(0, 0),
         "transitions": 4,
     }
     return LeaseState(**(known | more))
 
 
 EVENTS = {
-    "tick": Tick(NOW),
-    "seen-ours": Seen(NOW, OURS),
-    "seen-other": Seen(NOW, OTHER),
-    "seen-free": Seen(NOW, FREE),
-    "missing": Missing(NOW, "gone"),
-    "written": Written(NOW, attrs.evolve(OURS, version="10")),
-    "refused": Refused(NOW),
-    "failed": Failed(NOW, "hung"),
-    "doubted": Doubted(NOW),
-    "stop": Stop(NOW),
+    "tick": TimerFired(NOW),
+    "seen-ours": LeaseSeen(NOW, OURS),
+    "seen-other": LeaseSeen(NOW, OTHER),
+    "seen-free": LeaseSeen(NOW, FREE),
+    "missing": LeaseMissing(NOW, "gone"),
+    "written": LeaseWritten(NOW, attrs.evolve(OURS, version="10")),
+    "refused": LeaseRefused(NOW),
+    "failed": LeaseCallFailed(NOW, "hung"),
+    "doubted": LeaseDoubted(NOW),
+    "stop": StopRequested(NOW),
 }
 BUG = "bug"
 # phase -> event -> (next phase, effects) ; effects by name, calls by operation
 TABLE = {
-    Phase.STANDBY: {
-        "tick": (Phase.READING, ["READ"]),
+    LeasePhase.STANDBY: {
+        "tick": (LeasePhase.READING, ["READ"]),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
         "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
-        "doubted": (Phase.STANDBY, []),
-        "stop": (Phase.ENDED, []),
+        "doubted": (LeasePhase.STANDBY, []),
+        "stop": (LeasePhase.ENDED, []),
     },
-    Phase.READING: {
-        "tick": (Phase.READING, []),
-        "seen-ours": (Phase.TAKING, ["TAKE"]),
-        "seen-other": (Phase.STANDBY, []),
-        "seen-free": (Phase.TAKING, ["TAKE"]),
-        "missing": (Phase.STANDBY, []),
+    LeasePhase.READING: {
+        "tick": (LeasePhase.READING, []),
+        "seen-ours": (LeasePhase.TAKING, ["TAKE"]),
+        "seen-other": (LeasePhase.STANDBY, []),
+        "seen-free": (LeasePhase.TAKING, ["TAKE"]),
+        "missing": (LeasePhase.STANDBY, []),
         "written": BUG, "refused": BUG,
-        "failed": (Phase.STANDBY, []),
-        "doubted": (Phase.READING, []),
-        "stop": (Phase.READING, []),
+        "failed": (LeasePhase.STANDBY, []),
+        "doubted": (LeasePhase.READING, []),
+        "stop": (LeasePhase.READING, []),
     },
-    Phase.TAKING: {
-        "tick": (Phase.TAKING, []),
+    LeasePhase.TAKING: {
+        "tick": (LeasePhase.TAKING, []),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
-        "missing": (Phase.STANDBY, []),
-        "written": (Phase.LEADING, ["Lead"]),
-        "refused": (Phase.STANDBY, []),
-        "failed": (Phase.STANDBY, []),
-        "doubted": (Phase.TAKING, []),
-        "stop": (Phase.TAKING, []),
+        "missing": (LeasePhase.STANDBY, []),
+        "written": (LeasePhase.LEADING, ["StartLeading"]),
+        "refused": (LeasePhase.STANDBY, []),
+        "failed": (LeasePhase.STANDBY, []),
+        "doubted": (LeasePhase.TAKING, []),
+        "stop": (LeasePhase.TAKING, []),
     },
-    Phase.LEADING: {
-        "tick": (Phase.RENEWING, ["RENEW"]),
+    LeasePhase.LEADING: {
+        "tick": (LeasePhase.RENEWING, ["RENEW"]),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
         "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
-        "doubted": (Phase.LEADING, []),
-        "stop": (Phase.RELEASING, ["StepDown", "RELEASE"]),
+        "doubted": (LeasePhase.LEADING, []),
+        "stop": (LeasePhase.RELEASING, ["StepDown", "RELEASE"]),
     },
-    Phase.RENEWING: {
-        "tick": (Phase.RENEWING, []),
+    LeasePhase.RENEWING: {
+        "tick": (LeasePhase.RENEWING, []),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
-        "missing": (Phase.ENDED, ["StepDown"]),
-        "written": (Phase.LEADING, []),
-        "refused": (Phase.CHECKING, ["READ"]),
-        "failed": (Phase.LEADING, []),
-        "doubted": (Phase.RENEWING, []),
-        "stop": (Phase.RENEWING, []),
+        "missing": (LeasePhase.ENDED, ["StepDown"]),
+        "written": (LeasePhase.LEADING, []),
+        "refused": (LeasePhase.CHECKING, ["READ"]),
+        "failed": (LeasePhase.LEADING, []),
+        "doubted": (LeasePhase.RENEWING, []),
+        "stop": (LeasePhase.RENEWING, []),
     },
-    Phase.CHECKING: {
-        "tick": (Phase.CHECKING, []),
-        "seen-ours": (Phase.RENEWING, ["RENEW"]),
-        "seen-other": (Phase.ENDED, ["StepDown"]),
-        "seen-free": (Phase.ENDED, ["StepDown"]),
-        "missing": (Phase.ENDED, ["StepDown"]),
+    LeasePhase.CHECKING: {
+        "tick": (LeasePhase.CHECKING, []),
+        "seen-ours": (LeasePhase.RENEWING, ["RENEW"]),
+        "seen-other": (LeasePhase.ENDED, ["StepDown"]),
+        "seen-free": (LeasePhase.ENDED, ["StepDown"]),
+        "missing": (LeasePhase.ENDED, ["StepDown"]),
         "written": BUG, "refused": BUG,
-        "failed": (Phase.LEADING, []),
-        "doubted": (Phase.CHECKING, []),
-        "stop": (Phase.CHECKING, []),
+        "failed": (LeasePhase.LEADING, []),
+        "doubted": (LeasePhase.CHECKING, []),
+        "stop": (LeasePhase.CHECKING, []),
     },
-    Phase.RELEASING: {
-        "tick": (Phase.RELEASING, []),
+    LeasePhase.RELEASING: {
+        "tick": (LeasePhase.RELEASING, []),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
-        "missing": (Phase.ENDED, []),
-        "written": (Phase.ENDED, []),
-        "refused": (Phase.ENDED, []),
-        "failed": (Phase.ENDED, []),
-        "doubted": (Phase.RELEASING, []),
-        "stop": (Phase.RELEASING, []),
+        "missing": (LeasePhase.ENDED, []),
+        "written": (LeasePhase.ENDED, []),
+        "refused": (LeasePhase.ENDED, []),
+        "failed": (LeasePhase.ENDED, []),
+        "doubted": (LeasePhase.RELEASING, []),
+        "stop": (LeasePhase.RELEASING, []),
     },
-    Phase.ENDED: {
-        "tick": (Phase.ENDED, []),
+    LeasePhase.ENDED: {
+        "tick": (LeasePhase.ENDED, []),
         "seen-ours": BUG, "seen-other": BUG, "seen-free": BUG,
         "missing": BUG, "written": BUG, "refused": BUG, "failed": BUG,
-        "doubted": (Phase.ENDED, []),
-        "stop": (Phase.ENDED, []),
+        "doubted": (LeasePhase.ENDED, []),
+        "stop": (LeasePhase.ENDED, []),
     },
 }  # fmt: skip
 
 
 def names(effects) -> list[str]:
-    return [e.op.name if isinstance(e, Call) else type(e).__name__ for e in effects]
+    return [e.op.name if isinstance(e, CallLease) else type(e).__name__ for e in effects]
 
 
 def test_the_table_is_complete():
     """Every phase has a row and every row every event."""
-    assert set(TABLE) == set(Phase)
+    assert set(TABLE) == set(LeasePhase)
     assert all(set(row) == set(EVENTS) for row in TABLE.values())
 
 
-@pytest.mark.parametrize(("phase", "event"), list(itertools.product(Phase, EVENTS)))
+@pytest.mark.parametrize(("phase", "event"), list(itertools.product(LeasePhase, EVENTS)))
 def test_every_phase_meets_every_event(phase, event):
     """Next phase and effects are as the table says; what cannot be raises with the story."""
     expected = TABLE[phase][event]
@@ -178,28 +178,31 @@ def test_past_the_deadline_every_event_ends_the_leadership(phase, event, clock):
     late = attrs.evolve(NOW.plus(60), **{clock: getattr(NOW, clock)})
     before = state(phase, valid_until=late)
     after, effects = LOGIC.step(before, EVENTS[event])
-    assert (after.phase, names(effects)) == (Phase.ENDED, ["StepDown"])
+    assert (after.phase, names(effects)) == (LeasePhase.ENDED, ["StepDown"])
     assert after.why == "the lease was not renewed within 10 s"
 
 
-@pytest.mark.parametrize("phase", sorted(IN_CALL - {Phase.RELEASING}, key=str))
+@pytest.mark.parametrize("phase", sorted(IN_CALL - {LeasePhase.RELEASING}, key=str))
 def test_a_stop_during_a_call_counts_when_it_ends(phase):
     """Stopping waits for the answer, then ends at once; a leader releases."""
-    waiting, effects = LOGIC.step(state(phase), Stop(NOW))
+    waiting, effects = LOGIC.step(state(phase), StopRequested(NOW))
     assert effects == ()
     answer = EVENTS["failed"]
     after, effects = LOGIC.step(waiting, answer)
     if phase in LEADER:
-        assert (after.phase, names(effects)) == (Phase.RELEASING, ["StepDown", "RELEASE"])
+        assert (after.phase, names(effects)) == (LeasePhase.RELEASING, ["StepDown", "RELEASE"])
     else:
-        assert (after.phase, after.why) == (Phase.ENDED, "stopped")
+        assert (after.phase, after.why) == (LeasePhase.ENDED, "stopped")
 
 
 def test_stop_while_taking_gives_back_what_was_just_taken():
     """An acquisition that succeeds after the stop is released without a moment of use."""
-    waiting, _ = LOGIC.step(state(Phase.TAKING), Stop(NOW))
+    waiting, _ = LOGIC.step(state(LeasePhase.TAKING), StopRequested(NOW))
     after, effects = LOGIC.step(waiting, EVENTS["written"])
-    assert (after.phase, names(effects)) == (Phase.RELEASING, ["Lead", "StepDown", "RELEASE"])
+    assert (after.phase, names(effects)) == (
+        LeasePhase.RELEASING,
+        ["StartLeading", "StepDown", "RELEASE"],
+    )
     assert not LOGIC.may_act(after, NOW, 0.0)
 
 
@@ -211,61 +214,63 @@ def test_stop_while_taking_gives_back_what_was_just_taken():
 def test_takeover_needs_an_unchanged_record(unchanged_s, held_for_s, takes):
     """Only our own time since the record changed counts, the longer duration, up to a cap."""
     record = attrs.evolve(OTHER, duration_s=float(held_for_s))
-    before = state(Phase.READING, record=record, unchanged_since=NOW.mono - unchanged_s)
-    after, effects = LOGIC.step(before, Seen(NOW, record))
-    assert (after.phase is Phase.TAKING) == takes
+    before = state(LeasePhase.READING, record=record, unchanged_since=NOW.mono - unchanged_s)
+    after, effects = LOGIC.step(before, LeaseSeen(NOW, record))
+    assert (after.phase is LeasePhase.TAKING) == takes
     if takes:
-        assert effects == (Call(op=Op.TAKE, timeout_s=2.0, version="7", transitions=4),)
+        assert effects == (
+            CallLease(op=LeaseOperation.TAKE, timeout_s=2.0, version="7", transitions=4),
+        )
 
 
 def test_any_change_of_the_record_restarts_the_wait():
     """A renewal seen, even by the version alone, gives its holder a whole lease again."""
-    before = state(Phase.READING, unchanged_since=NOW.mono - 100)
-    after, effects = LOGIC.step(before, Seen(NOW, attrs.evolve(OTHER, version="8")))
-    assert (after.phase, effects, after.unchanged_since) == (Phase.STANDBY, (), NOW.mono)
+    before = state(LeasePhase.READING, unchanged_since=NOW.mono - 100)
+    after, effects = LOGIC.step(before, LeaseSeen(NOW, attrs.evolve(OTHER, version="8")))
+    assert (after.phase, effects, after.unchanged_since) == (LeasePhase.STANDBY, (), NOW.mono)
 
 
 def test_a_read_is_due_when_the_lease_runs_out():
     """The next look is after the retry period, or earlier if the record expires earlier."""
-    before = state(Phase.READING, unchanged_since=NOW.mono - 14.5)
-    after, _ = LOGIC.step(before, Seen(NOW, OTHER))
+    before = state(LeasePhase.READING, unchanged_since=NOW.mono - 14.5)
+    after, _ = LOGIC.step(before, LeaseSeen(NOW, OTHER))
     assert after.next_at == NOW.mono + 0.5
 
 
 def test_validity_counts_from_when_the_renewal_was_sent():
     """An answer that took long does not lengthen the leadership."""
     sent = NOW.plus(-1.5)
-    after, _ = LOGIC.step(state(Phase.RENEWING, called=sent), EVENTS["written"])
+    after, _ = LOGIC.step(state(LeasePhase.RENEWING, called=sent), EVENTS["written"])
     assert after.valid_until == sent.plus(10)
     assert after.next_at == sent.mono + 2
 
 
 def test_an_acquisition_that_took_too_long_is_none():
     """An answer that arrives after the validity it brings leaves us standing by."""
-    before = state(Phase.TAKING, called=NOW.plus(-10))
+    before = state(LeasePhase.TAKING, called=NOW.plus(-10))
     after, effects = LOGIC.step(before, EVENTS["written"])
-    assert (after.phase, effects) == (Phase.STANDBY, ())
+    assert (after.phase, effects) == (LeasePhase.STANDBY, ())
 
 
 def test_every_acquisition_counts_one_up():
     """Taking over, taking a free lease and making one all move the fence."""
     for record, number in ((OTHER, 4), (FREE, 4), (attrs.evolve(FREE, transitions=0), 1)):
-        before = state(Phase.READING, record=record, unchanged_since=0.0)
-        taking, effects = LOGIC.step(before, Seen(NOW, record))
+        before = state(LeasePhase.READING, record=record, unchanged_since=0.0)
+        taking, effects = LOGIC.step(before, LeaseSeen(NOW, record))
         assert effects[0].transitions == number
-        leading, effects = LOGIC.step(taking, Written(NOW, OURS))
-        assert effects == (Lead(f"me/{number}"),)
+        leading, effects = LOGIC.step(taking, LeaseWritten(NOW, OURS))
+        assert effects == (StartLeading(f"me/{number}"),)
         assert LOGIC.fence(leading) == f"me/{number}"
 
 
 def test_a_missing_lease_is_made_only_when_allowed():
     """Inside a cluster the manifest makes it; outside we may, with the first fence."""
-    after, effects = LOGIC.step(state(Phase.READING), EVENTS["missing"])
-    assert (after.phase, after.why, effects) == (Phase.STANDBY, "gone", ())
-    after, effects = MAKER.step(state(Phase.READING), EVENTS["missing"])
-    assert effects == (Call(op=Op.CREATE, timeout_s=2.0, transitions=1),)
+    after, effects = LOGIC.step(state(LeasePhase.READING), EVENTS["missing"])
+    assert (after.phase, after.why, effects) == (LeasePhase.STANDBY, "gone", ())
+    after, effects = MAKER.step(state(LeasePhase.READING), EVENTS["missing"])
+    assert effects == (CallLease(op=LeaseOperation.CREATE, timeout_s=2.0, transitions=1),)
     after, effects = MAKER.step(after, EVENTS["missing"])
-    assert (after.phase, effects) == (Phase.STANDBY, ())
+    assert (after.phase, effects) == (LeasePhase.STANDBY, ())
 
 
 @pytest.mark.parametrize(
@@ -275,54 +280,56 @@ def test_a_missing_lease_is_made_only_when_allowed():
 )  # fmt: skip
 def test_to_act_the_call_must_end_within_the_validity(mono, boot, needs_s, may):
     """Both clocks must leave room for the whole call: a suspended process sees it at once."""
-    at = Moment(NOW.mono + mono, NOW.boot + boot)
-    for phase in Phase:
+    at = ClockReading(NOW.mono + mono, NOW.boot + boot)
+    for phase in LeasePhase:
         assert LOGIC.may_act(state(phase), at, needs_s) == (may and phase in LEADER)
 
 
 def test_doubt_stops_writes_until_a_renewal_proves_the_lease():
     """A fenced write or a conflicting renewal: no more writes until the compare-and-set won."""
-    doubted, _ = LOGIC.step(state(Phase.LEADING, next_at=NOW.mono + 2), Doubted(NOW))
+    doubted, _ = LOGIC.step(state(LeasePhase.LEADING, next_at=NOW.mono + 2), LeaseDoubted(NOW))
     assert not LOGIC.may_act(doubted, NOW, 5.0)
-    renewing, effects = LOGIC.step(doubted, Tick(NOW))
+    renewing, effects = LOGIC.step(doubted, TimerFired(NOW))
     assert names(effects) == ["RENEW"]
     proved, _ = LOGIC.step(renewing, EVENTS["written"])
     assert LOGIC.may_act(proved, NOW, 5.0)
-    conflict, _ = LOGIC.step(state(Phase.RENEWING), Refused(NOW))
+    conflict, _ = LOGIC.step(state(LeasePhase.RENEWING), LeaseRefused(NOW))
     assert not LOGIC.may_act(conflict, NOW, 5.0)
 
 
 def test_after_a_failed_renewal_the_version_is_read_again():
     """A renewal without answer may have been done: read, then renew with what was found."""
-    failed, _ = LOGIC.step(state(Phase.RENEWING), EVENTS["failed"])
+    failed, _ = LOGIC.step(state(LeasePhase.RENEWING), EVENTS["failed"])
     assert failed.next_at == NOW.mono + 1
     assert LOGIC.may_act(failed, NOW, 5.0)
-    checking, effects = LOGIC.step(failed, Tick(NOW.plus(1)))
+    checking, effects = LOGIC.step(failed, TimerFired(NOW.plus(1)))
     assert names(effects) == ["READ"]
     newer = attrs.evolve(OURS, version="11")
-    _, effects = LOGIC.step(checking, Seen(NOW.plus(1), newer))
-    assert (effects[0].op, effects[0].version) == (Op.RENEW, "11")
+    _, effects = LOGIC.step(checking, LeaseSeen(NOW.plus(1), newer))
+    assert (effects[0].op, effects[0].version) == (LeaseOperation.RENEW, "11")
 
 
 def test_a_lease_taken_and_lost_in_between_is_not_ours():
     """Our identity with another count is somebody's garbage, and ends the leadership."""
-    after, effects = LOGIC.step(state(Phase.CHECKING), Seen(NOW, attrs.evolve(OURS, transitions=5)))
-    assert (after.phase, names(effects)) == (Phase.ENDED, ["StepDown"])
+    after, effects = LOGIC.step(
+        state(LeasePhase.CHECKING), LeaseSeen(NOW, attrs.evolve(OURS, transitions=5))
+    )
+    assert (after.phase, names(effects)) == (LeasePhase.ENDED, ["StepDown"])
 
 
 @pytest.mark.parametrize(("left_s", "timeout_s"), [(6.0, 2.0), (1.5, 1.5), (0.1, 0.1)])
 def test_calls_of_a_leader_are_cut_off_at_the_deadline(left_s, timeout_s):
     """No renewal outlives the leadership it renews."""
-    before = state(Phase.LEADING, valid_until=NOW.plus(left_s))
-    _, effects = LOGIC.step(before, Tick(NOW))
+    before = state(LeasePhase.LEADING, valid_until=NOW.plus(left_s))
+    _, effects = LOGIC.step(before, TimerFired(NOW))
     assert effects[0].timeout_s == pytest.approx(timeout_s)
 
 
 def test_ticks_before_their_time_do_nothing():
     """The shell may wake too early."""
-    for phase in (Phase.STANDBY, Phase.LEADING):
+    for phase in (LeasePhase.STANDBY, LeasePhase.LEADING):
         before = state(phase, next_at=NOW.mono + 1)
-        assert LOGIC.step(before, Tick(NOW)) == (before, ())
+        assert LOGIC.step(before, TimerFired(NOW)) == (before, ())
 
 
 @pytest.mark.parametrize(
@@ -344,5 +351,5 @@ def test_durations_that_could_overlap_are_refused(timing, says):
 
 def test_stepping_down_says_why():
     """The effect carries the sentence that the log shows."""
-    _, effects = LOGIC.step(state(Phase.CHECKING), Seen(NOW, OTHER))
+    _, effects = LOGIC.step(state(LeasePhase.CHECKING), LeaseSeen(NOW, OTHER))
     assert effects == (StepDown('the lease is held by "other"'),)

@@ -8,28 +8,28 @@ import random
 import attrs
 import pytest
 
-from gpusched import limits
-from gpusched.leader.lease_logic import LeaseLogic
+from gpusched.base import limits
+from gpusched.leader.lease_machine import LeaseMachine
 from gpusched.leader.lease_state import (
-    Call,
-    Failed,
-    Lead,
+    CallLease,
+    ClockReading,
+    LeaseCallFailed,
+    LeaseOperation,
+    LeasePhase,
+    LeaseRecord,
+    LeaseRefused,
+    LeaseSeen,
     LeaseState,
     LeaseTiming,
-    Moment,
-    Op,
-    Phase,
-    Record,
-    Refused,
-    Seen,
-    Tick,
-    Written,
+    LeaseWritten,
+    StartLeading,
+    TimerFired,
 )
 
 TIMING = LeaseTiming()
 
 
-def may_begin(logic: LeaseLogic, current: LeaseState, at: Moment) -> bool:
+def may_begin(logic: LeaseMachine, current: LeaseState, at: ClockReading) -> bool:
     """Whether this machine would begin a binding now."""
     return logic.may_act(current, at, limits.BIND_TIMEOUT_CLIENT_S)
 
@@ -40,27 +40,27 @@ def test_two_machines_never_act_at_once(seed):
     rng = random.Random(seed)
     lease = {"version": 1, "holder": "", "transitions": 0}
 
-    def record() -> Record:
-        return Record(
+    def record() -> LeaseRecord:
+        return LeaseRecord(
             version=str(lease["version"]),
             holder=lease["holder"],
             transitions=lease["transitions"],
             duration_s=15.0,
         )
 
-    def server(call: Call, identity: str, at: Moment):
-        if call.op is Op.READ:
-            return Seen(at, record())
+    def server(call: CallLease, identity: str, at: ClockReading):
+        if call.op is LeaseOperation.READ:
+            return LeaseSeen(at, record())
         if call.version != str(lease["version"]):
-            return Refused(at)
-        holder = "" if call.op is Op.RELEASE else identity
+            return LeaseRefused(at)
+        holder = "" if call.op is LeaseOperation.RELEASE else identity
         lease.update(version=lease["version"] + 1, holder=holder, transitions=call.transitions)
-        return Written(at, record())
+        return LeaseWritten(at, record())
 
-    logics = [LeaseLogic(identity=f"m{n}", timing=TIMING) for n in range(2)]
+    logics = [LeaseMachine(identity=f"m{n}", timing=TIMING) for n in range(2)]
     # Each machine's monotonic clock has its own zero.
     zero = [rng.uniform(0, 1000) for _ in logics]
-    states = [logic.first(Moment(z, z)) for logic, z in zip(logics, zero, strict=True)]
+    states = [logic.first(ClockReading(z, z)) for logic, z in zip(logics, zero, strict=True)]
     under_way: list[tuple[float, object] | None] = [None, None]
     paused_until = [0.0, 0.0]
     cut_off_until = [0.0, 0.0]
@@ -71,21 +71,21 @@ def test_two_machines_never_act_at_once(seed):
         for n, logic in enumerate(logics):
             if true_time < paused_until[n]:
                 continue
-            at = Moment(zero[n] + true_time, zero[n] + true_time)
-            if states[n].phase is Phase.ENDED:
-                logics[n] = LeaseLogic(identity=f"m{n}-{step}", timing=TIMING)
+            at = ClockReading(zero[n] + true_time, zero[n] + true_time)
+            if states[n].phase is LeasePhase.ENDED:
+                logics[n] = LeaseMachine(identity=f"m{n}-{step}", timing=TIMING)
                 states[n], under_way[n] = logics[n].first(at), None
                 continue
             call = None
             if under_way[n] is None:
-                states[n], effects = logic.step(states[n], Tick(at))
-                call = next((e for e in effects if isinstance(e, Call)), None)
+                states[n], effects = logic.step(states[n], TimerFired(at))
+                call = next((e for e in effects if isinstance(e, CallLease)), None)
             elif true_time >= under_way[n][0]:
                 answer = attrs.evolve(under_way[n][1], at=at)
                 under_way[n] = None
                 states[n], effects = logic.step(states[n], answer)
-                leaders += any(isinstance(e, Lead) for e in effects)
-                call = next((e for e in effects if isinstance(e, Call)), None)
+                leaders += any(isinstance(e, StartLeading) for e in effects)
+                call = next((e for e in effects if isinstance(e, CallLease)), None)
             if call is not None:
                 if rng.random() < 0.02:
                     cut_off_until[n] = true_time + rng.uniform(1, 40)
@@ -93,7 +93,7 @@ def test_two_machines_never_act_at_once(seed):
                 took = rng.uniform(0, 1.2 * call.timeout_s)
                 answer = server(call, logics[n].identity, at) if reached else None
                 if answer is None or took > call.timeout_s:
-                    took, answer = call.timeout_s, Failed(at, "lost")
+                    took, answer = call.timeout_s, LeaseCallFailed(at, "lost")
                 under_way[n] = (true_time + took, answer)
             if may_begin(logics[n], states[n], at):
                 acted.append((true_time, n))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusched import assets
+from gpusched.base import installed_files
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """All lines, top down."""
-    text = (assets.path("docs") / "security.md").read_text()
+    text = (installed_files.path("docs") / "security.md").read_text()
     table = text.partition("<!-- table")[2].partition("## ")[0]
     found = []
     for line in table.splitlines():

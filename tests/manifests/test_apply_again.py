@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.assets import path
+from gpusched.base.installed_files import path
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 ALWAYS_SENT = "poddisruptionbudget.policy/gpusched configured"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.assets import path
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.devcluster.status import StatusError
+from gpusched.base.installed_files import path
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 
 CASES = yaml.safe_load(Path(__file__).with_name("crd_cases.yaml").read_text())
 KINDS = {"queues": "Queue", "podgroups": "PodGroup", "topologies": "Topology"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.assets import path
+from gpusched.base.installed_files import path
 
 QUANTITIES = "quantities"
 DURATION = "duration"

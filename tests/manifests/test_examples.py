@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 Obj = dict[str, Any]
@@ -22,7 +22,7 @@ RESOURCES = {
 GPU = "nvidia.com/gpu"
 
 
-def nodes(world: World, count: int) -> None:
+def nodes(world: ClusterRun, count: int) -> None:
     """Fake nodes of eight GPUs, four in a rack."""
     for number in range(count):
         room = {"cpu": "96", "memory": "1Ti", "pods": "110", GPU: "8"}
@@ -37,7 +37,7 @@ def nodes(world: World, count: int) -> None:
         world.client.create("nodes", node)
 
 
-def apply(world: World, file: str, *, but: str = "") -> Obj:
+def apply(world: ClusterRun, file: str, *, but: str = "") -> Obj:
     """Apply the objects of a file, all but one Job, which is returned."""
     left: Obj = {}
     for found in yaml.safe_load_all((EXAMPLES / file).read_text()):
@@ -48,19 +48,19 @@ def apply(world: World, file: str, *, but: str = "") -> Obj:
     return left
 
 
-def job(world: World, name: str) -> Obj:
+def job(world: ClusterRun, name: str) -> Obj:
     """A Job as it is."""
     found: Obj = world.client.get("jobs.batch", "default", name) or {}
     return found
 
 
-def done(world: World, name: str) -> bool:
+def done(world: ClusterRun, name: str) -> bool:
     """Whether a Job is Complete."""
     conditions = job(world, name).get("status", {}).get("conditions", [])
     return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
 
 
-def running(world: World, name: str) -> int:
+def running(world: ClusterRun, name: str) -> int:
     """Pods of a Job that run."""
     return sum(
         pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
@@ -71,13 +71,13 @@ def running(world: World, name: str) -> int:
 
 def played(scenario: Any) -> None:
     """From an empty cluster to the scenario's end."""
-    simulate(scenario, options=SimulationOptions(seed=5, limit_s=7200))
+    simulate_cluster(scenario, options=SimulationOptions(seed=5, limit_s=7200))
 
 
 def test_all_examples_at_once():
     """Each object is taken as it is written, every queue is Ready, and every Job completes."""
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterRun) -> None:
         nodes(world, 20)
         for file in sorted(EXAMPLES.glob("*.yaml")):
             apply(world, file.name)
@@ -93,7 +93,7 @@ def test_all_examples_at_once():
 def test_borrow_and_reclaim():
     """Red borrows 8 GPUs beside blue's guarantee; blue takes back what it deserves, no more."""
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterRun) -> None:
         nodes(world, 4)
         blue = apply(world, "borrow-and-reclaim.yaml", but="blue-train")
         await world.until(lambda: running(world, "red-sweep") == 3, within_s=30)
@@ -113,7 +113,7 @@ def test_borrow_and_reclaim():
 def test_priorities():
     """The experiment runs its minimum, is paused for the hotfix, and goes on after it."""
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterRun) -> None:
         nodes(world, 4)
         hotfix = apply(world, "priorities.yaml", but="hotfix")
         await world.until(lambda: running(world, "experiment") == 2, within_s=30)
@@ -130,7 +130,7 @@ def test_priorities():
 def test_suspended_jobs():
     """One starts when the other has ended, with as many workers as the queue may have."""
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterRun) -> None:
         nodes(world, 4)
         apply(world, "suspended-job.yaml")
         await world.until(lambda: running(world, "nightly-1-evaluate") == 4, within_s=30)
@@ -147,7 +147,7 @@ def test_suspended_jobs():
 def test_backfill():
     """The short Job passes the wide one and delays it not; the late one waits behind it."""
 
-    async def story(world: World) -> None:
+    async def story(world: ClusterRun) -> None:
         nodes(world, 4)
         apply(world, "backfill.yaml")
         await world.until(lambda: running(world, "batch-1-first") == 3, within_s=30)

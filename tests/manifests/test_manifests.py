@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.assets import path
-from gpusched.config.layouts import shipped
+from gpusched.base.installed_files import path
+from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 
@@ -267,7 +267,7 @@ def test_every_key_of_the_configuration_is_explained():
 
 def test_gpu_layouts_are_believed_and_of_common_machines():
     """The shipped catalogue is read as the daemon reads it, and knows the common machines."""
-    catalogue = shipped()
+    catalogue = load_shipped_layouts()
     assert len(catalogue.layouts) > 40
     eight = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200")
     for name in (*eight, "AMD_Instinct_MI300X_OAM", "HL-225", "HL-325L"):

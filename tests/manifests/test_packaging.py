@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusched import assets
-from gpusched.errors import GpuschedError
+from gpusched.base import installed_files
+from gpusched.base.errors import GpuschedError
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("manifests", "conf", "kwok-scenarios")
@@ -74,22 +74,24 @@ def test_the_wheel_carries_every_module(wheel):
 
 def test_a_checkout_finds_its_own_files():
     """Without installation the files beside the package are used."""
-    assert assets.path("manifests/crds") == ROOT / "manifests" / "crds"
+    assert installed_files.path("manifests/crds") == ROOT / "manifests" / "crds"
 
 
 def test_an_installation_finds_its_files_below_the_prefix(tmp_path, monkeypatch):
     """A package without a checkout around it looks in share/gpusched of its Python."""
     conf = tmp_path / "share" / "gpusched" / "conf"
     conf.mkdir(parents=True)
-    monkeypatch.setattr(assets, "__file__", str(tmp_path / "lib" / "gpusched" / "assets.py"))
+    monkeypatch.setattr(
+        installed_files, "__file__", str(tmp_path / "lib" / "gpusched" / "base/installed_files.py")
+    )
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert assets.path("conf") == conf
+    assert installed_files.path("conf") == conf
 
 
 def test_a_missing_file_is_named_with_the_places():
     """The sentence says what is missing and what to do."""
     with pytest.raises(GpuschedError, match=r"conf/nope\.yaml is missing .* install it again"):
-        assets.path("conf/nope.yaml")
+        installed_files.path("conf/nope.yaml")
 
 
 def test_the_lock_of_the_image_agrees_with_the_development_lock():

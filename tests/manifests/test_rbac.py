@@ -10,26 +10,38 @@ from typing import Any
 
 import yaml
 
-from gpusched.assets import path
-from gpusched.io.feeds import KINDS
-from gpusched.objects.adapters.kinds import ALL, POD_GROUPS
+from gpusched.api.foreign.kinds import ALL, POD_GROUPS
+from gpusched.base.installed_files import path
+from gpusched.io.watch.informers import KINDS
 
 WRITTEN = {
-    ("", "pods/binding", "create"): "io/bind_calls.py",
-    ("", "pods", "get"): "io/bind_calls.py, io/evictor.py: a pod in doubt",
-    ("scheduling.gpusched.io", "podgroups", "get"): "io/bind_calls.py: the look before binding",
-    ("", "pods/eviction", "create"): "io/evictor.py",
-    ("", "pods/status", "patch"): "io/status_writes.py, io/claim_calls.py",
-    ("", "persistentvolumeclaims", "patch"): "io/claim_calls.py: the node of a claim that waits",
-    ("", "persistentvolumes", "patch"): "io/claim_calls.py: a volume given to a claim that waits",
-    ("batch", "jobs", "patch"): "io/claim_calls.py: Jobs started and paused",
-    ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/status_writes.py",
-    ("scheduling.gpusched.io", "queues/status", "patch"): "io/status_writes.py",
-    ("scheduling.gpusched.io", "topologies/status", "patch"): "io/status_writes.py",
-    ("events.k8s.io", "events", "create"): "io/events.py",
-    ("events.k8s.io", "events", "patch"): "io/events.py",
-    ("coordination.k8s.io", "leases", "get"): "io/elector.py",
-    ("coordination.k8s.io", "leases", "update"): "io/elector.py",
+    ("", "pods/binding", "create"): "io/write/bind_calls.py",
+    ("", "pods", "get"): "io/write/bind_calls.py, io/write/evictor.py: a pod in doubt",
+    (
+        "scheduling.gpusched.io",
+        "podgroups",
+        "get",
+    ): "io/write/bind_calls.py: the look before binding",
+    ("", "pods/eviction", "create"): "io/write/evictor.py",
+    ("", "pods/status", "patch"): "io/write/status_patches.py, io/write/preemption_calls.py",
+    (
+        "",
+        "persistentvolumeclaims",
+        "patch",
+    ): "io/write/preemption_calls.py: the node of a claim that waits",
+    (
+        "",
+        "persistentvolumes",
+        "patch",
+    ): "io/write/preemption_calls.py: a volume given to a claim that waits",
+    ("batch", "jobs", "patch"): "io/write/preemption_calls.py: Jobs started and paused",
+    ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/write/status_patches.py",
+    ("scheduling.gpusched.io", "queues/status", "patch"): "io/write/status_patches.py",
+    ("scheduling.gpusched.io", "topologies/status", "patch"): "io/write/status_patches.py",
+    ("events.k8s.io", "events", "create"): "io/write/event_recorder.py",
+    ("events.k8s.io", "events", "patch"): "io/write/event_recorder.py",
+    ("coordination.k8s.io", "leases", "get"): "io/leader/elector.py",
+    ("coordination.k8s.io", "leases", "update"): "io/leader/elector.py",
 }
 """Every right that is not a list or a watch, and who needs it."""
 

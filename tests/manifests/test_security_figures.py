@@ -9,7 +9,7 @@ import sys
 import yaml
 
 from benchmarks import security_figures
-from gpusched.assets import path
+from gpusched.base.installed_files import path
 
 
 def test_the_page_has_what_its_command_makes():

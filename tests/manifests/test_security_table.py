@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 import gpusched
-from gpusched.objects import wire, wire_groups
+from gpusched.api.gang import wire as wire_groups
+from gpusched.api.meta import wire
 from tests.manifests.security_table import metadata_keys, rows
 
 ROOT = Path(gpusched.__file__).parent

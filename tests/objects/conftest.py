@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.objects.decode import CODECS
+from gpusched.api.serializer.codecs import CODECS
 
 Json = dict[str, Any]
 

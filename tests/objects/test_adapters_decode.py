@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from gpusched.objects.adapters import groups, kinds, owners, queues
-from gpusched.objects.adapters.workload import Part, Workload
-from gpusched.objects.decode_others import JOBS
-from gpusched.objects.decode_pod import PODS
-from gpusched.objects.encode_foreign import GroupState, group_status
-from gpusched.objects.meta import Rejected
+from gpusched.api.foreign import kinds, pod_groups, queues, workload_decode
+from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
+from gpusched.api.jobs.decode import JOBS
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.pod.decode import PODS
+from gpusched.api.serializer.foreign_status import GroupState, foreign_group_status_patch
 
 
 def event(spec, *, namespace="default", status=None, name="x", **metadata):
@@ -23,14 +23,14 @@ def event(spec, *, namespace="default", status=None, name="x", **metadata):
     return json.dumps({"type": "ADDED", "object": thing}).encode()
 
 
-def workload(kind, spec, **more) -> Workload:
+def workload(kind, spec, **more) -> ForeignWorkload:
     """A controller's object as it is read."""
-    return owners.CODECS[kind].decode_event(event(spec, **more)).item
+    return workload_decode.CODECS[kind].decode_event(event(spec, **more)).item
 
 
 def group(source, spec, **more):
     """A PodGroup as it is read."""
-    return groups.CODECS[source].decode_event(event(spec, **more)).item
+    return pod_groups.CODECS[source].decode_event(event(spec, **more)).item
 
 
 def queue(source, spec, **more):
@@ -126,7 +126,7 @@ def test_finished_jobs_are_left_out():
     """Given one of two replicas that succeeded, half of the pods are still needed."""
     status = {"replicatedJobsStatus": [{"name": "a", "succeeded": 1, "failed": 0}]}
     found = workload("JobSet", {"replicatedJobs": [job("a", 2, 3, 3)]}, status=status)
-    assert found.parts == (Part("a", 3, late=False, finished=3),)
+    assert found.parts == (ForeignWorkloadRole("a", 3, late=False, finished=3),)
 
 
 def test_exclusive_placement_waits_for_nobody_who_is_not_made_yet():
@@ -310,8 +310,8 @@ def test_native_condition_is_never_taken_back():
         min_member=1,
     )
     current = b'{"conditions": [{"type": "PodGroupScheduled", "status": "True"}]}'
-    assert group_status(kinds.NATIVE, "u", current, state, now=0.0) is None
-    fresh = json.loads(group_status(kinds.NATIVE, "u", b"{}", state, now=0.0) or b"")
+    assert foreign_group_status_patch(kinds.NATIVE, "u", current, state, now=0.0) is None
+    fresh = json.loads(foreign_group_status_patch(kinds.NATIVE, "u", b"{}", state, now=0.0) or b"")
     assert fresh["status"]["conditions"][0]["reason"] == "Unschedulable"
 
 

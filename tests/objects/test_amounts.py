@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.limits import COLUMN_MAX, QUANTITY_MAX, SLOTS_PER_NODE_MAX
-from gpusched.objects.meta import Disbelief
-from gpusched.objects.quantity import QuantityError, format_quantity, parse_quantity
-from gpusched.objects.resources import NOTHING, Resources, total
-from gpusched.objects.slot import (
+from gpusched.api.devices.slots import (
     format_slots,
     gpu_request,
-    mask_of,
-    numbers_of,
     parse_slots,
+    slot_mask,
+    slot_numbers,
     slot_ranges,
 )
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.base.limits import COLUMN_MAX, QUANTITY_MAX, SLOTS_PER_NODE_MAX
 
 FACTORS = {
     "": Fraction(1),
@@ -133,8 +133,8 @@ def test_too_many_resources():
 @given(st.sets(st.integers(0, SLOTS_PER_NODE_MAX - 1)))
 def test_slots_read_back(numbers):
     """A set of slots, its mask and its text say the same."""
-    mask = mask_of(tuple(numbers))
-    assert set(numbers_of(mask)) == numbers
+    mask = slot_mask(tuple(numbers))
+    assert set(slot_numbers(mask)) == numbers
     assert parse_slots(format_slots(mask)) == mask
 
 
@@ -144,7 +144,7 @@ def test_slots_read_back(numbers):
 )
 def test_forged_slots(text):
     """Anything but distinct numbers of slots is refused."""
-    with pytest.raises(Disbelief, match="is no list of slots"):
+    with pytest.raises(InvalidObject, match="is no list of slots"):
         parse_slots(text)
 
 

@@ -6,12 +6,12 @@ import copy
 
 import pytest
 
-from gpusched import limits
-from gpusched.errors import Undecodable
-from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import Charge, ObjectKey, Rejected
-from gpusched.objects.pod import Pod
-from gpusched.objects.resources import Resources
+from gpusched.api.meta.identity import ObjectKey, Rejected, RejectedPodUsage
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import Pod
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base import limits
+from gpusched.base.errors import UndecodableObject
 
 NEED = Resources.of(
     {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4000, "pods": 1},
@@ -108,7 +108,7 @@ def test_sixty_thousand_labels(wire, pod):
     assert pending.why == f"has 60000 labels, more than {limits.LABELS_MAX}"
     assert pending.charge is None
     bound = put(put(pod, "metadata/labels", many), "spec/nodeName", "n1")
-    assert wire.read("pods", bound).charge == Charge("n1", NEED)
+    assert wire.read("pods", bound).charge == RejectedPodUsage("n1", NEED)
     done = put(bound, "status/phase", "Succeeded")
     assert wire.read("pods", done).charge is None
 
@@ -154,7 +154,7 @@ def test_an_amount_beyond_reading_fills_its_node_with_that_alone(wire, pod):
 def test_a_bound_pod_beyond_reading_fills_its_node(wire, pod):
     """When not even the containers can be read, the charge says so."""
     bound = put(put(pod, "spec/nodeName", "n1"), "spec/containers", "none")
-    assert wire.read("pods", bound).charge == Charge("n1", None)
+    assert wire.read("pods", bound).charge == RejectedPodUsage("n1", None)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_deep_nesting(wire, pod, part, says):
     assert read.why == says
     assert read.key == ObjectKey("team-a", "" if part == "name" else "train-0-abcde")
     assert (read.uid, read.generation) == ("9f3c7a10-0000-4000-8000-000000000001", 1)
-    assert read.charge == Charge("n1", NEED)
+    assert read.charge == RejectedPodUsage("n1", NEED)
     line = wire.event("ADDED", deep).replace(b'"DEEP"', DEEP.encode())
     event = CODECS["pods"].decode_event(line)
     assert event.item == read
@@ -226,7 +226,7 @@ def test_items_that_are_no_objects(item):
 )
 def test_what_is_no_list_is_not_believed(body):
     """Half a list, another list or an error page never looks like an empty cluster."""
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableObject):
         CODECS["pods"].decode_page(body)
 
 
@@ -249,7 +249,7 @@ def test_null_items_are_an_empty_list():
 )
 def test_what_is_no_event_is_not_believed(line):
     """The reflector then lists again."""
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableObject):
         CODECS["pods"].decode_event(line)
 
 

@@ -7,13 +7,13 @@ import json
 import msgspec
 import pytest
 
-from gpusched.objects.group import Condition, NodePool, SubGroup, TopologyWish
-from gpusched.objects.hints import MAX_EXEC_LABEL
-from gpusched.objects.meta import ObjectKey, Rejected
-from gpusched.objects.others import ClassTerm
-from gpusched.objects.pod import GangHints
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import EVERYTHING, Requirement, Selector, Taint
+from gpusched.api.affinity.selector import EVERYTHING, Requirement, Selector, Taint
+from gpusched.api.gang.pod_group import Condition, NodePool, SubGroup, TopologyRequest
+from gpusched.api.jobs.job import QuotaScope
+from gpusched.api.meta.identity import ObjectKey, Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.gang_annotations import MAX_EXEC_LABEL
+from gpusched.api.pod.pod import GangAnnotations
 
 MINUTE = 60 * 10**9
 
@@ -83,7 +83,7 @@ def test_an_empty_pod_group(wire, custom):
     read = wire.read("podgroups", item)
     assert (read.key, read.queue, read.min_member) == (ObjectKey("a", "g"), "default", 1)
     assert (read.sub_groups, read.min_sub_groups, read.preemptible) == ((), 0, None)
-    assert (read.topology, read.phase) == (TopologyWish(), "Pending")
+    assert (read.topology, read.phase) == (TopologyRequest(), "Pending")
     assert (read.status, read.conditions, read.generation) == (b"{}", (), 2)
 
 
@@ -132,11 +132,11 @@ def test_a_full_pod_group(wire, custom):
     assert read.min_resources == Resources.of({"nvidia.com/gpu": 32_000, "cpu": 500})
     assert read.preemptible is False
     assert read.sub_groups == (
-        SubGroup("tp-1", 2, TopologyWish("rack")),
-        SubGroup("tp-0", 1, TopologyWish()),
+        SubGroup("tp-1", 2, TopologyRequest("rack")),
+        SubGroup("tp-0", 1, TopologyRequest()),
     )
     assert read.min_sub_groups == 1
-    assert read.topology == TopologyWish("", "block", 5 * MINUTE)
+    assert read.topology == TopologyRequest("", "block", 5 * MINUTE)
     assert read.expected_duration_ns == 60 * MINUTE
     assert (read.min_runtime_ns, read.schedule_timeout_ns) == (10 * MINUTE, 2 * MINUTE)
     assert read.phase == "Running"
@@ -311,7 +311,7 @@ def test_job(wire, custom):
         False,
         False,
     )
-    assert (read.queue, read.group, read.hints, read.succeeded) == ("", "", GangHints(), 0)
+    assert (read.queue, read.group, read.hints, read.succeeded) == ("", "", GangAnnotations(), 0)
     item["spec"] = {
         "parallelism": 4,
         "completions": 4,
@@ -331,7 +331,7 @@ def test_job(wire, custom):
     item["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "own"}
     item["metadata"]["annotations"] = {"gpusched.io/topology-required": "rack"}
     read = wire.read("jobs", item)
-    assert (read.queue, read.hints) == ("own", GangHints(topology_required="rack"))
+    assert (read.queue, read.hints) == ("own", GangAnnotations(topology_required="rack"))
     item["metadata"]["annotations"] = {"gpusched.io/min-member": "many"}
     assert wire.read("jobs", item).field == "metadata.annotations[gpusched.io/min-member]"
 
@@ -384,7 +384,7 @@ def test_a_quota_tells_which_classes_it_limits_and_what_is_left(wire):
         },
     }
     read = wire.read("resourcequotas", quota)
-    assert read.classes == (ClassTerm("Exists"), ClassTerm("In", ("high",)))
+    assert read.classes == (QuotaScope("Exists"), QuotaScope("In", ("high",)))
     left = {"pods": 0, "requests.cpu": 3500, "requests.nvidia.com/gpu": 5000}
     assert dict(read.left) == left
     del quota["spec"]["scopes"], quota["spec"]["scopeSelector"]

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 
-from gpusched.objects.hints import _hints
-from gpusched.objects.meta import UID, ObjectKey, Owner, Rejected
-from gpusched.objects.pod import NO_HINTS, GangHints, PodPhase
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import NodeTerm, Requirement, Toleration
+from gpusched.api.affinity.selector import NodeTerm, Requirement, Toleration
+from gpusched.api.meta.identity import UID, ObjectKey, Owner, Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.gang_annotations import _read_gang_annotations
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, PodPhase
 
 NEED = Resources.of(
     {"cpu": 7500, "memory": 64 * 2**30, "nvidia.com/gpu": 4000, "pods": 1},
@@ -38,7 +38,7 @@ def test_a_pending_pod_says_what_it_is(wire, pod):
     assert (read.rank, read.node, read.phase) == (3, "", PodPhase.PENDING)
     assert (read.unschedulable_reason, read.unschedulable) == ("Unschedulable", "waits for quota")
     assert (read.deleting, read.gated, read.finished, read.holds) == (False,) * 4
-    assert read.hints == NO_HINTS
+    assert read.hints == NO_GANG_ANNOTATIONS
     assert read.pod_class.requests == NEED
     assert (read.pod_class.gpu, read.pod_class.gpus) == ("nvidia.com/gpu", 4)
     assert read.pod_class.tolerations == (
@@ -51,7 +51,7 @@ def test_a_bound_pod_tells_its_slots_and_with_a_fence_its_plan(wire, pod):
     """Slots are left free of others whoever wrote them; a plan is ours only with a fence."""
     ours = wire.read("pods", bound(pod, slots="0,2,4,6", plan="p-1", fence="7", seal="s"))
     assert (ours.slots, ours.plan, ours.fence, ours.holds) == (0b1010101, "p-1", "7", True)
-    assert (ours.seal, ours.slots_doubt) == ("s", "")
+    assert (ours.seal, ours.slots_error) == ("s", "")
     others = wire.read("pods", bound(pod, slots="0,2,4,6", plan="p-1"))
     assert (others.slots, others.plan, others.fence) == (0b1010101, "", "")
     pending = bound(pod, slots="0,2,4,6", plan="p-1", fence="7", seal="s")
@@ -73,7 +73,7 @@ def test_slots_that_are_not_as_many_as_it_asks_for_do_not_count(wire, pod, text,
     """The pod is itself all the same; nobody knows which slots it has."""
     read = wire.read("pods", bound(pod, slots=text, fence="7"))
     assert (read.slots, read.pod_class.gpus, read.fence) == (0, 4, "7")
-    assert read.slots_doubt == f"its annotation gpusched.io/slots {why}"
+    assert read.slots_error == f"its annotation gpusched.io/slots {why}"
 
 
 def test_times_of_scheduling(wire, pod):
@@ -177,7 +177,7 @@ def test_hints_stand_in_for_a_pod_group(wire, pod):
             "scheduling.volcano.sh/group-min-member": "3",
         }
     )
-    assert wire.read("pods", pod).hints == GangHints(3, "block", "rack")
+    assert wire.read("pods", pod).hints == GangAnnotations(3, "block", "rack")
     notes.update(
         {
             "gpusched.io/min-member": "8",
@@ -188,7 +188,7 @@ def test_hints_stand_in_for_a_pod_group(wire, pod):
             "gpusched.io/min-runtime": "10m",
         }
     )
-    assert wire.read("pods", pod).hints == GangHints(
+    assert wire.read("pods", pod).hints == GangAnnotations(
         8, "zone", "host", 5400 * 10**9, False, 600 * 10**9
     )
 
@@ -229,11 +229,11 @@ def test_no_cache_keeps_what_nobody_checked(wire, pod):
             "kueue.x-k8s.io/podset-required-topology": "x" * 2**18,
         }
     )
-    before = _hints.cache_info().currsize
-    assert wire.read("pods", pod).hints == GangHints(topology_required="rack")
+    before = _read_gang_annotations.cache_info().currsize
+    assert wire.read("pods", pod).hints == GangAnnotations(topology_required="rack")
     del pod["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"]
-    assert wire.read("pods", pod).hints == GangHints(topology_required="rack")
-    assert _hints.cache_info().currsize <= before + 1
+    assert wire.read("pods", pod).hints == GangAnnotations(topology_required="rack")
+    assert _read_gang_annotations.cache_info().currsize <= before + 1
 
 
 def test_node_affinity_and_selector(wire, pod):

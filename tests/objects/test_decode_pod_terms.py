@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
-from gpusched.objects.selector import Requirement, Selector, Taint
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.selector import Requirement, Selector, Taint
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -42,7 +42,7 @@ def test_affinity_to_pods(wire, pod):
     )
     assert made.unsupported == ""
     assert made.near == (read,)
-    assert made.liked == ((7, read),)
+    assert made.preferred_pod_affinity == ((7, read),)
     assert made.apart == (PodTerm("host", None),)
     assert read.selector_for({"rev": "3", "team": "t"}) == Selector(
         (

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.cache import holdings
-from gpusched.objects.meta import Rejected
-from gpusched.objects.resources import Resources
-from gpusched.objects.share import Share, gpu_memory, sliced
-from gpusched.objects.slot import gpu_request, slot_ranges
+from gpusched.api.devices.gpu_share import GpuShare, gpu_memory_of_labels, offers_gpu_slices
+from gpusched.api.devices.slots import gpu_request, slot_ranges
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.cache.nodes import holdings
 
 GPU = "nvidia.com/gpu"
 GIB = 2**30
@@ -38,16 +38,16 @@ def asking(pod, where="annotations", **said):
 @pytest.mark.parametrize(
     ("said", "share", "charged"),
     [
-        ({FRACTION: "0.25"}, Share(thousandths=250), 250),
-        ({FRACTION: ".5"}, Share(thousandths=500), 500),
-        ({FRACTION: "0.001"}, Share(thousandths=1), 1),
-        ({MEMORY: "10Gi"}, Share(memory=10 * GIB), 1000),
-        ({MEMORY: "500M"}, Share(memory=500_000_000), 1000),
-        ({"gpu-fraction": "0.5"}, Share(thousandths=500), 500),
-        ({"gpu-fraction": "0.3333"}, Share(thousandths=334), 334),
-        ({"gpu-memory": "2000"}, Share(memory=2000 * 2**20), 1000),
-        ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "1"}, Share(thousandths=500), 500),
-        ({FRACTION: "0.25", "gpu-fraction": "abc"}, Share(thousandths=250), 250),
+        ({FRACTION: "0.25"}, GpuShare(thousandths=250), 250),
+        ({FRACTION: ".5"}, GpuShare(thousandths=500), 500),
+        ({FRACTION: "0.001"}, GpuShare(thousandths=1), 1),
+        ({MEMORY: "10Gi"}, GpuShare(memory=10 * GIB), 1000),
+        ({MEMORY: "500M"}, GpuShare(memory=500_000_000), 1000),
+        ({"gpu-fraction": "0.5"}, GpuShare(thousandths=500), 500),
+        ({"gpu-fraction": "0.3333"}, GpuShare(thousandths=334), 334),
+        ({"gpu-memory": "2000"}, GpuShare(memory=2000 * 2**20), 1000),
+        ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "1"}, GpuShare(thousandths=500), 500),
+        ({FRACTION: "0.25", "gpu-fraction": "abc"}, GpuShare(thousandths=250), 250),
     ],
 )
 def test_shares_that_are_understood(wire, plain, said, share, charged):
@@ -120,7 +120,7 @@ def test_a_bound_share_that_cannot_be_read_keeps_its_gpu(wire, plain):
     assert isinstance(read, Rejected)
     assert (read.charge.node, read.charge.slots) == ("n1", 0b1000)
     assert (read.charge.shared, read.charge.requests.get(GPU)) == (True, 0)
-    held = [holdings.charged(read, sealed=sealed) for sealed in (True, False)]
+    held = [holdings.rejected_holding(read, sealed=sealed) for sealed in (True, False)]
     assert [(each.requests.get(GPU), each.slots) for each in held] == [(1000, 0b1000), (0, 0)]
 
 
@@ -138,13 +138,13 @@ def test_pods_that_differ_in_their_share_are_of_two_classes(wire, plain):
 @given(st.integers(1, 999), st.integers(0, 2**40))
 def test_a_fraction_is_one_on_every_gpu(thousandths, memory):
     """Whatever the memory of the GPU."""
-    assert Share(thousandths=thousandths).of(memory) == thousandths
+    assert GpuShare(thousandths=thousandths).of(memory) == thousandths
 
 
 @given(st.integers(1, 2**45), st.integers(0, 2**45))
 def test_memory_is_rounded_up_and_never_promises_more(wanted, there):
     """The part holds at least what is asked for, and a GPU that is too small takes nothing."""
-    part = Share(memory=wanted).of(there)
+    part = GpuShare(memory=wanted).of(there)
     if not there or wanted > there:
         assert part == 0
     else:
@@ -155,15 +155,17 @@ def test_memory_is_rounded_up_and_never_promises_more(wanted, there):
 
 def test_what_nodes_say_of_their_gpus():
     """MiB by label; nonsense says nothing; slices and replicas are told by labels."""
-    assert gpu_memory({"nvidia.com/gpu.memory": "81920"}) == 80 * GIB
+    assert gpu_memory_of_labels({"nvidia.com/gpu.memory": "81920"}) == 80 * GIB
     for text in ("", "-1", "80Gi", "1" * 30, "\u0663"):
-        assert gpu_memory({"nvidia.com/gpu.memory": text}) == 0
-    assert gpu_memory({}) == 0
-    assert sliced({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
-    assert sliced({"nvidia.com/gpu.product": "Tesla-T4-SHARED"})
-    assert sliced({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "4"})
-    assert not sliced({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "1"})
-    assert not sliced({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"})
+        assert gpu_memory_of_labels({"nvidia.com/gpu.memory": text}) == 0
+    assert gpu_memory_of_labels({}) == 0
+    assert offers_gpu_slices({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
+    assert offers_gpu_slices({"nvidia.com/gpu.product": "Tesla-T4-SHARED"})
+    assert offers_gpu_slices({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "4"})
+    assert not offers_gpu_slices(
+        {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.replicas": "1"}
+    )
+    assert not offers_gpu_slices({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"})
 
 
 # -- slices ------------------------------------------------------------------------------------

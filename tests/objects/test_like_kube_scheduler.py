@@ -11,7 +11,7 @@ import gzip
 import json
 from pathlib import Path
 
-from gpusched.objects.resources import total
+from gpusched.api.meta.resources import total
 
 CASES = json.loads(
     gzip.decompress((Path(__file__).parent / "recorded" / "kube-scheduler.json.gz").read_bytes())

@@ -8,11 +8,11 @@ import gc
 import msgspec
 import pytest
 
-from gpusched import limits
-from gpusched.objects import wire as shapes
-from gpusched.objects.meta import Disbelief
-from gpusched.objects.pod_class import PodClasses
-from gpusched.objects.resources import Resources
+from gpusched.api.meta import wire as shapes
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod_class import PodClasses
+from gpusched.base import limits
 
 
 def spec_of(**parts):
@@ -101,14 +101,14 @@ def test_requests(parts, expected):
 def test_sum_beyond_belief():
     """Quantities that are fine alone may still add up to more than any machine has."""
     half = {"resources": {"requests": {"memory": str(limits.QUANTITY_MAX // 2 + 1)}}}
-    with pytest.raises(Disbelief, match="the sum of memory is more than any machine has"):
+    with pytest.raises(InvalidObject, match="the sum of memory is more than any machine has"):
         requests(containers=[half, half])
 
 
 def test_two_kinds_of_gpu_are_refused():
     """No layout can promise both together."""
     both = asks(**{"nvidia.com/gpu": "1", "amd.com/gpu": "1"})
-    with pytest.raises(Disbelief, match="asks for both amd"):
+    with pytest.raises(InvalidObject, match="asks for both amd"):
         requests(containers=[both])
 
 
@@ -161,7 +161,7 @@ def test_a_container_is_not_an_init_container():
 
 def test_memory_is_bounded(monkeypatch):
     """A tenant that writes a new spec each time costs bounded memory; living classes stay."""
-    monkeypatch.setattr("gpusched.objects.pod_class.CLASS_BYTES_MAX", 20_000)
+    monkeypatch.setattr("gpusched.api.pod.pod_class.CLASS_BYTES_MAX", 20_000)
     table = PodClasses()
     kept = table.of(spec_of(containers=[asks(1)]))
     for number in range(2, 500):

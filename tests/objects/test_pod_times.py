@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import parse_time
+from gpusched.api.meta.identity import parse_time
+from gpusched.api.serializer.codecs import CODECS
 
 BORN, STARTED, BOUND = (f"2026-01-01T0{hour}:00:00Z" for hour in (1, 2, 3))
 CONDITION = {"type": "PodScheduled", "status": "True", "lastTransitionTime": BOUND}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import Rejected
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.serializer.codecs import CODECS
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpusched.objects.meta import UID
-from gpusched.objects.move import Move, MovedTo, format_move, parse_move
-from gpusched.objects.resources import Resources
-from gpusched.objects.seal import KEY_BYTES, OPEN, UNKNOWN, Seal, is_key, seal_of
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget, format_move, parse_move
+from gpusched.api.meta.identity import UID
+from gpusched.api.meta.resources import Resources
+from gpusched.api.serializer.seal import (
+    KEY_BYTES,
+    NO_SEAL,
+    UNKNOWN_SEAL,
+    Seal,
+    is_seal_key,
+    parse_seal,
+)
 from gpusched.testing import entities
 
 OURS = Seal(b"k" * KEY_BYTES)
 OTHER = Seal(b"x" * KEY_BYTES)
 BOUND = {"node": "n1", "slots": 0b11, "plan": "p", "fence": "f/1"}
-MOVE = Move(1_700_000_000.0, (MovedTo("n1", 2, Resources.of({"nvidia.com/gpu": 8000})),))
+MOVE = MoveRecord(1_700_000_000.0, (MoveTarget("n1", 2, Resources.of({"nvidia.com/gpu": 8000})),))
 
 
 def sealed(**changes):
@@ -28,8 +35,8 @@ def test_our_binding_is_known_again():
     """By the key, and without one by nobody; where only we write, all is believed."""
     assert OURS.fits_binding(sealed())
     assert not OTHER.fits_binding(sealed())
-    assert not UNKNOWN.fits_binding(sealed())
-    assert OPEN.fits_binding(sealed(seal=""))
+    assert not UNKNOWN_SEAL.fits_binding(sealed())
+    assert NO_SEAL.fits_binding(sealed(seal=""))
 
 
 @pytest.mark.parametrize(
@@ -53,9 +60,9 @@ def test_whatever_was_changed_is_noticed(change):
 
 def test_no_key_makes_no_seal():
     """An empty seal fits nothing, not even when there is no key."""
-    assert UNKNOWN.of_binding(UID("u"), **BOUND) == ""
-    assert not UNKNOWN.fits_binding(sealed(seal=""))
-    assert not UNKNOWN.fits_move(UID("u"), MOVE)
+    assert UNKNOWN_SEAL.of_binding(UID("u"), **BOUND) == ""
+    assert not UNKNOWN_SEAL.fits_binding(sealed(seal=""))
+    assert not UNKNOWN_SEAL.fits_move(UID("u"), MOVE)
 
 
 def test_the_record_of_a_move_fits_its_object_alone():
@@ -80,16 +87,16 @@ def test_the_record_of_a_move_fits_its_object_alone():
 def test_a_binding_is_no_move():
     """Seals of the two kinds cannot stand for each other."""
     assert OURS.of_binding(UID("u"), node="n", slots=0, plan="", fence="") != OURS.of_move(
-        UID("u"), Move(0.0, ())
+        UID("u"), MoveRecord(0.0, ())
     )
 
 
 @pytest.mark.parametrize("text", ["", "0" * 63, "0" * 65, "g" * 64, "A" * 64, 7, None])
 def test_what_is_no_key_is_not_used_as_one(text):
     """Somebody wrote into the Lease: a new key is made instead."""
-    assert not is_key(text)
+    assert not is_seal_key(text)
     if isinstance(text, str):
-        assert seal_of(text) == UNKNOWN
+        assert parse_seal(text) == UNKNOWN_SEAL
 
 
 def test_the_key_is_not_shown():

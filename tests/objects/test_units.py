@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.objects.meta import Disbelief
-from gpusched.objects.quantity import format_quantity
-from gpusched.objects.resources import Resources
-from gpusched.objects.slot import gpu_request, slot_ranges
-from gpusched.objects.units import DEVICE, GPU_RESOURCES, of_pieces, power_of, unit_of
+from gpusched.api.devices.slots import gpu_request, slot_ranges
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import (
+    DEVICE,
+    GPU_RESOURCES,
+    pieces_to_base_units,
+    unit_exponent,
+    unit_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +35,14 @@ def test_gpus_are_counted_in_thousandths(text, amount, again):
 def test_slices_are_pieces():
     """A MIG slice is a whole thing of its own."""
     name = "nvidia.com/mig-1g.5gb"
-    assert (power_of(name), unit_of(name)) == (0, 1)
+    assert (unit_exponent(name), unit_of(name)) == (0, 1)
     assert dict(Resources.parse({name: "3"}, field="x").items) == {name: 3}
 
 
 @given(st.dictionaries(st.sampled_from((*GPU_RESOURCES, "cpu", "memory")), st.integers(0, 10**6)))
 def test_pieces_become_base_units(amounts):
     """Only GPUs change, and each by the same factor."""
-    made = of_pieces(amounts)
+    made = pieces_to_base_units(amounts)
     assert made == {
         name: amount * (DEVICE if name in GPU_RESOURCES else 1) for name, amount in amounts.items()
     }
@@ -45,7 +51,7 @@ def test_pieces_become_base_units(amounts):
 def test_a_pod_asks_for_whole_gpus():
     """A part of one in a container's requests is no request that a node can grant."""
     assert gpu_request(Resources.of({"nvidia.com/gpu": 2000})) == ("nvidia.com/gpu", 2)
-    with pytest.raises(Disbelief, match=r"asks for 1500m nvidia\.com/gpu"):
+    with pytest.raises(InvalidObject, match=r"asks for 1500m nvidia\.com/gpu"):
         gpu_request(Resources.of({"nvidia.com/gpu": 1500}))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusched.clock import SystemClock
-from gpusched.io.decision_file import read_decision
-from gpusched.io.file_names import TAGS, tag_in
-from gpusched.io.graph_codec import decode, encode
-from gpusched.simulate.replay import replay
+from gpusched.base.clock import SystemClock
+from gpusched.io.decisions.decision_file import read_decision
+from gpusched.io.decisions.entity_codec import decode, encode
+from gpusched.io.decisions.file_names import TAGS, tag_in
+from gpusched.lab.recordings.replay import replay_decision
 
 DECISIONS = sorted(Path(__file__).with_name("0.1.0").glob("decisions/*.decision.gz"))
 CLOCK = SystemClock()
@@ -31,7 +31,7 @@ def test_an_old_decision_is_repeated_byte_for_byte(path: Path) -> None:
     """The same plan under today's code; every search ends as it did."""
     file = read_decision(path)
     assert file.header.gpusched == "0.1.0"
-    again = replay(file, clock=CLOCK)
+    again = replay_decision(file, clock=CLOCK)
     assert [str(each) for each in again.differences] == []
     assert again.identical
     assert again.notes == ()

@@ -11,11 +11,11 @@ import pytest
 
 from gpusched.cli.main import main
 from gpusched.config.load import load_file
-from gpusched.scenario.model import Apply, Scenario
-from gpusched.scenario.moments import moments
-from gpusched.scenario.read import read_path
-from gpusched.simulate.from_snapshot import beginning
-from gpusched.simulate.snapshot_file import read_snapshot
+from gpusched.lab.recordings.snapshot_file import read_snapshot
+from gpusched.lab.scenario.expansion.moments import unroll_timeline
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import ApplyAct, Scenario
+from gpusched.lab.simulate.from_snapshot import start_from_snapshot
 
 OLD = Path(__file__).with_name("0.1.0")
 SNAPSHOTS = sorted(OLD.glob("snapshots/*.snapshot.gz"))
@@ -57,7 +57,7 @@ def test_an_old_snapshot_is_read(path: Path) -> None:
         "jobs.batch": 12,
         "pods": 35,
     }
-    assert len(beginning(snapshot).objects) == 88
+    assert len(start_from_snapshot(snapshot).objects) == 88
 
 
 def test_an_old_snapshot_is_simulated_as_it_was(
@@ -89,9 +89,9 @@ def test_an_old_configuration_with_plugins_of_others_is_read(path: Path) -> None
 def drawn(scenario: Scenario) -> str:
     """A sum of what happens when: moments, what they say, and the objects that are made."""
     told: list[Any] = []
-    for moment in moments(scenario):
+    for moment in unroll_timeline(scenario):
         act = moment.act
-        made = [each.obj for each in act.manifests] if isinstance(act, Apply) else []
+        made = [each.obj for each in act.manifests] if isinstance(act, ApplyAct) else []
         told.append([round(moment.at_s, 6), moment.number, moment.index, moment.sentence, made])
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -19,17 +19,17 @@ import pytest
 
 import gpusched
 from gpusched import placement
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
-from gpusched.io import file_names
-from gpusched.io.canonical import plain_plan
-from gpusched.io.file_names import FIELDS, LATER, TAGS, fields_of, tag_in, tag_of
-from gpusched.io.graph_codec import UnreadableGraph, decode, encode
-from gpusched.objects.meta import UID, GangKey
-from gpusched.objects.pod import PodPhase
-from gpusched.placement.problem import Outcome
-from gpusched.session.plan import Ask, Plan, TopologyStatus
-from gpusched.session.reasons import Reason
+from gpusched.io.decisions import file_names
+from gpusched.io.decisions.entity_codec import UnreadableGraph, decode, encode
+from gpusched.io.decisions.file_names import FIELDS, LATER, TAGS, fields_of, tag_in, tag_of
+from gpusched.io.decisions.plan_json import plan_as_json
+from gpusched.placement.model.problem import SearchOutcome
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import PendingReason, Plan, TopologyStatus
 
 OF_0_1_0: dict[str, Any] = json.loads(
     Path(__file__).with_name("0.1.0").joinpath("names.json").read_text()
@@ -180,11 +180,11 @@ def test_a_new_field_of_a_plan_is_left_out_at_its_default(monkeypatch: pytest.Mo
     """The bytes of old plans stay what they were until somebody uses it."""
     monkeypatch.setitem(LATER, Plan, frozenset({"topologies"}))
     monkeypatch.setitem(FIELDS, Plan, {"claims": "evictions"})
-    assert {"topologies", "claims"} & {*plain_plan(Plan(revision=1))} == set()
-    assert "evictions" in plain_plan(Plan(revision=1))
-    ready = Ask(reason="Ready", sentence="")
+    assert {"topologies", "claims"} & {*plan_as_json(Plan(revision=1))} == set()
+    assert "evictions" in plan_as_json(Plan(revision=1))
+    ready = PendingReason(reason="Ready", sentence="")
     status = TopologyStatus(name="t", uid=UID("u"), generation=1, is_ready=True, ready=ready)
-    assert plain_plan(Plan(revision=1, topologies=(status,)))["topologies"][0]["name"] == "t"
+    assert plan_as_json(Plan(revision=1, topologies=(status,)))["topologies"][0]["name"] == "t"
 
 
 def test_a_renamed_field_keeps_its_name_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_renamed_field_keeps_its_name_in_files(monkeypatch: pytest.MonkeyPatch
 
 def test_a_class_that_is_renamed_and_moved_is_read_as_before() -> None:
     """The name and module that it has now are nowhere in what is written."""
-    text = json.dumps(encode((GangKey("Job", "a", "b"), PodPhase.RUNNING, Outcome.OPTIMAL)))
+    text = json.dumps(encode((GangKey("Job", "a", "b"), PodPhase.RUNNING, SearchOutcome.OPTIMAL)))
     assert "gpusched" not in text
     assert "GangKey" not in text
     assert tag_of(GangKey) == "gang-key"

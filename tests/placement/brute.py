@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.problem import Problem
+from gpusched.placement.model.problem import Problem
 
 ANSWERS_MAX = 400_000
 

@@ -9,30 +9,44 @@ import attrs
 import numpy as np
 import pytest
 
-from gpusched.errors import SolverFault
-from gpusched.placement.admission import Admission, Contender, Quota, Window, wrong_with
-from gpusched.placement.admission_pools import pools_of
-from gpusched.placement.admitting import admit, best_in_order
-from gpusched.placement.cpsat_admission import AdmissionJob, Pooled
-from gpusched.placement.problem import Effort, Job, Level, Outcome, Problem, Role, search_here
+from gpusched.base.errors import SolverFault
+from gpusched.placement.admission.admit import admit_batch, best_greedy_order
+from gpusched.placement.admission.model import (
+    Admission,
+    AdmissionBatch,
+    AdmissionCandidate,
+    AdmissionLimit,
+    admission_errors,
+)
+from gpusched.placement.admission.pools import build_pooled_batch
+from gpusched.placement.admission.solver_model import AdmissionJob, PoolSearchResult
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Effort,
+    Problem,
+    Role,
+    SearchJob,
+    SearchOutcome,
+    search_in_process,
+)
 from tests.placement.windows import best_weight, divisible, tiny_window
 
 EFFORT = Effort(budget_s=2.0)
 
 
-def checked(window: Window, answer: Admission) -> None:
+def checked(window: AdmissionBatch, answer: Admission) -> None:
     """What holds for every answer."""
     if answer.admitted:
-        assert wrong_with(window, answer.admitted, answer.places) == ""
+        assert admission_errors(window, answer.admitted, answer.places) == ""
         assert answer.weight == window.weight(answer.admitted)
     assert answer.weight <= answer.bound
 
 
-def racks(*nodes: tuple[int, ...]) -> tuple[np.ndarray, tuple[Level, ...]]:
+def racks(*nodes: tuple[int, ...]) -> tuple[np.ndarray, tuple[DomainLevel, ...]]:
     """Free GPUs of the nodes of each rack, and the level."""
     free = np.array([[gpus] for rack in nodes for gpus in rack], dtype=np.int64)
     of_node = [number for number, rack in enumerate(nodes) for _ in rack]
-    return free, (Level(name="rack", domain=np.array(of_node), real=len(nodes)),)
+    return free, (DomainLevel(name="rack", domain=np.array(of_node), real=len(nodes)),)
 
 
 def gang(free, levels, pods: int, gpus: int, *, rack: bool = False) -> Problem:
@@ -44,17 +58,17 @@ def gang(free, levels, pods: int, gpus: int, *, rack: bool = False) -> Problem:
     )
 
 
-def two_racks() -> Window:
+def two_racks() -> AdmissionBatch:
     """Two racks with ten free GPUs, gangs of 5 to 2 that fill them in one way only.
 
     Each order puts the 4 beside the 5, as that is tightest; then the 2 finds no rack.
     """
     free, levels = racks((1,) * 10, (1,) * 10)
     gangs = tuple(
-        Contender(problem=gang(free, levels, pods, 1, rack=True), weight=pods)
+        AdmissionCandidate(problem=gang(free, levels, pods, 1, rack=True), weight=pods)
         for pods in (5, 4, 3, 3, 3, 2)
     )
-    return Window(free=free, contenders=gangs)
+    return AdmissionBatch(free=free, contenders=gangs)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -62,13 +76,13 @@ def test_the_admitted_weight_is_that_of_trying_everything(seed: int) -> None:
     """Sizes that do not divide each other, filters, quotas, sub-groups, two resources."""
     rng = random.Random(seed)
     window = tiny_window(rng, parts=seed % 3 == 0, must=seed % 5 == 0)
-    answer = admit(window, EFFORT)
+    answer = admit_batch(window, EFFORT)
     checked(window, answer)
     best = best_weight(window)
     if best is None:
-        assert answer.outcome is Outcome.INFEASIBLE
+        assert answer.outcome is SearchOutcome.INFEASIBLE
     else:
-        assert answer.outcome is Outcome.OPTIMAL
+        assert answer.outcome is SearchOutcome.OPTIMAL
         assert answer.weight == best
 
 
@@ -81,7 +95,7 @@ def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind
     best = best_weight(window)
     for divided in (True, False):
         job = AdmissionJob(
-            pools=pools_of(window),
+            pools=build_pooled_batch(window),
             weights=tuple(each.weight for each in window.contenders),
             must=window.must,
             quotas=window.quotas,
@@ -90,10 +104,12 @@ def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind
         )
         answer = job.run()
         if divided:
-            assert answer.outcome is (Outcome.INFEASIBLE if best is None else Outcome.OPTIMAL)
+            assert answer.outcome is (
+                SearchOutcome.INFEASIBLE if best is None else SearchOutcome.OPTIMAL
+            )
             assert best is None or window.weight(answer.admitted) == best
         elif best is not None:
-            assert answer.outcome is Outcome.OPTIMAL
+            assert answer.outcome is SearchOutcome.OPTIMAL
             assert window.weight(answer.admitted) >= best
 
 
@@ -101,32 +117,34 @@ def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind
 def test_the_greedy_orders_never_promise_more_than_they_found(seed: int) -> None:
     """Without the solver: what was found, and no claim that it is the best."""
     window = tiny_window(random.Random(seed))
-    answer = admit(window, attrs.evolve(EFFORT, solver=False))
+    answer = admit_batch(window, attrs.evolve(EFFORT, solver=False))
     checked(window, answer)
     best = best_weight(window)
-    assert answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE, Outcome.UNKNOWN)
+    assert answer.outcome in (SearchOutcome.OPTIMAL, SearchOutcome.FEASIBLE, SearchOutcome.UNKNOWN)
     assert answer.weight <= (best or 0)
-    if answer.outcome is Outcome.OPTIMAL:
+    if answer.outcome is SearchOutcome.OPTIMAL:
         assert answer.weight == best
 
 
 def test_together_all_start_where_in_any_order_one_is_stranded() -> None:
     """Nobody beside the 5 but a 3 and the 2: the solver finds it, greedy orders do not."""
     window = two_racks()
-    greedy = best_in_order(window)
+    greedy = best_greedy_order(window)
     assert greedy is not None
     assert window.weight([*greedy]) == 18
-    answer = admit(window, EFFORT)
-    assert answer.outcome is Outcome.OPTIMAL
+    answer = admit_batch(window, EFFORT)
+    assert answer.outcome is SearchOutcome.OPTIMAL
     assert answer.admitted == (0, 1, 2, 3, 4, 5)
     checked(window, answer)
 
 
 def test_a_quota_row_is_kept_although_there_is_room() -> None:
     """The row allows 17 pods in all: somebody stays out, and the rest is worth 17."""
-    window = attrs.evolve(two_racks(), quotas=(Quota(amounts=(5, 4, 3, 3, 3, 2), most=17),))
-    answer = admit(window, EFFORT)
-    assert answer.outcome is Outcome.OPTIMAL
+    window = attrs.evolve(
+        two_racks(), quotas=(AdmissionLimit(amounts=(5, 4, 3, 3, 3, 2), most=17),)
+    )
+    answer = admit_batch(window, EFFORT)
+    assert answer.outcome is SearchOutcome.OPTIMAL
     assert answer.weight == 17
     checked(window, answer)
 
@@ -136,11 +154,11 @@ def test_a_set_that_fits_its_pools_and_no_nodes_is_given_up_with_proof() -> None
     free, levels = racks((5, 5))
     sizes = ((1, 4), (2, 3))
     contenders = tuple(
-        Contender(problem=gang(free, levels, pods, gpus, rack=True), must=True)
+        AdmissionCandidate(problem=gang(free, levels, pods, gpus, rack=True), must=True)
         for pods, gpus in sizes
     )
-    answer = admit(Window(free=free, contenders=contenders), EFFORT)
-    assert answer.outcome is Outcome.INFEASIBLE
+    answer = admit_batch(AdmissionBatch(free=free, contenders=contenders), EFFORT)
+    assert answer.outcome is SearchOutcome.INFEASIBLE
     assert answer.admitted == ()
 
 
@@ -149,12 +167,12 @@ def test_the_job_and_its_answer_go_to_another_process() -> None:
     window = two_racks()
     sent: list[int] = []
 
-    def elsewhere(job: Job) -> object:
+    def elsewhere(job: SearchJob) -> object:
         copied = pickle.dumps(job)
         sent.append(len(copied))
         return pickle.loads(pickle.dumps(pickle.loads(copied).run()))
 
-    there, here = admit(window, EFFORT, search=elsewhere), admit(window, EFFORT)
+    there, here = admit_batch(window, EFFORT, search=elsewhere), admit_batch(window, EFFORT)
     assert there.admitted == here.admitted
     assert [each.tolist() for each in there.places] == [each.tolist() for each in here.places]
     assert len(sent) == here.rounds
@@ -165,39 +183,39 @@ def test_a_solver_that_fails_or_lies_costs_its_answer_and_no_more(answer: object
     """The best greedy order stands, with the fault told."""
     window = two_racks()
 
-    def broken(job: Job) -> object:
+    def broken(job: SearchJob) -> object:
         if isinstance(answer, SolverFault):
             raise answer
         if answer == "nonsense":
             return answer
         assert isinstance(job, AdmissionJob)
-        return Pooled(
-            outcome=Outcome.OPTIMAL,
+        return PoolSearchResult(
+            outcome=SearchOutcome.OPTIMAL,
             admitted=tuple(range(6)),
             counts=np.zeros_like(job.pools.caps),
             homes=dict.fromkeys(range(len(job.pools.lumps)), 0),
             bound=99,
         )
 
-    found = admit(window, EFFORT, search=broken)
+    found = admit_batch(window, EFFORT, search=broken)
     checked(window, found)
-    assert found.outcome is Outcome.FEASIBLE
+    assert found.outcome is SearchOutcome.FEASIBLE
     assert (found.weight, found.bound) == (18, 20)
     assert bool(found.faults) is (answer != "lie")
 
 
 def test_budgets_are_counted_in_deterministic_work() -> None:
     """Sets that find no seats are given up until the work of three searches is done, no longer."""
-    asked: list[Job] = []
+    asked: list[SearchJob] = []
 
-    def costly(job: Job) -> object:
+    def costly(job: SearchJob) -> object:
         asked.append(job)
-        answer = search_here(job)
-        assert isinstance(answer, Pooled)
+        answer = search_in_process(job)
+        assert isinstance(answer, PoolSearchResult)
         return attrs.evolve(answer, counts=np.zeros_like(answer.counts), work=4.0)
 
-    found = admit(two_racks(), EFFORT, search=costly)
-    assert found.outcome is Outcome.FEASIBLE
+    found = admit_batch(two_racks(), EFFORT, search=costly)
+    assert found.outcome is SearchOutcome.FEASIBLE
     assert (len(asked), found.rounds, found.bound) == (2, 1, 20)
 
 
@@ -208,7 +226,7 @@ def test_nodes_and_contenders_in_any_order_are_worth_the_same(seed: int) -> None
     window = tiny_window(rng)
     order = list(range(len(window.free)))
     rng.shuffle(order)
-    turned = Window(
+    turned = AdmissionBatch(
         free=window.free[order],
         contenders=tuple(
             attrs.evolve(each, problem=_turned(each.problem, order))
@@ -218,7 +236,7 @@ def test_nodes_and_contenders_in_any_order_are_worth_the_same(seed: int) -> None
             attrs.evolve(each, amounts=tuple(reversed(each.amounts))) for each in window.quotas
         ),
     )
-    one, other = admit(window, EFFORT), admit(turned, EFFORT)
+    one, other = admit_batch(window, EFFORT), admit_batch(turned, EFFORT)
     assert (one.outcome, one.weight) == (other.outcome, other.weight)
 
 
@@ -234,18 +252,18 @@ def _turned(problem: Problem, order: list[int]) -> Problem:
 def test_the_verifier_of_windows_finds_each_kind_of_trouble() -> None:
     """Over-full nodes, broken quotas, missing musts, torn gangs."""
     window = two_racks()
-    good = admit(window, EFFORT)
+    good = admit_batch(window, EFFORT)
     piled = [good.places[3], *good.places[1:3], good.places[3], *good.places[4:]]
     twice = (window.contenders[3], *window.contenders[1:])
     same = attrs.evolve(window, contenders=twice)
-    assert "over full" in wrong_with(same, good.admitted, piled)
+    assert "over full" in admission_errors(same, good.admitted, piled)
     must = attrs.evolve(
         window, contenders=tuple(attrs.evolve(each, must=True) for each in window.contenders)
     )
-    assert wrong_with(must, (0, 1), good.places[:2]) == "contender 2 is missing"
-    tight = attrs.evolve(window, quotas=(Quota(amounts=(1,) * 6, most=5),))
-    assert "quota" in wrong_with(tight, good.admitted, good.places)
+    assert admission_errors(must, (0, 1), good.places[:2]) == "contender 2 is missing"
+    tight = attrs.evolve(window, quotas=(AdmissionLimit(amounts=(1,) * 6, most=5),))
+    assert "quota" in admission_errors(tight, good.admitted, good.places)
     torn = np.zeros_like(good.places[0])
     torn[0, 7:12] = 1
-    assert "contender 0: it uses 2 domains" in wrong_with(window, (0,), (torn,))
-    assert wrong_with(window, (0, 0), good.places[:2]) != ""
+    assert "contender 0: it uses 2 domains" in admission_errors(window, (0,), (torn,))
+    assert admission_errors(window, (0, 0), good.places[:2]) != ""

@@ -7,10 +7,14 @@ import random
 import attrs
 import numpy as np
 
-from gpusched.placement.bounds import lower_bounds
-from gpusched.placement.certificates import doubt, proof, would_do
-from gpusched.placement.greedy import greedy
-from gpusched.placement.verify import trouble
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.bounds import lower_bounds
+from gpusched.placement.model.verify import solution_errors
+from gpusched.placement.pipeline.certificates import (
+    certificate_errors,
+    feasible_wider_level,
+    infeasibility_proof,
+)
 from tests.placement.brute import answers, least, vectors
 from tests.placement.tiny import tiny
 
@@ -35,10 +39,10 @@ def test_a_proof_is_made_only_where_nothing_fits_and_can_be_counted_again() -> N
     kinds = []
     for _ in range(600):
         problem = tiny(rng, roles=rng.randint(1, 3))
-        certificate = proof(problem)
+        certificate = infeasibility_proof(problem)
         if certificate is not None:
             assert least(problem) is None
-            assert not doubt(problem, certificate)
+            assert not certificate_errors(problem, certificate)
             kinds.append(certificate.kind)
     assert kinds.count("role") > 100
     assert kinds.count("domain") > 10
@@ -50,7 +54,7 @@ def test_a_proof_that_was_tampered_with_is_doubted() -> None:
     doubted = 0
     for _ in range(600):
         problem = tiny(rng)
-        made = proof(problem)
+        made = infeasibility_proof(problem)
         if made is None:
             continue
         if made.kind == "role":
@@ -60,7 +64,7 @@ def test_a_proof_that_was_tampered_with_is_doubted() -> None:
             lies = [attrs.evolve(made, breaches=low)] if low else []
             lies += [attrs.evolve(made, breaches=made.breaches[1:])] if low else []
             lies += [attrs.evolve(made, level=made.level + 1)]
-        assert all(doubt(problem, lie) for lie in lies)
+        assert all(certificate_errors(problem, lie) for lie in lies)
         doubted += len(lies)
     assert doubted > 200
 
@@ -71,10 +75,10 @@ def test_greedy_finds_a_place_for_one_role_wherever_there_is_one() -> None:
     found = 0
     for _ in range(500):
         problem = tiny(rng)
-        counts = greedy(problem)
+        counts = place_greedily(problem)
         assert (counts is None) == (least(problem) is None)
         if counts is not None:
-            assert not trouble(problem, counts)
+            assert not solution_errors(problem, counts)
             found += 1
     assert found > 200
 
@@ -85,8 +89,8 @@ def test_what_greedy_finds_for_roles_and_sub_groups_is_right() -> None:
     found = missed = 0
     for _ in range(900):
         problem = tiny(rng, roles=rng.randint(2, 3), parts=rng.random() < 0.6)
-        counts = greedy(problem)
-        assert counts is None or not trouble(problem, counts)
+        counts = place_greedily(problem)
+        assert counts is None or not solution_errors(problem, counts)
         found += counts is not None
         missed += counts is None and least(problem) is not None
     assert found > 250
@@ -99,10 +103,10 @@ def test_the_level_that_would_do_is_the_narrowest_with_a_place() -> None:
     found = []
     for _ in range(500):
         problem = tiny(rng, level=2)
-        if problem.required < 0 or proof(problem) is None:
+        if problem.required < 0 or infeasibility_proof(problem) is None:
             continue
         wider = range(problem.required - 1, -2, -1)
         able = [each for each in wider if least(attrs.evolve(problem, required=each)) is not None]
-        assert would_do(problem) == (able[0] if able else None)
-        found.append(would_do(problem))
+        assert feasible_wider_level(problem) == (able[0] if able else None)
+        found.append(feasible_wider_level(problem))
     assert len({*found}) == 4

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from gpusched.placement.verify import names, objective, trouble
+from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
 from tests.placement.brute import answers, vectors
 from tests.placement.tiny import tiny
 
@@ -26,7 +26,7 @@ def test_the_oracle_finds_exactly_the_answers_that_the_verifier_lets_pass() -> N
             for each in product(*(range(high + 1) for high in highest))
             if sum(each) == problem.members
         )
-        assert {each.tobytes() for each in every if not trouble(problem, each)} == found
+        assert {each.tobytes() for each in every if not solution_errors(problem, each)} == found
         seen += len(found)
     assert seen > 240
 
@@ -41,7 +41,7 @@ def test_the_oracle_values_answers_as_the_verifier_does() -> None:
         picked = rng.sample(range(len(counts)), min(8, len(counts)))
         values = vectors(problem, counts[picked]) if picked else ()
         for index, value in zip(picked, values, strict=True):
-            assert tuple(value.tolist()) == objective(problem, counts[index])
-            assert len(value) == len(names(problem))
+            assert tuple(value.tolist()) == objective_values(problem, counts[index])
+            assert len(value) == len(objective_names(problem))
         seen += len(picked)
     assert seen > 240

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.placement.exhaustive import fits
 from benchmarks.placement.feasibility import by_pipeline, by_sessions, problem_of
 from benchmarks.placement.shapes import Case, Crew, Squad, large, small
-from gpusched.placement.cpsat_patterns import maximal
+from gpusched.placement.cpsat.pattern_model import maximal_patterns
 from tests.placement.brute import answers
 
 
@@ -97,7 +97,7 @@ def test_maximal_patterns_are_those_to_which_nothing_can_be_added(seed: int) -> 
     rng = np.random.default_rng(seed)
     patterns = np.unique(rng.integers(0, 4, size=(40, 3)), axis=0)
     able = tuple(range(0, len(patterns), 2))
-    kept = maximal(patterns, able)
+    kept = maximal_patterns(patterns, able)
     for number in able:
         above = [each for each in kept if (patterns[each] >= patterns[number]).all()]
         assert above == [number] if number in kept else above

@@ -8,10 +8,10 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import how_many_fit
-from gpusched.placement.leading import led
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Problem, Role
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.model.problem import Effort, Problem, Role
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.pipeline.launcher_and_workers import place_launcher_and_workers
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -48,13 +48,13 @@ def test_bounds_and_proofs_are_true() -> None:
         if problem is None:
             continue
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         assert not answer.faults
         if not answer.counts.size:
             continue
         assert best is not None
-        assert not trouble(problem, answer.counts)
-        values = objective(problem, answer.counts)
+        assert not solution_errors(problem, answer.counts)
+        values = objective_values(problem, answer.counts)
         known = len(answer.proven)
         assert values[:known] == best[:known]
         if known < len(best):
@@ -71,6 +71,6 @@ def test_a_gang_that_it_is_not_meant_for_is_left_alone() -> None:
     for _ in range(300):
         problem = tiny(rng, roles=2, parts=True)
         if problem.parts or sum(role.gpus > 0 for role in problem.roles) != 1:
-            assert led(problem) is None
+            assert place_launcher_and_workers(problem) is None
             seen += 1
     assert seen > 100

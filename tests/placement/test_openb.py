@@ -12,7 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpusched_plugins.nodeorder.measure import Ask, Measure, Spots
+from gpusched_plugins.nodes.nodeorder.fragmentation import (
+    FragmentationTables,
+    FreeGpus,
+    RequestShape,
+)
 
 from benchmarks.placement import openb_daemon
 from benchmarks.placement.openb_fill import NEVER, Field, Fill, fill
@@ -28,23 +32,23 @@ from benchmarks.placement.openb_policies import (
 )
 from benchmarks.placement.openb_traces import (
     WHOLE,
-    Request,
     TraceMissing,
-    arrivals,
+    TracePod,
+    pod_arrivals,
     read_hosts,
     read_requests,
-    typical,
+    typical_pods,
 )
 
 EXCERPT = Path(__file__).parent / "openb"
 HOSTS = read_hosts(EXCERPT)
 PODS = read_requests("gpuspec33", EXCERPT)
 CAPACITY = sum(host.gpus for host in HOSTS) * WHOLE
-TYPICAL = typical(PODS)
+TYPICAL = typical_pods(PODS)
 
 
-def arriving(seed: int, pods: list[Request] = PODS) -> list[Request]:
-    return arrivals(pods, capacity=CAPACITY, rng=random.Random(seed))
+def arriving(seed: int, pods: list[TracePod] = PODS) -> list[TracePod]:
+    return pod_arrivals(pods, capacity=CAPACITY, rng=random.Random(seed))
 
 
 def at_random(seed: int) -> Field:
@@ -179,7 +183,7 @@ def test_windows_end_where_every_place_is_accounted_for():
     assert done.allocated[130] == pytest.approx(100 * placed / CAPACITY)
 
 
-def daemon_pods(seed: int) -> list[Request]:
+def daemon_pods(seed: int) -> list[TracePod]:
     """Shares, whole GPUs and none, each of some kinds equally often, so that all are typical."""
     shares = sorted({pod for pod in PODS if 0 < pod.part < WHOLE})[:5]
     others = sorted({pod for pod in PODS if pod.part in {0, WHOLE}})[:6]
@@ -193,7 +197,7 @@ def test_the_daemon_and_the_tables_choose_the_same_hosts(look_ahead):
     """Sessions, seats, boards and statements end where the bare score ends, pod by pod."""
     pods = daemon_pods(1)
     field = Field(HOSTS)
-    kinds = typical(pods, percent=100)
+    kinds = typical_pods(pods, percent=100)
     measure = Definition(kinds, field)
     bare = fill(HOSTS, pods, ByTables(kinds, field, look_ahead=look_ahead), measure)
     arguments = {"strategy": "fragmentation", "lookAhead": look_ahead}
@@ -204,7 +208,7 @@ def test_the_daemon_and_the_tables_choose_the_same_hosts(look_ahead):
 
 def test_scores_of_hosts_that_hold_nothing_are_never_best():
     """A pod that fits nowhere is dropped."""
-    giant = Request(10**9, 0, 1, WHOLE)
+    giant = TracePod(10**9, 0, 1, WHOLE)
     field = Field(HOSTS)
     assert not field.holds(giant).any()
     done = fill(HOSTS, [giant], BestFit(), Definition(TYPICAL, field))
@@ -214,8 +218,12 @@ def test_scores_of_hosts_that_hold_nothing_are_never_best():
 
 def test_measures_of_one_mix_are_built_from_plain_ints():
     """A host that no typical request accepts wastes all that is free."""
-    measure = Measure(
-        [Ask(0, 1, 500)], [3], accepts=np.zeros((1, 1), dtype=np.bool_), gpus=2, lookahead=12
+    measure = FragmentationTables(
+        [RequestShape(0, 1, 500)],
+        [3],
+        accepts=np.zeros((1, 1), dtype=np.bool_),
+        gpus=2,
+        lookahead=12,
     )
-    spots = Spots(np.array([0]), np.array([1000]), np.array([[1000, 300]]))
+    spots = FreeGpus(np.array([0]), np.array([1000]), np.array([[1000, 300]]))
     assert measure.wasted(spots).tolist() == [3 * 1300]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.model.problem import Effort, SearchOutcome
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -20,19 +20,19 @@ def test_answers_hold_and_bounds_are_true() -> None:
     for _ in range(600):
         problem = tiny(rng, roles=rng.randint(1, 3), parts=True)
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         outcomes.append(answer.outcome)
-        if answer.outcome is Outcome.INFEASIBLE:
+        if answer.outcome is SearchOutcome.INFEASIBLE:
             assert best is None
             assert answer.certificate is not None
         if answer.counts.size:
             assert best is not None
-            assert not trouble(problem, answer.counts)
-            values = objective(problem, answer.counts)
+            assert not solution_errors(problem, answer.counts)
+            values = objective_values(problem, answer.counts)
             assert tuple(term.value for term in answer.terms) == values
             proven = len(answer.proven)
             assert values[:proven] == best[:proven]
             if proven < len(best) and values[:proven] == best[:proven]:
                 assert answer.terms[proven].bound <= best[proven]
-    assert outcomes.count(Outcome.OPTIMAL) > 40
-    assert outcomes.count(Outcome.INFEASIBLE) > 50
+    assert outcomes.count(SearchOutcome.OPTIMAL) > 40
+    assert outcomes.count(SearchOutcome.INFEASIBLE) > 50

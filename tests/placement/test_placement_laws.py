@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.memory import Memory
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Level, Outcome, Problem, Role, Solution
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Effort,
+    Problem,
+    Role,
+    SearchOutcome,
+    Solution,
+)
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.tree.table_cache import TableCache
 from tests.placement.tiny import tiny
 
 FULL = Effort(budget_s=0.5)
-MEMORY = Memory()
+MEMORY = TableCache()
 
 
 def problems(seed: int, count: int) -> Iterator[tuple[random.Random, Problem]]:
@@ -28,9 +35,9 @@ def problems(seed: int, count: int) -> Iterator[tuple[random.Random, Problem]]:
 
 
 def solved(problem: Problem) -> Solution:
-    answer = place(problem, FULL, memory=MEMORY)
+    answer = place_gang(problem, FULL, memory=MEMORY)
     assert not answer.faults
-    assert answer.outcome is not Outcome.UNKNOWN
+    assert answer.outcome is not SearchOutcome.UNKNOWN
     return answer
 
 
@@ -53,7 +60,9 @@ def reordered(problem: Problem, order: Ints, rng: random.Random) -> Problem:
         rng.shuffle(named)
         rng.shuffle(alone)
         number = np.array([*named, *alone], dtype=np.int64)
-        levels.append(Level(name=level.name, domain=number[level.domain][order], real=level.real))
+        levels.append(
+            DomainLevel(name=level.name, domain=number[level.domain][order], real=level.real)
+        )
     return attrs.evolve(
         problem,
         free=problem.free[order],
@@ -144,10 +153,10 @@ def test_a_member_more_never_makes_room() -> None:
     for _, problem in problems(35, 150):
         if len(problem.roles) > 1:
             continue
-        if solved(problem).outcome is not Outcome.INFEASIBLE:
+        if solved(problem).outcome is not SearchOutcome.INFEASIBLE:
             continue
         more = attrs.evolve(problem, members=problem.members + 1)
-        assert solved(more).outcome is Outcome.INFEASIBLE
+        assert solved(more).outcome is SearchOutcome.INFEASIBLE
 
 
 def test_the_same_problem_has_the_same_answer() -> None:
@@ -172,10 +181,10 @@ def test_an_answer_that_was_tampered_with_is_refused_or_no_better(way: str) -> N
             counts[role, row] -= 1
         if way != "one less":
             counts[role, rng.randrange(problem.nodes)] += 1
-        wrong = trouble(problem, counts)
+        wrong = solution_errors(problem, counts)
         refused += bool(wrong)
         if way != "moved":
             assert wrong
         elif not wrong and answer.method == "tree":
-            assert objective(problem, counts) >= worth(answer)
+            assert objective_values(problem, counts) >= worth(answer)
     assert refused > 15

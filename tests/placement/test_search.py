@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.config.model import DEFAULT, Placement
-from gpusched.errors import SolverFault
-from gpusched.placement.problem import Job, search_here
+from gpusched.base.errors import SolverFault
+from gpusched.config.model import DEFAULT, PlacementConfig
+from gpusched.placement.model.problem import SearchJob, search_in_process
 from gpusched.testing.given import Given
 
 
 def awkward(**config: object) -> Given:
     """Two nodes with 5 and 6 GPUs; members of 4, 3, 2 and 2 fit in one way only."""
-    placement = Placement(**config)  # type: ignore[arg-type]
+    placement = PlacementConfig(**config)  # type: ignore[arg-type]
     c = Given(config=attrs.evolve(DEFAULT, placement=placement))
     c.node("a", gpus=5).node("b", gpus=6).group("mixed", min_member=4)
     for name, gpus in (("four", 4), ("three", 3), ("two", 2), ("deux", 2)):
@@ -55,14 +55,14 @@ def test_a_wrong_answer_of_the_solver_is_never_used() -> None:
     assert c.when.one_session().binds == ()
     assert c.decision is not None
     assert c.decision.searches[0].faults
-    c.search = search_here
+    c.search = search_in_process
     assert len(c.when.one_session().binds) == 1
 
 
 def test_a_solver_that_crashes_costs_one_decision() -> None:
     """The fault is told, others start, and the next session asks again."""
 
-    def crashes(_job: Job) -> object:
+    def crashes(_job: SearchJob) -> object:
         raise SolverFault("the solver's process ended")
 
     c = awkward().gang("other", pods=1, gpus=1)

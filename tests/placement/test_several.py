@@ -13,22 +13,22 @@ import attrs
 import numpy as np
 import pytest
 
-from gpusched.errors import SolverFault
-from gpusched.placement import cpsat_area
-from gpusched.placement.cpsat_several import Answer, SeveralJob
-from gpusched.placement.problem import (
+from gpusched.base.errors import SolverFault
+from gpusched.placement.cpsat import gang_search
+from gpusched.placement.cpsat.gang_search import GangSearchJob, GangSearchResult
+from gpusched.placement.model.problem import (
+    DomainLevel,
     Effort,
-    Job,
-    Level,
-    Outcome,
-    Part,
     Problem,
     Role,
+    SearchJob,
+    SearchOutcome,
     Solution,
-    search_here,
+    SubGroupMinimum,
+    search_in_process,
 )
-from gpusched.placement.several import place_several
-from gpusched.placement.verify import names, objective, trouble
+from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
+from gpusched.placement.pipeline.solver_placement import place_by_solver
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -42,12 +42,12 @@ def drawn(seed: int) -> Problem:
 
 
 def solved(problem: Problem) -> Solution:
-    return place_several(problem, AMPLE, search_here)
+    return place_by_solver(problem, AMPLE, search_in_process)
 
 
 def domain_terms(problem: Problem) -> int:
     """How many of the first terms are about domains of the gang."""
-    found = names(problem)
+    found = objective_names(problem)
     return found.index("parts" if "parts" in found else "span")
 
 
@@ -60,14 +60,20 @@ def agrees(problem: Problem, *, terms: int | None = None) -> str:
     found = solved(problem)
     if best is None:
         proof = found.certificate
-        if found.outcome is not Outcome.INFEASIBLE or proof is None or proof.room >= proof.needed:
+        if (
+            found.outcome is not SearchOutcome.INFEASIBLE
+            or proof is None
+            or proof.room >= proof.needed
+        ):
             return f"no proof that there is none: {found.outcome}, {proof}"
         return ""
-    if found.faults or not found.counts.size or trouble(problem, found.counts):
+    if found.faults or not found.counts.size or solution_errors(problem, found.counts):
         return f"missed: {found.outcome}, {found.faults}"
-    if len(found.proven) < (domain_terms(problem) if terms else names(problem).index("span")):
+    if len(found.proven) < (
+        domain_terms(problem) if terms else objective_names(problem).index("span")
+    ):
         return f"only {found.proven} are proven"
-    value = objective(problem, found.counts)
+    value = objective_values(problem, found.counts)
     if value[:terms] != best[:terms]:
         return f"{value} is not the best, which is {best}"
     return too_high(found, best)
@@ -93,8 +99,8 @@ def test_the_master_over_racks_equals_it_in_every_term_of_domains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same with the racks chosen first, cut and packed: no answer missed, none worse."""
-    monkeypatch.setattr(cpsat_area, "WHOLE_MAX", 0)
-    monkeypatch.setattr(cpsat_area, "_APART_MAX", 0)
+    monkeypatch.setattr(gang_search, "WHOLE_MAX", 0)
+    monkeypatch.setattr(gang_search, "_APART_MAX", 0)
     wrong = {}
     for seed in range(1_000, 1_200):
         problem = drawn(seed)
@@ -107,7 +113,7 @@ def test_members_counted_by_node_where_patterns_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without patterns the same holds for domains: only ties inside nodes are not looked at."""
-    monkeypatch.setattr("gpusched.placement.patterns.PATTERNS_MAX", 0)
+    monkeypatch.setattr("gpusched.placement.cpsat.patterns.PATTERNS_MAX", 0)
     wrong = {}
     for seed in range(2_000, 2_100):
         problem = drawn(seed)
@@ -161,8 +167,8 @@ def test_same_answer_again_and_in_another_process_with_another_hash_seed(tmp_pat
     file.write_bytes(pickle.dumps(problems))
     script = (
         "import pickle, sys, hashlib\n"
-        "from gpusched.placement.problem import Effort, search_here\n"
-        "from gpusched.placement.several import place_several\n"
+        "from gpusched.placement.model.problem import Effort, search_here\n"
+        "from gpusched.placement.pipeline.solver_placement import place_several\n"
         "for problem in pickle.loads(open(sys.argv[1], 'rb').read()):\n"
         "    found = place_several(problem, Effort(budget_s=5.0), search_here)\n"
         "    print(found.outcome, hashlib.sha256(found.counts.tobytes()).hexdigest())\n"
@@ -191,11 +197,11 @@ def test_more_budget_is_never_worse() -> None:
             continue
         before: tuple[int, ...] | None = None
         for budget in (0.0, 1e-4, 1e-2, 5.0):
-            found = place_several(problem, Effort(budget_s=budget), search_here)
+            found = place_by_solver(problem, Effort(budget_s=budget), search_in_process)
             if best is None:
-                assert found.outcome in (Outcome.INFEASIBLE, Outcome.UNKNOWN), seed
+                assert found.outcome in (SearchOutcome.INFEASIBLE, SearchOutcome.UNKNOWN), seed
                 continue
-            assert found.outcome is not Outcome.INFEASIBLE, seed
+            assert found.outcome is not SearchOutcome.INFEASIBLE, seed
             value = tuple(term.value for term in found.terms) or None
             assert before is None or (value is not None and value <= before), seed
             before = value or before
@@ -216,7 +222,7 @@ def with_equal_parts(seed: int) -> Problem:
         for each in shapes
     ]
     whole = sum(each.most for each in shapes)
-    part = Part(
+    part = SubGroupMinimum(
         least=rng.randint(1, whole),
         level=rng.randint(-1, len(base.levels) - 1),
         preferred=rng.choice((-1, len(base.levels) - 1)),
@@ -250,12 +256,12 @@ def test_equal_sub_groups_are_counted_and_nothing_is_lost() -> None:
 
 
 # -- sub-groups ------------------------------------------------------------------------------
-def racks_of(nodes: int, *, each: int, blocks: int) -> tuple[Level, Level]:
+def racks_of(nodes: int, *, each: int, blocks: int) -> tuple[DomainLevel, DomainLevel]:
     rows = np.arange(nodes, dtype=np.int64)
     per_block = nodes // blocks
     return (
-        Level(name="block", domain=rows // per_block, real=blocks),
-        Level(name="rack", domain=rows // each, real=-(-nodes // each)),
+        DomainLevel(name="block", domain=rows // per_block, real=blocks),
+        DomainLevel(name="rack", domain=rows // each, real=-(-nodes // each)),
     )
 
 
@@ -278,7 +284,7 @@ def replicas(free: list[list[int]], *, count: int, level: int) -> Problem:
         free=table,
         roles=tuple(roles),
         members=5 * count,
-        parts=tuple(Part(least=5, level=level) for _ in range(count)),
+        parts=tuple(SubGroupMinimum(least=5, level=level) for _ in range(count)),
         parts_least=count,
         levels=racks_of(len(table), each=2, blocks=2),
     )
@@ -290,9 +296,9 @@ def test_replicas_of_two_roles_get_one_rack_each() -> None:
     free = [[each, 64] for each in gpus]
     problem = replicas(free, count=4, level=1)
     found = solved(problem)
-    assert found.outcome is Outcome.OPTIMAL
-    assert trouble(problem, found.counts) == ""
-    assert dict(zip(names(problem), objective(problem, found.counts), strict=True)) == {
+    assert found.outcome is SearchOutcome.OPTIMAL
+    assert solution_errors(problem, found.counts) == ""
+    assert dict(zip(objective_names(problem), objective_values(problem, found.counts), strict=True)) == {
         "domains:block": 2, "domains:rack": 4, "span": 0, "nodes": 8, "fragmentation": 0,
         "price": 0,
     }  # fmt: skip
@@ -303,7 +309,7 @@ def test_replicas_that_fit_the_sums_but_no_rack_each_are_refused_with_a_proof() 
     free = [[8, 64], [2, 64]] * 6
     problem = replicas(free, count=5, level=1)
     found = solved(problem)
-    assert found.outcome is Outcome.INFEASIBLE
+    assert found.outcome is SearchOutcome.INFEASIBLE
     assert found.certificate is not None
     assert found.certificate.room < found.certificate.needed == 25
 
@@ -314,14 +320,14 @@ def test_a_solver_that_crashes_costs_what_it_would_have_found_and_no_more() -> N
     problem = replicas([[8, 64], [3, 64]] * 2, count=1, level=1)
     start = solved(problem).counts
 
-    def crashed(job: Job) -> object:
+    def crashed(job: SearchJob) -> object:
         raise SolverFault("the solver process ended")
 
-    found = place_several(problem, AMPLE, crashed, start=start)
+    found = place_by_solver(problem, AMPLE, crashed, start=start)
     assert (found.counts == start).all()
     assert "the solver process ended" in found.faults[0]
-    nothing = place_several(problem, AMPLE, crashed)
-    assert nothing.outcome is Outcome.UNKNOWN
+    nothing = place_by_solver(problem, AMPLE, crashed)
+    assert nothing.outcome is SearchOutcome.UNKNOWN
     assert nothing.faults
 
 
@@ -330,26 +336,29 @@ def test_a_solver_that_answers_nonsense_is_not_believed() -> None:
     problem = replicas([[8, 64], [3, 64]] * 2, count=1, level=1)
     good = solved(problem)
 
-    def lies(job: Job) -> object:
-        answer = search_here(job)
-        assert isinstance(answer, Answer)
+    def lies(job: SearchJob) -> object:
+        answer = search_in_process(job)
+        assert isinstance(answer, GangSearchResult)
         assert answer.counts is not None
         return attrs.evolve(answer, counts=answer.counts + 1)
 
-    found = place_several(problem, AMPLE, lies)
-    assert found.outcome is Outcome.UNKNOWN
+    found = place_by_solver(problem, AMPLE, lies)
+    assert found.outcome is SearchOutcome.UNKNOWN
     assert found.faults
-    denied = place_several(
-        problem, AMPLE, lambda _: Answer(outcome=Outcome.INFEASIBLE), start=good.counts
+    denied = place_by_solver(
+        problem,
+        AMPLE,
+        lambda _: GangSearchResult(outcome=SearchOutcome.INFEASIBLE),
+        start=good.counts,
     )
     assert (denied.counts == good.counts).all()
     assert denied.faults
-    assert place_several(problem, AMPLE, lambda _: None).outcome is Outcome.UNKNOWN
+    assert place_by_solver(problem, AMPLE, lambda _: None).outcome is SearchOutcome.UNKNOWN
 
 
 def test_job_and_answer_travel_between_processes() -> None:
     """Both pickle, and the answer of the copy is the same."""
-    job = SeveralJob(problem=drawn(7), effort=AMPLE)
+    job = GangSearchJob(problem=drawn(7), effort=AMPLE)
     copy = pickle.loads(pickle.dumps(job))
     first, second = job.run(), pickle.loads(pickle.dumps(copy.run()))
     assert first.outcome is second.outcome
@@ -360,10 +369,10 @@ def test_without_a_solver_nothing_is_searched() -> None:
     """``placement.solver: greedy``: what is known already is the answer."""
     problem = replicas([[8, 64], [3, 64]] * 2, count=1, level=1)
 
-    def never(job: Job) -> object:
+    def never(job: SearchJob) -> object:
         raise AssertionError("the solver was asked")
 
-    assert place_several(problem, Effort(solver=False), never).outcome is Outcome.UNKNOWN
+    assert place_by_solver(problem, Effort(solver=False), never).outcome is SearchOutcome.UNKNOWN
 
 
 @pytest.mark.parametrize("unit", [1, 3, 2**20 + 7, 2**47 - 1])

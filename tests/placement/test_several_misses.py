@@ -8,20 +8,27 @@ import attrs
 import numpy as np
 import pytest
 
-from gpusched.placement import cpsat_area, cpsat_exact
-from gpusched.placement.greedy import greedy
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Level, Outcome, Problem, Role, Solution
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.cpsat import exact_search, gang_search
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Effort,
+    Problem,
+    Role,
+    SearchOutcome,
+    Solution,
+)
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
 
 SHAPES = ((7, 30), (6, 33), (5, 60), (3, 50), (1, 70), (0, 16))
 """GPUs and CPUs of a pod of each role."""
 
 
-def levels(nodes: int) -> tuple[Level, ...]:
+def levels(nodes: int) -> tuple[DomainLevel, ...]:
     rows = np.arange(nodes, dtype=np.int64)
     return tuple(
-        Level(name=name, domain=rows // size, real=-(-nodes // size))
+        DomainLevel(name=name, domain=rows // size, real=-(-nodes // size))
         for name, size in (("block", 32), ("rack", 8))
     )
 
@@ -62,9 +69,9 @@ def test_planted_gangs_of_six_roles_are_all_found_where_greedy_misses_most() -> 
     missed = 0
     for seed in range(12):
         problem = planted(random.Random(seed), 80)
-        found = place(problem, Effort())
-        assert trouble(problem, found.counts) == "", seed
-        missed += greedy(problem) is None
+        found = place_gang(problem, Effort())
+        assert solution_errors(problem, found.counts) == "", seed
+        missed += place_greedily(problem) is None
     assert missed >= 6
 
 
@@ -78,9 +85,9 @@ def test_a_gang_one_member_too_large_is_never_placed_and_mostly_proven_impossibl
         roles = tuple(
             role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
         )
-        found = place(attrs.evolve(problem, free=table, roles=roles), Effort())
-        assert found.outcome in (Outcome.INFEASIBLE, Outcome.UNKNOWN)
-        proven += found.outcome is Outcome.INFEASIBLE
+        found = place_gang(attrs.evolve(problem, free=table, roles=roles), Effort())
+        assert found.outcome in (SearchOutcome.INFEASIBLE, SearchOutcome.UNKNOWN)
+        proven += found.outcome is SearchOutcome.INFEASIBLE
     assert proven == 8
 
 
@@ -92,14 +99,14 @@ def test_more_room_never_hurts() -> None:
     """A slot more on a node costs neither the answer nor a proven number of domains."""
     for seed in range(4):
         problem = planted(random.Random(100 + seed), 40)
-        before = place(problem, Effort(budget_s=2.0))
+        before = place_gang(problem, Effort(budget_s=2.0))
         table = problem.free.copy()
         table[seed * 7 % 40] += (1, 16)
         roles = tuple(
             role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
         )
-        after = place(attrs.evolve(problem, free=table, roles=roles), Effort(budget_s=2.0))
-        assert before.outcome is after.outcome is Outcome.OPTIMAL
+        after = place_gang(attrs.evolve(problem, free=table, roles=roles), Effort(budget_s=2.0))
+        assert before.outcome is after.outcome is SearchOutcome.OPTIMAL
         assert values(after)[:2] <= values(before)[:2]
 
 
@@ -107,29 +114,29 @@ def test_too_many_racks_for_one_model_cost_the_proof_and_not_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the roomiest are searched; nothing is called impossible or best for it."""
-    monkeypatch.setattr(cpsat_area, "_FLOWS_MAX", 12)
-    monkeypatch.setattr(cpsat_area, "WHOLE_MAX", 0)
-    monkeypatch.setattr(cpsat_exact, "_SINGLES_MAX", 30)
+    monkeypatch.setattr(gang_search, "_FLOWS_MAX", 12)
+    monkeypatch.setattr(gang_search, "WHOLE_MAX", 0)
+    monkeypatch.setattr(exact_search, "_SINGLES_MAX", 30)
     for seed in range(6):
         problem = planted(random.Random(200 + seed), 40)
-        found = place(problem, Effort())
-        assert found.outcome is not Outcome.INFEASIBLE
-        assert not found.counts.size or trouble(problem, found.counts) == ""
+        found = place_gang(problem, Effort())
+        assert found.outcome is not SearchOutcome.INFEASIBLE
+        assert not found.counts.size or solution_errors(problem, found.counts) == ""
 
 
 def test_amounts_of_any_size_where_members_are_counted_by_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Amounts that had to be rounded never make an answer wrong, nor prove that there is none."""
-    monkeypatch.setattr("gpusched.placement.patterns.PATTERNS_MAX", 0)
+    monkeypatch.setattr("gpusched.placement.cpsat.patterns.PATTERNS_MAX", 0)
     unit = np.array([1, 2**46 + 1], dtype=np.int64)
     for seed in range(6):
         problem = planted(random.Random(300 + seed), 12)
         roles = tuple(attrs.evolve(each, ask=each.ask * unit) for each in problem.roles)
         huge = attrs.evolve(problem, free=problem.free * unit, roles=roles)
-        found = place(huge, Effort())
-        assert found.outcome is not Outcome.INFEASIBLE, seed
-        assert trouble(huge, found.counts) == "", seed
+        found = place_gang(huge, Effort())
+        assert found.outcome is not SearchOutcome.INFEASIBLE, seed
+        assert solution_errors(huge, found.counts) == "", seed
 
 
 def test_the_required_domain_with_room_for_those_hoped_for_wins() -> None:
@@ -146,10 +153,10 @@ def test_the_required_domain_with_room_for_those_hoped_for_wins() -> None:
         levels=levels(64),
         required=0,
     )
-    tight = place(problem, Effort())
-    assert objective(problem, tight.counts)[:3] == (0, 1, 1)
+    tight = place_gang(problem, Effort())
+    assert objective_values(problem, tight.counts)[:3] == (0, 1, 1)
     hopeful = attrs.evolve(problem, hope=34)
-    found = place(hopeful, Effort())
-    assert found.outcome is Outcome.OPTIMAL
-    assert objective(hopeful, found.counts)[:3] == (0, 1, 1)
+    found = place_gang(hopeful, Effort())
+    assert found.outcome is SearchOutcome.OPTIMAL
+    assert objective_values(hopeful, found.counts)[:3] == (0, 1, 1)
     assert int(found.counts[:, 32:].sum()) == 10

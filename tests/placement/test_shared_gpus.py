@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.arrays.shares import SharedGpus, Spare
+from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
 
 PARTS = st.sampled_from((100, 125, 250, 300, 333, 500, 501, 750, 999, 1000))
 
@@ -25,7 +25,11 @@ def nodes(draw):
     closing = sum(1 for now, going in slots.values() if now == going)
     later = max(0, len(free) + leaving + closing - promised)
     mask = sum(1 << slot for slot in free)
-    return SharedGpus(slots), Spare(slots=mask, whole=min(len(free), later), later=later), slots
+    return (
+        SharedGpus(slots),
+        GpuShareRoom(slots=mask, whole=min(len(free), later), later=later),
+        slots,
+    )
 
 
 def taken_one(gpus, spare, part, *, later):
@@ -36,9 +40,9 @@ def taken_one(gpus, spare, part, *, later):
         if later:
             if not whole:
                 return None
-            key, whole = gpus.unnamed(), whole - 1
+            key, whole = gpus.next_unnamed_number(), whole - 1
         else:
-            open_ = gpus.unopened(spare)
+            open_ = gpus.unopened_slots(spare)
             if not open_ or not whole or not spare.later:
                 return None
             key = (open_ & -open_).bit_length() - 1
@@ -50,7 +54,7 @@ def taken_one(gpus, spare, part, *, later):
     _, kept = gpus.move(key, now=now, later=part)
     left = spare.later - kept
     assert left >= 0
-    return Spare(slots=free, whole=min(whole, left) if not later else whole, later=left), key
+    return GpuShareRoom(slots=free, whole=min(whole, left) if not later else whole, later=left), key
 
 
 @settings(max_examples=500, deadline=None)
@@ -59,7 +63,7 @@ def test_as_many_fit_as_is_said(node, part, later):
     """One after the other, each on a GPU with room, exactly as many find a place as counted."""
     gpus, spare, _ = node
     if later:
-        spare = Spare(slots=spare.slots, whole=spare.later, later=spare.later)
+        spare = GpuShareRoom(slots=spare.slots, whole=spare.later, later=spare.later)
     said = gpus.count(part, spare, later=later)
     found = 0
     while (after := taken_one(gpus, spare, part, later=later)) is not None:
@@ -96,7 +100,7 @@ def test_no_more_could_fit(node, part):
 def test_moves_are_taken_back_exactly(node, moves):
     """What is undone, newest first, leaves what was there."""
     gpus, spare, slots = node
-    whole = Spare(slots=spare.slots, whole=spare.later, later=spare.later)
+    whole = GpuShareRoom(slots=spare.slots, whole=spare.later, later=spare.later)
     done = []
     for part, later in moves:
         key = gpus.best(part, whole if later else spare, later=later)
@@ -107,7 +111,7 @@ def test_moves_are_taken_back_exactly(node, moves):
         gpus.move(key, now=0 if later else -part, later=-part)
     fresh = SharedGpus(slots)
     assert dict(gpus.taken()) == dict(fresh.taken())
-    assert gpus.differ == fresh.differ
+    assert gpus.now_and_later_differ == fresh.now_and_later_differ
     for later in (False, True):
         assert gpus.open(later=later) == fresh.open(later=later)
         assert gpus.count(250, spare, later=later) == fresh.count(250, spare, later=later)
@@ -116,7 +120,7 @@ def test_moves_are_taken_back_exactly(node, moves):
 def test_the_fullest_that_fits_is_joined():
     """Of GPUs at 0.5, 0.25 and 0.75, a quarter joins the last and a half the first."""
     gpus = SharedGpus({0: (500, 0), 1: (250, 0), 2: (750, 0)})
-    spare = Spare(slots=0b1000, whole=1, later=1)
+    spare = GpuShareRoom(slots=0b1000, whole=1, later=1)
     assert gpus.best(250, spare, later=False) == 2
     assert gpus.best(500, spare, later=False) == 0
     assert gpus.best(750, spare, later=False) == 1
@@ -126,5 +130,5 @@ def test_the_fullest_that_fits_is_joined():
 def test_a_gpu_that_is_to_be_free_is_not_kept_from_whom_it_is_promised():
     """All shares of the only GPU leave, and it is promised: nobody joins it meanwhile."""
     gpus = SharedGpus({0: (500, 500)})
-    assert gpus.count(250, Spare(slots=0, whole=0, later=0), later=False) == 0
-    assert gpus.count(250, Spare(slots=0, whole=0, later=1), later=False) == 2
+    assert gpus.count(250, GpuShareRoom(slots=0, whole=0, later=0), later=False) == 0
+    assert gpus.count(250, GpuShareRoom(slots=0, whole=0, later=1), later=False) == 2

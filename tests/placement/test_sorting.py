@@ -6,11 +6,11 @@ import random
 
 import attrs
 
-from gpusched.placement.leaves import Leaves, Sorting
-from gpusched.placement.memory import Memory
-from gpusched.placement.one_class import one_class
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Problem
+from gpusched.placement.model.problem import Effort, Problem
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.tree.identical_members import as_identical_members
+from gpusched.placement.tree.node_costs import NodeCostTables, SortedNodes
+from gpusched.placement.tree.table_cache import TableCache
 from tests.placement.tiny import tiny
 
 QUICK = Effort(solver=False)
@@ -32,7 +32,7 @@ def changed(problem: Problem, rng: random.Random) -> Problem:
     return attrs.evolve(problem, roles=(attrs.evolve(role, fits=fits, price=price),), states=states)
 
 
-def told(leaves: Leaves) -> list[object]:
+def told(leaves: NodeCostTables) -> list[object]:
     """All that is said of each node."""
     return [
         kind if kind < 0 else (
@@ -50,17 +50,20 @@ def test_a_history_of_small_changes_leaves_no_trace() -> None:
     gone_on = 0
     for _ in range(150):
         problem = tiny(rng, nodes=6, members=rng.randint(1, 5))
-        sorting, memory = Sorting(), Memory()
+        sorting, memory = SortedNodes(), TableCache()
         for _ in range(6):
-            one = one_class(problem)
+            one = as_identical_members(problem)
             if one is None:
                 break
             before = sorting.counts
-            known, alone = sorting.sort(one), Sorting().sort(one)
+            known, alone = sorting.sort(one), SortedNodes().sort(one)
             gone_on += sorting.counts is before
             assert told(known) == told(alone)
             assert known.ranges(problem.members) == alone.ranges(problem.members)
-            with_memory, without = place(problem, QUICK, memory=memory), place(problem, QUICK)
+            with_memory, without = (
+                place_gang(problem, QUICK, memory=memory),
+                place_gang(problem, QUICK),
+            )
             assert with_memory.terms == without.terms
             assert with_memory.counts.tolist() == without.counts.tolist()
             problem = changed(problem, rng)

@@ -7,14 +7,14 @@ import random
 import attrs
 import pytest
 
-from gpusched.placement.certificates import doubt
-from gpusched.placement.memory import Memory
-from gpusched.placement.one_class import OneClass
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome, search_here
-from gpusched.placement.several import place_several
-from gpusched.placement.tree import Found, best_place
-from gpusched.placement.verify import trouble
+from gpusched.placement.model.problem import Effort, SearchOutcome, search_in_process
+from gpusched.placement.model.verify import solution_errors
+from gpusched.placement.pipeline.certificates import certificate_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.pipeline.solver_placement import place_by_solver
+from gpusched.placement.tree.identical_members import IdenticalMembers
+from gpusched.placement.tree.search import TreeResult, place_identical_members
+from gpusched.placement.tree.table_cache import TableCache
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -24,30 +24,32 @@ QUICK = Effort(solver=False)
 def test_one_role_gets_the_best_of_all_answers() -> None:
     """The objective of the tree is the least that exists; where it says none, there is none."""
     rng = random.Random(11)
-    memory = Memory()
+    memory = TableCache()
     outcomes = []
     for _ in range(1200):
         problem = tiny(rng)
         best = least(problem)
-        answer = place(problem, QUICK, memory=memory)
+        answer = place_gang(problem, QUICK, memory=memory)
         outcomes.append(answer.outcome)
         assert not answer.faults
         assert tuple(term.value for term in answer.terms) == (best or ())
-        assert answer.outcome is (Outcome.INFEASIBLE if best is None else Outcome.OPTIMAL)
+        assert answer.outcome is (
+            SearchOutcome.INFEASIBLE if best is None else SearchOutcome.OPTIMAL
+        )
         if answer.certificate is not None:
-            assert not doubt(problem, answer.certificate)
-    assert outcomes.count(Outcome.OPTIMAL) > 500
-    assert outcomes.count(Outcome.INFEASIBLE) > 200
+            assert not certificate_errors(problem, answer.certificate)
+    assert outcomes.count(SearchOutcome.OPTIMAL) > 500
+    assert outcomes.count(SearchOutcome.INFEASIBLE) > 200
 
 
 def test_a_memory_of_other_problems_changes_no_answer() -> None:
     """With tables of hundreds of other problems the same nodes are chosen as with none."""
     rng = random.Random(12)
-    memory = Memory()
+    memory = TableCache()
     for _ in range(300):
         problem = tiny(rng, parts=True)
-        alone = place(problem, QUICK)
-        again = place(problem, QUICK, memory=memory)
+        alone = place_gang(problem, QUICK)
+        again = place_gang(problem, QUICK, memory=memory)
         assert again.counts.tolist() == alone.counts.tolist()
         assert (again.outcome, again.terms) == (alone.outcome, alone.terms)
 
@@ -64,9 +66,9 @@ def test_terms_too_wide_for_one_int_are_exact_or_left_unproven(scale: int) -> No
             continue
         problem = attrs.evolve(problem, roles=(attrs.evolve(role, price=role.price * scale),))
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         assert not answer.faults
-        assert (best is None) == (answer.outcome is Outcome.INFEASIBLE)
+        assert (best is None) == (answer.outcome is SearchOutcome.INFEASIBLE)
         if best is not None:
             known = len(answer.proven)
             assert tuple(term.value for term in answer.terms)[:known] == best[:known]
@@ -80,15 +82,15 @@ def test_where_tables_would_take_too_long_the_quick_answer_has_true_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without tables a gang of one class that fits still gets a place, and no false proof."""
-    monkeypatch.setattr("gpusched.placement.tree.WORK_MAX", -100)
+    monkeypatch.setattr("gpusched.placement.tree.search.WORK_MAX", -100)
     rng = random.Random(14)
     methods = []
     for _ in range(300):
         problem = tiny(rng)
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         methods.append(answer.method)
-        assert (best is None) == (answer.outcome is Outcome.INFEASIBLE)
+        assert (best is None) == (answer.outcome is SearchOutcome.INFEASIBLE)
         for term, value in zip(answer.terms, best or (), strict=True):
             assert term.bound <= value
             if term.value != value:
@@ -103,23 +105,27 @@ def test_tables_that_lie_cost_their_answer_and_not_the_gang(
     problem = next(
         each for each in map(tiny, map(random.Random, range(100))) if least(each) is not None
     )
-    true = place(problem, QUICK)
+    true = place_gang(problem, QUICK)
 
-    def wrong_row(one: OneClass, memory: Memory | None, *, limbs: int) -> Found | None:
-        found = best_place(one, memory, limbs=limbs)
+    def wrong_row(
+        one: IdenticalMembers, memory: TableCache | None, *, limbs: int
+    ) -> TreeResult | None:
+        found = place_identical_members(one, memory, limbs=limbs)
         return None if found is None else attrs.evolve(found, row=found.row * 0)
 
-    def wrong_claim(one: OneClass, memory: Memory | None, *, limbs: int) -> Found | None:
-        found = best_place(one, memory, limbs=limbs)
+    def wrong_claim(
+        one: IdenticalMembers, memory: TableCache | None, *, limbs: int
+    ) -> TreeResult | None:
+        found = place_identical_members(one, memory, limbs=limbs)
         return None if found is None else attrs.evolve(found, claim=(0,) * len(found.claim))
 
     for lie in (wrong_row, wrong_claim):
-        monkeypatch.setattr("gpusched.placement.pipeline.best_place", lie)
-        answer = place(problem, QUICK)
+        monkeypatch.setattr("gpusched.placement.pipeline.gang_placement.best_place", lie)
+        answer = place_gang(problem, QUICK)
         assert answer.faults
         assert answer.faults[0].startswith("tree: ")
         assert answer.method == "greedy"
-        assert not trouble(problem, answer.counts)
+        assert not solution_errors(problem, answer.counts)
         assert answer.counts.sum() == true.counts.sum()
 
 
@@ -129,10 +135,10 @@ def test_tables_and_patterns_of_the_solver_agree() -> None:
     compared = 0
     for _ in range(40):
         problem = tiny(rng, nodes=24, members=20)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         if not answer.counts.size:
             continue
-        other = place_several(problem, Effort(budget_s=0.3), search_here)
+        other = place_by_solver(problem, Effort(budget_s=0.3), search_in_process)
         assert not other.faults
         assert tuple(term.value for term in other.terms) >= tuple(
             term.value for term in answer.terms

@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import how_many_fit
-from gpusched.placement.one_class import one_class
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome, Part, Problem, Role
+from gpusched.placement.model.problem import Effort, Problem, Role, SearchOutcome, SubGroupMinimum
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.tree.identical_members import as_identical_members
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -48,12 +48,12 @@ def test_a_role_in_two_equal_ones_is_worth_the_same() -> None:
         sizes = [size, whole.members - size]
         minima = tuple(((index,), each) for index, each in enumerate(sizes))
         split = attrs.evolve(whole, roles=in_pieces(whole.roles[0], sizes), minima=minima)
-        assert one_class(split) is not None
-        one, two = place(whole, QUICK), place(split, QUICK)
+        assert as_identical_members(split) is not None
+        one, two = place_gang(whole, QUICK), place_gang(split, QUICK)
         assert one.outcome is two.outcome
         assert one.terms == two.terms
         assert not two.faults
-        found += one.outcome is Outcome.OPTIMAL
+        found += one.outcome is SearchOutcome.OPTIMAL
     assert found > 100
 
 
@@ -68,12 +68,15 @@ def test_minima_over_several_equal_roles_are_met() -> None:
         minima = (((0,), rng.randint(0, sizes[0])), ((0, 1), rng.randint(0, 3)))
         problem = attrs.evolve(whole, roles=roles, minima=minima)
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         assert not answer.faults
-        if one_class(problem) is not None and answer.outcome is not Outcome.UNKNOWN:
+        if (
+            as_identical_members(problem) is not None
+            and answer.outcome is not SearchOutcome.UNKNOWN
+        ):
             assert tuple(term.value for term in answer.terms) == (best or ())
             outcomes.append(answer.outcome)
-    assert outcomes.count(Outcome.OPTIMAL) > 80
+    assert outcomes.count(SearchOutcome.OPTIMAL) > 80
 
 
 def test_equal_sub_groups_each_get_a_domain() -> None:
@@ -91,15 +94,17 @@ def test_equal_sub_groups_each_get_a_domain() -> None:
             whole,
             members=started * unit,
             roles=in_pieces(whole.roles[0], [unit] * groups, parts=True),
-            parts=tuple(Part(least=unit, level=level) for _ in range(groups)),
+            parts=tuple(SubGroupMinimum(least=unit, level=level) for _ in range(groups)),
             parts_least=started,
         )
-        assert one_class(problem) is not None
+        assert as_identical_members(problem) is not None
         best = least(problem)
-        answer = place(problem, QUICK)
+        answer = place_gang(problem, QUICK)
         assert not answer.faults
         assert tuple(term.value for term in answer.terms) == (best or ())
-        assert answer.outcome is (Outcome.INFEASIBLE if best is None else Outcome.OPTIMAL)
+        assert answer.outcome is (
+            SearchOutcome.INFEASIBLE if best is None else SearchOutcome.OPTIMAL
+        )
         outcomes.append(answer.outcome)
-    assert outcomes.count(Outcome.OPTIMAL) > 150
-    assert outcomes.count(Outcome.INFEASIBLE) > 100
+    assert outcomes.count(SearchOutcome.OPTIMAL) > 150
+    assert outcomes.count(SearchOutcome.INFEASIBLE) > 100

@@ -10,20 +10,20 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.placement.problem import Effort, Outcome
-from gpusched.placement.victim_field import Field
-from gpusched.placement.victim_floor import floor, reach
-from gpusched.placement.victim_search import cheaper
-from gpusched.placement.victims import Bundle, Choice, Member
+from gpusched.placement.model.problem import Effort, SearchOutcome
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.lower_bound import claimants_that_fit_at_most, victim_lower_bound
+from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
+from gpusched.placement.victims.search import find_cheaper_victims
 
 
-def cluster(rng: random.Random) -> tuple[Field, int]:
+def cluster(rng: random.Random) -> tuple[VictimSearchState, int]:
     """A small field: gangs over rows, some elastic, with budgets; and how many must fit."""
     rows = rng.randint(1, 4)
     ask = (rng.choice((1, 2, 4)), rng.randint(1, 3))
     free = {row: [rng.randint(0, 3), rng.randint(0, 4)] for row in range(rows)}
-    members: list[Member] = []
-    bundles: list[Bundle] = []
+    members: list[EvictablePod] = []
+    bundles: list[VictimBundle] = []
     limits = [rng.randint(0, 3)]
     for group in range(rng.randint(1, 5)):
         size = rng.randint(1, 3)
@@ -31,25 +31,25 @@ def cluster(rng: random.Random) -> tuple[Field, int]:
         for _ in range(size):
             draws = (0,) if rng.random() < 0.2 else ()
             frees = (rng.randint(0, 4), rng.randint(0, 3))
-            members.append(Member(rng.randrange(-1, rows), frees, rng.randint(1, 9), draws))
+            members.append(EvictablePod(rng.randrange(-1, rows), frees, rng.randint(1, 9), draws))
         spare = rng.randint(0, size - 1)
         if spare:
             limits.append(spare)
             for number in range(first, first + size):
                 draws = (len(limits) - 1,)
-                bundles.append(Bundle((number,), len(bundles), group, draws=draws))
+                bundles.append(VictimBundle((number,), len(bundles), group, draws=draws))
         if size > 2 and rng.random() < 0.5:  # a part of two that leaves as a whole
             limits += [1, spare + 1] if not spare else [1]
             own = len(limits) - (1 if spare else 2)
             total = own - 1 if spare else own + 1
             part = (first, first + 1)
-            bundles.append(Bundle(part, len(bundles), group, draws=(own, total, total)))
+            bundles.append(VictimBundle(part, len(bundles), group, draws=(own, total, total)))
         every = tuple(range(first, first + size))
-        bundles.append(Bundle(every, len(bundles), group, extra=rng.randint(0, 3)))
-    return Field(ask, free, members, bundles, limits=limits), rng.randint(1, 5)
+        bundles.append(VictimBundle(every, len(bundles), group, extra=rng.randint(0, 3)))
+    return VictimSearchState(ask, free, members, bundles, limits=limits), rng.randint(1, 5)
 
 
-def brute(field: Field, need: int) -> int | None:
+def brute(field: VictimSearchState, need: int) -> int | None:
     """The least cost of any valid set of bundles; None when none makes room."""
     best: int | None = None
     numbers = range(len(field.bundles))
@@ -61,7 +61,7 @@ def brute(field: Field, need: int) -> int | None:
     return best
 
 
-def cost_if_valid(field: Field, chosen: tuple[int, ...], need: int) -> int | None:
+def cost_if_valid(field: VictimSearchState, chosen: tuple[int, ...], need: int) -> int | None:
     """Counted from nothing but the definition."""
     gone: list[int] = [m for number in chosen for m in field.bundles[number].members]
     if len(gone) != len(set(gone)):
@@ -85,7 +85,7 @@ def cost_if_valid(field: Field, chosen: tuple[int, ...], need: int) -> int | Non
     return cost + sum(field.bundles[number].extra for number in chosen)
 
 
-def valid(field: Field, choice: Choice, need: int) -> bool:
+def valid(field: VictimSearchState, choice: VictimChoice, need: int) -> bool:
     """Whether what was chosen makes room, whatever the choice says of itself."""
     free = {row: list(amounts) for row, amounts in field.free.items()}
     for m in {m for pick in choice.picks for m in pick.members}:
@@ -116,7 +116,7 @@ def test_a_choice_holds_spares_and_is_undone(seed):
     assert valid(field, choice, need)
     for spared in choice.picks:
         rest = tuple(pick for pick in choice.picks if pick is not spared)
-        assert not valid(field, Choice(rest, 0, ()), need)
+        assert not valid(field, VictimChoice(rest, 0, ()), need)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -130,8 +130,8 @@ def test_the_model_finds_the_least_cost(seed):
         return  # what limits and elastic gangs hide from the greedy is tried one by one elsewhere
     assert best is not None
     assert best <= choice.cost
-    answer = cheaper(field, need, choice, Effort(budget_s=1.0))
-    if answer.outcome is Outcome.INFEASIBLE:
+    answer = find_cheaper_victims(field, need, choice, Effort(budget_s=1.0))
+    if answer.outcome is SearchOutcome.INFEASIBLE:
         assert choice.cost == best
     else:
         assert answer.choice is not None
@@ -153,7 +153,7 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
     used.set_free(row, amounts)
     dropped = rng.randrange(len(used.bundles))
     used.drop([dropped])
-    fresh = Field(
+    fresh = VictimSearchState(
         other.ask, {**other.free, row: amounts}, other.members, other.bundles, limits=other.left
     )
     fresh.drop([dropped])
@@ -168,13 +168,13 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
 def test_no_choice_costs_less_than_the_bound(seed):
     """Against enumeration; where the bound says that nobody's leaving helps, nothing does."""
     field, need = cluster(random.Random(seed))
-    bound, best = floor(field, need), brute(field, need)
+    bound, best = victim_lower_bound(field, need), brute(field, need)
     if bound is None:
         assert best is None
-        assert reach(field) < need
+        assert claimants_that_fit_at_most(field) < need
     elif best is not None:
         assert bound.cost <= best
-        assert reach(field) >= need
+        assert claimants_that_fit_at_most(field) >= need
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -182,9 +182,9 @@ def test_no_choice_costs_less_than_the_bound(seed):
 def test_the_model_needs_no_choice_to_start_from(seed):
     """Without an incumbent it finds the least cost, or proves that no choice makes room."""
     field, need = cluster(random.Random(seed))
-    answer, best = cheaper(field, need, None, Effort(budget_s=1.0)), brute(field, need)
+    answer, best = find_cheaper_victims(field, need, None, Effort(budget_s=1.0)), brute(field, need)
     if best is None:
-        assert answer.outcome is Outcome.INFEASIBLE
+        assert answer.outcome is SearchOutcome.INFEASIBLE
     else:
         assert answer.choice is not None
         assert answer.choice.cost == best
@@ -201,8 +201,8 @@ def test_a_model_pickles_and_answers_the_same_elsewhere(seed):
         asked.append(job)
         return pickle.loads(pickle.dumps(job)).run()
 
-    here = cheaper(field, need, None, Effort(budget_s=1.0))
-    there = cheaper(field, need, None, Effort(budget_s=1.0), search=elsewhere)
+    here = find_cheaper_victims(field, need, None, Effort(budget_s=1.0))
+    there = find_cheaper_victims(field, need, None, Effort(budget_s=1.0), search=elsewhere)
     assert (here.outcome, here.choice and here.choice.cost) == (
         there.outcome,
         there.choice and there.choice.cost,

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from gpusched.arrays.columns import Ints, how_many_fit
-from gpusched.placement.problem import Level, Part, Problem, Role
+from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGroupMinimum
 from gpusched.topology.slot_costs import Free, SlotTables
 
 LAYOUTS: tuple[tuple[int, ...], ...] = ((4,), (2, 2), (2, 1, 1))
@@ -63,7 +63,7 @@ def tiny(
     )
 
 
-def tree(rng: random.Random, nodes: int) -> tuple[Level, ...]:
+def tree(rng: random.Random, nodes: int) -> tuple[DomainLevel, ...]:
     """Up to three nested levels; some nodes lack a label, and with it the narrower ones."""
     wider: list[tuple[int, ...] | None] = [()] * nodes
     levels = []
@@ -82,7 +82,7 @@ def tree(rng: random.Random, nodes: int) -> tuple[Level, ...]:
             else:
                 domain.append(names.index(path))
         number = np.array(domain, dtype=np.int64)
-        levels.append(Level(name=f"level-{depth}", domain=number, real=len(names)))
+        levels.append(DomainLevel(name=f"level-{depth}", domain=number, real=len(names)))
         wider = below
     return tuple(levels)
 
@@ -122,7 +122,9 @@ def _minima(
     )
 
 
-def _parts(rng: random.Random, levels: tuple[Level, ...], roles: int) -> tuple[Part, ...]:
+def _parts(
+    rng: random.Random, levels: tuple[DomainLevel, ...], roles: int
+) -> tuple[SubGroupMinimum, ...]:
     found = []
     for _ in range(rng.randint(1, roles)):
         level = rng.randint(-1, len(levels) - 1)
@@ -131,11 +133,13 @@ def _parts(rng: random.Random, levels: tuple[Level, ...], roles: int) -> tuple[P
         homes: tuple[int, ...] = ()
         if at >= 0 and rng.random() < 0.3:
             homes = (rng.choice(levels[at].domain.tolist()),)
-        found.append(Part(least=rng.randint(0, 2), level=level, preferred=preferred, homes=homes))
+        found.append(
+            SubGroupMinimum(least=rng.randint(0, 2), level=level, preferred=preferred, homes=homes)
+        )
     return tuple(found)
 
 
-def _placed(rng: random.Random, levels: tuple[Level, ...], required: int, nodes: int) -> Ints:
+def _placed(rng: random.Random, levels: tuple[DomainLevel, ...], required: int, nodes: int) -> Ints:
     placed: Ints = np.zeros(nodes, dtype=np.int64)
     if rng.random() < 0.6:
         return np.zeros(0, dtype=np.int64) if rng.random() < 0.5 else placed

@@ -9,19 +9,24 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints, how_many_fit
-from gpusched.placement.admission import Contender, Quota, Window, used_by
-from gpusched.placement.problem import Level, Part, Problem, Role
+from gpusched.placement.admission.model import (
+    AdmissionBatch,
+    AdmissionCandidate,
+    AdmissionLimit,
+    amounts_used_by,
+)
+from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGroupMinimum
 from tests.placement.brute import answers
 from tests.placement.tiny import tree
 
 
-def tiny_window(rng: random.Random, *, parts: bool = False, must: bool = False) -> Window:
+def tiny_window(rng: random.Random, *, parts: bool = False, must: bool = False) -> AdmissionBatch:
     """Two to four gangs of one or two roles on two to four nodes of two resources."""
     nodes = rng.randint(2, 4)
     levels = tree(rng, nodes)
     free = np.array([[rng.randint(0, 6), rng.randint(2, 8)] for _ in range(nodes)], dtype=np.int64)
     contenders = tuple(
-        Contender(
+        AdmissionCandidate(
             problem=_gang(rng, free, levels, parts=parts),
             weight=rng.randint(1, 9),
             must=must or rng.random() < 0.1,
@@ -31,15 +36,18 @@ def tiny_window(rng: random.Random, *, parts: bool = False, must: bool = False) 
     quotas = ()
     if rng.random() < 0.3:
         amounts = tuple(each.problem.members for each in contenders)
-        quotas = (Quota(amounts=amounts, most=rng.randint(2, 8)),)
-    return Window(free=free, contenders=contenders, quotas=quotas)
+        quotas = (AdmissionLimit(amounts=amounts, most=rng.randint(2, 8)),)
+    return AdmissionBatch(free=free, contenders=contenders, quotas=quotas)
 
 
-def _gang(rng: random.Random, free: Ints, levels: tuple[Level, ...], *, parts: bool) -> Problem:
-    subs: tuple[Part, ...] = ()
+def _gang(
+    rng: random.Random, free: Ints, levels: tuple[DomainLevel, ...], *, parts: bool
+) -> Problem:
+    subs: tuple[SubGroupMinimum, ...] = ()
     if parts and rng.random() < 0.6:
         subs = tuple(
-            Part(least=0, level=rng.randint(-1, len(levels) - 1)) for _ in range(rng.randint(1, 2))
+            SubGroupMinimum(least=0, level=rng.randint(-1, len(levels) - 1))
+            for _ in range(rng.randint(1, 2))
         )
     roles = tuple(_role(rng, free, len(subs)) for _ in range(rng.choice((1, 1, 2))))
     return Problem(
@@ -66,7 +74,7 @@ def _role(rng: random.Random, free: Ints, parts: int) -> Role:
     return Role(ask=ask, most=most, fits=fits * allowed, gpus=int(ask[0]), part=part)
 
 
-def best_weight(window: Window) -> int | None:
+def best_weight(window: AdmissionBatch) -> int | None:
     """What the best set is worth; None when those who must start cannot."""
     used = [_ways(window, number) for number in range(len(window.contenders))]
     everybody = range(len(window.contenders))
@@ -81,14 +89,14 @@ def best_weight(window: Window) -> int | None:
     return max(worth, default=None)
 
 
-def _ways(window: Window, number: int) -> list[Ints]:
+def _ways(window: AdmissionBatch, number: int) -> list[Ints]:
     problem = window.contenders[number].problem
-    found = {used_by(problem, counts).tobytes(): None for counts in answers(problem)}
+    found = {amounts_used_by(problem, counts).tobytes(): None for counts in answers(problem)}
     shape = window.free.shape
     return [np.frombuffer(each, dtype=np.int64).reshape(shape) for each in found]
 
 
-def _together(window: Window, used: list[list[Ints]]) -> bool:
+def _together(window: AdmissionBatch, used: list[list[Ints]]) -> bool:
     sums = {np.zeros_like(window.free).tobytes()}
     shape = window.free.shape
     for ways in used:
@@ -102,7 +110,7 @@ def _together(window: Window, used: list[list[Ints]]) -> bool:
     return bool(sums)
 
 
-def divisible(rng: random.Random) -> Window:
+def divisible(rng: random.Random) -> AdmissionBatch:
     """GPUs alone bind and sizes divide each other: pools are exact there."""
     window = tiny_window(rng)
     free = np.stack([rng_ints(rng, len(window.free), 9), rng_ints(rng, len(window.free), 1)], 1)

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gpusched.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.limits import PLUGIN_FAULTS_MAX
-from gpusched.pluginhost.guard import Guard, HookId, attempt
+from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.base.limits import PLUGIN_FAULTS_MAX
+from gpusched.pluginhost.guard import HookId, PluginGuard, run_foreign_code
 
 
 class SteppingClock:
@@ -25,7 +25,7 @@ class SteppingClock:
 
 @pytest.fixture
 def guard():
-    return Guard(SteppingClock())
+    return PluginGuard(SteppingClock())
 
 
 def reciprocal(number):
@@ -86,7 +86,7 @@ def test_our_own_faults_go_through(guard, ours):
         guard.wrap("cap", "quota_check", broken, refuse)(1)
     assert guard.records()[HookId("cap", "quota_check")].faults == 0
     with pytest.raises(type(ours)):
-        attempt("cap", "load", lambda: broken(1))
+        run_foreign_code("cap", "load", lambda: broken(1))
 
 
 def test_calls_are_counted_and_timed(guard):
@@ -168,7 +168,7 @@ def test_what_a_fallback_raises_goes_through(guard):
 def test_a_faults_text_is_one_short_line():
     """A plugin cannot write pages into our log."""
     with pytest.raises(PluginFault) as caught:
-        attempt("cap", "load", lambda: (_ for _ in ()).throw(ValueError("a\nb" * 1000)))
+        run_foreign_code("cap", "load", lambda: (_ for _ in ()).throw(ValueError("a\nb" * 1000)))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     assert isinstance(caught.value.__cause__, ValueError)
@@ -185,7 +185,7 @@ def test_a_plugin_cannot_end_the_process(guard, kind):
 
     assert f"{kind.__name__}: 3 (3)" in guard.wrap("cap", "quota_check", leave, refuse)(3)
     with pytest.raises(PluginFault, match=kind.__name__):
-        attempt("cap", "load", lambda: leave(1))
+        run_foreign_code("cap", "load", lambda: leave(1))
 
 
 def test_a_person_at_the_terminal_can(guard):
@@ -233,7 +233,7 @@ def test_each_callable_of_a_hook_is_counted_alone(guard):
     assert isinstance(fails(4), str)
     assert guard.records()[HookId("cap", "node_filter")].quarantined
     assert len(guard.degraded()) == 1
-    second = Guard(SteppingClock())
+    second = PluginGuard(SteppingClock())
     second.resume(guard.failing())
     assert second.failing() == guard.failing()
     assert second.quarantined("cap", "node_filter")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusched import limits
-from gpusched.config.load import load
-from gpusched.session.hooks import SCORE_MAX, Hooks
-from gpusched.session.view import View
+from gpusched.base import limits
+from gpusched.config.load import load_config
+from gpusched.session.framework.hooks import SCORE_MAX, Hooks
+from gpusched.session.framework.view import View
 from gpusched.testing.given import Given, Then, When
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,10 @@ def test_the_configuration_of_the_page_is_that_of_the_example():
     """The same tiers."""
     (text,) = blocks(README, "yaml")
     assert yaml.safe_load(text)["tiers"] == yaml.safe_load(_example("gpusched.yaml"))["tiers"]
-    assert load(text, source="README").tiers == load(_example("gpusched.yaml"), source="x").tiers
+    assert (
+        load_config(text, source="README").tiers
+        == load_config(_example("gpusched.yaml"), source="x").tiers
+    )
 
 
 def _example(name):

@@ -10,9 +10,9 @@ import attrs
 import pytest
 from attrs import validators as v
 
-from gpusched.config.load import load
-from gpusched.errors import ConfigError
-from gpusched.pluginhost.registry import ACTIONS, PLUGINS, load_policy
+from gpusched.base.errors import ConfigError
+from gpusched.config.load import load_config
+from gpusched.pluginhost.registry import ACTIONS_GROUP, PLUGINS_GROUP, load_policy
 
 
 @attrs.frozen(kw_only=True)
@@ -110,8 +110,8 @@ class Point:
 
 
 def policy(text, *plugins, actions=None):
-    offered = {PLUGINS: plugins, ACTIONS: actions or (Point("allocate", Allocate),)}
-    return load_policy(load(text, source="f.yaml"), offers=lambda group: offered[group])
+    offered = {PLUGINS_GROUP: plugins, ACTIONS_GROUP: actions or (Point("allocate", Allocate),)}
+    return load_policy(load_config(text, source="f.yaml"), offers=lambda group: offered[group])
 
 
 def refusal(text, *plugins, actions=None):

@@ -7,27 +7,34 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from gpusched_plugins.nodeorder.measure import WHOLE, Ask, Ints, Measure, Spots, rest
+from gpusched_plugins.nodes.nodeorder.fragmentation import (
+    WHOLE,
+    FragmentationTables,
+    FreeGpus,
+    Ints,
+    RequestShape,
+    free_parts_after,
+)
 
 CPUS = (0, 1000, 2500, 4000, 8000)
 PARTS = (50, 110, 460, 465, 500, 810)
 
 
-def _typical(rng: random.Random) -> list[tuple[Ask, int]]:
+def _typical(rng: random.Random) -> list[tuple[RequestShape, int]]:
     asks = []
     for _ in range(rng.randint(1, 7)):
         gpus = rng.choice((0, 1, 1, 1, 1, 2, 4))
         part = 0 if not gpus else WHOLE if gpus > 1 else rng.choice((*PARTS, WHOLE))
-        asks.append((Ask(rng.choice(CPUS), gpus, part), rng.randint(1, 9)))
+        asks.append((RequestShape(rng.choice(CPUS), gpus, part), rng.randint(1, 9)))
     return asks
 
 
-def _spots(rng: random.Random, nodes: int, groups: int) -> Spots:
+def _spots(rng: random.Random, nodes: int, groups: int) -> FreeGpus:
     parts = [
         [rng.choice((0, 40, 190, 460, 535, 540, WHOLE, WHOLE)) for _ in range(4)]
         for _ in range(nodes)
     ]
-    return Spots(
+    return FreeGpus(
         np.array([rng.randrange(groups) for _ in range(nodes)]),
         np.array([rng.choice(CPUS) for _ in range(nodes)]),
         np.array(parts),
@@ -35,7 +42,10 @@ def _spots(rng: random.Random, nodes: int, groups: int) -> Spots:
 
 
 def _wasted(
-    typical: Sequence[tuple[Ask, int]], accepts: Sequence[bool], cpu: int, parts: Sequence[int]
+    typical: Sequence[tuple[RequestShape, int]],
+    accepts: Sequence[bool],
+    cpu: int,
+    parts: Sequence[int],
 ) -> int:
     """The definition: everything, or the parts too small for the request, weighted."""
     total = 0
@@ -54,7 +64,7 @@ def test_fragmentation_is_what_the_definition_says(seed: int) -> None:
     rng = random.Random(seed)
     typical = _typical(rng)
     accepts = np.array([[rng.random() < 0.8 for _ in typical] for _ in range(2)])
-    measure = Measure(
+    measure = FragmentationTables(
         [ask for ask, _ in typical],
         [count for _, count in typical],
         accepts=accepts,
@@ -76,7 +86,7 @@ def test_the_fall_is_the_difference_of_two_measures(seed: int, look_ahead: int) 
     """Where a request fits, the fall is F before less F after it took its room."""
     rng = random.Random(seed)
     typical = _typical(rng)
-    measure = Measure(
+    measure = FragmentationTables(
         [ask for ask, _ in typical],
         [count for _, count in typical],
         accepts=np.ones((1, len(typical)), dtype=np.bool_),
@@ -85,7 +95,7 @@ def test_the_fall_is_the_difference_of_two_measures(seed: int, look_ahead: int) 
     )
     spots = _spots(rng, 30, 1)
     for ask, _ in typical:
-        after = Spots(spots.group, spots.cpu - ask.cpu, rest(spots.parts, ask))
+        after = FreeGpus(spots.group, spots.cpu - ask.cpu, free_parts_after(spots.parts, ask))
         expected = measure.wasted(spots) - measure.wasted(after)
         assert measure.fall(spots, ask).tolist() == expected.tolist()
 
@@ -93,16 +103,21 @@ def test_the_fall_is_the_difference_of_two_measures(seed: int, look_ahead: int) 
 def test_a_part_is_taken_of_the_fullest_gpu_that_holds_it() -> None:
     """Emptier GPUs stay as they are, and a node where nothing holds it keeps all."""
     parts = np.array([[1000, 540, 460, 300], [400, 0, 0, 459]])
-    assert rest(parts, Ask(0, 1, 460)).tolist() == [[1000, 540, 0, 300], [400, 0, 0, 459]]
+    assert free_parts_after(parts, RequestShape(0, 1, 460)).tolist() == [
+        [1000, 540, 0, 300],
+        [400, 0, 0, 459],
+    ]
 
 
 def test_whole_gpus_are_taken_from_the_first_on() -> None:
     """GPUs in use are passed over."""
     parts = np.array([[1000, 540, 1000, 1000]])
-    assert rest(parts, Ask(0, 2, WHOLE)).tolist() == [[0, 540, 0, 1000]]
+    assert free_parts_after(parts, RequestShape(0, 2, WHOLE)).tolist() == [[0, 540, 0, 1000]]
 
 
-def _chain(single: Sequence[tuple[Ask, int]], total: int, free: int, steps: int) -> tuple[int, int]:
+def _chain(
+    single: Sequence[tuple[RequestShape, int]], total: int, free: int, steps: int
+) -> tuple[int, int]:
     """Use of a free part by so many requests drawn one after another, as a fraction."""
     if steps == 0:
         return 0, 1
@@ -119,8 +134,13 @@ def _chain(single: Sequence[tuple[Ask, int]], total: int, free: int, steps: int)
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_look_ahead_is_the_mean_use_by_the_next_requests(steps: int) -> None:
     """Half of it; rounding costs less than a thousandth of a GPU for each request followed."""
-    typical = [(Ask(0, 1, 460), 3), (Ask(0, 1, 110), 2), (Ask(0, 1, WHOLE), 4), (Ask(0, 0, 0), 1)]
-    measure = Measure(
+    typical = [
+        (RequestShape(0, 1, 460), 3),
+        (RequestShape(0, 1, 110), 2),
+        (RequestShape(0, 1, WHOLE), 4),
+        (RequestShape(0, 0, 0), 1),
+    ]
+    measure = FragmentationTables(
         [ask for ask, _ in typical],
         [count for _, count in typical],
         accepts=np.ones((1, 4), dtype=np.bool_),
@@ -128,7 +148,7 @@ def test_look_ahead_is_the_mean_use_by_the_next_requests(steps: int) -> None:
         lookahead=steps,
     )
     for free in range(0, WHOLE + 1, 10):
-        spots = Spots(np.array([0]), np.array([0]), np.array([[free]]))
+        spots = FreeGpus(np.array([0]), np.array([0]), np.array([[free]]))
         use = free * measure.total - int(measure.wasted(spots)[0])
         value, scale = _chain(typical[:3], 10, free, steps)
         next_one = free * sum(count for ask, count in typical[:3] if ask.part <= free)
@@ -138,8 +158,12 @@ def test_look_ahead_is_the_mean_use_by_the_next_requests(steps: int) -> None:
 
 def test_classes_are_steps_of_a_sigmoid() -> None:
     """No fall is the middle; a fall of one GPU is class 73, of minus two class 11."""
-    measure = Measure(
-        [Ask(0, 1, WHOLE)], [7], accepts=np.ones((1, 1), dtype=np.bool_), gpus=1, lookahead=0
+    measure = FragmentationTables(
+        [RequestShape(0, 1, WHOLE)],
+        [7],
+        accepts=np.ones((1, 1), dtype=np.bool_),
+        gpus=1,
+        lookahead=0,
     )
     falls: Ints = np.array([0, -1, 1000 * 7, -2000 * 7, 10**9, -(10**9)])
     assert measure.classes(falls).tolist() == [50, 49, 73, 11, 99, 0]
@@ -148,4 +172,10 @@ def test_classes_are_steps_of_a_sigmoid() -> None:
 def test_parts_of_several_gpus_are_refused() -> None:
     """Nothing in a pod can ask for that, so a measure of it would be a mistake."""
     with pytest.raises(ValueError, match="parts of several GPUs"):
-        Measure([Ask(0, 2, 500)], [1], accepts=np.ones((1, 1), dtype=np.bool_), gpus=2, lookahead=0)
+        FragmentationTables(
+            [RequestShape(0, 2, 500)],
+            [1],
+            accepts=np.ones((1, 1), dtype=np.bool_),
+            gpus=2,
+            lookahead=0,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from gpusched_plugins.fairshare.division import BEND_ONE, USAGE_ONE, Stake, divide
+from gpusched_plugins.queues.fairshare.division import BEND_ONE, USAGE_ONE, Stake, divide_fairly
 from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def shares(total, stakes, **how):
         Stake(uid=name, created=float(age), **fields)
         for age, (name, fields) in enumerate(stakes.items())
     ]
-    return dict(zip(stakes, divide(total, made, **how), strict=True))
+    return dict(zip(stakes, divide_fairly(total, made, **how), strict=True))
 
 
 def queue(wants, deserved=0, weight=1, priority=0, **more):
@@ -263,7 +263,7 @@ def siblings(draw):
 )
 def test_shares_are_exact_and_bounded(total, stakes, bend, by_class, chance):
     """Bounds hold, nothing is invented, order does not matter, and the slow way agrees."""
-    due = divide(total, stakes, bend=bend, by_class=by_class)
+    due = divide_fairly(total, stakes, bend=bend, by_class=by_class)
     firm = [max(each.guarantee, min(each.deserved, each.wants)) for each in stakes]
     assert sum(due) <= max(total, sum(firm))
     for share, least, stake in zip(due, firm, stakes, strict=True):
@@ -273,7 +273,7 @@ def test_shares_are_exact_and_bounded(total, stakes, bend, by_class, chance):
     assert due == slow(total, stakes, bend=bend, by_class=by_class)
     shuffled = list(range(len(stakes)))
     chance.shuffle(shuffled)
-    again = divide(total, [stakes[i] for i in shuffled], bend=bend, by_class=by_class)
+    again = divide_fairly(total, [stakes[i] for i in shuffled], bend=bend, by_class=by_class)
     assert again == [due[i] for i in shuffled]
 
 
@@ -281,7 +281,7 @@ def test_shares_are_exact_and_bounded(total, stakes, bend, by_class, chance):
 @generated(st.integers(0, 200), siblings(), st.integers(1, 30))
 def test_more_weight_never_costs_more_than_the_rounding(total, stakes, more):
     """A queue that is made heavier is due as much as before, up to one unit of rounding."""
-    before = divide(total, stakes)[0]
+    before = divide_fairly(total, stakes)[0]
     first, *others = stakes
     heavier = Stake(
         uid=first.uid,
@@ -292,11 +292,11 @@ def test_more_weight_never_costs_more_than_the_rounding(total, stakes, more):
         weight=first.weight + more,
         priority=first.priority,
     )
-    assert divide(total, [heavier, *others])[0] >= before - 1
+    assert divide_fairly(total, [heavier, *others])[0] >= before - 1
 
 
 def test_two_hundred_queues_are_divided_in_few_rounds():
     """Every round satisfies somebody or is the last: 200 ever hungrier queues end too."""
     stakes = [Stake(uid=f"q{n:03}", wants=2 ** (n % 40), weight=1 + n % 7) for n in range(200)]
-    due = divide(10**12, stakes, unit=1)
+    due = divide_fairly(10**12, stakes, unit=1)
     assert sum(due) == 10**12

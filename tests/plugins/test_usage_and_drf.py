@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 import msgspec
 import pytest
-from gpusched_plugins.usage import BITS, remaining
+from gpusched_plugins.queues.usage import BITS, decay_factor
 
-from gpusched.config.model import DEFAULT, PluginChoice, Tier
-from gpusched.objects.group import Usage
-from gpusched.objects.units import DEVICE
+from gpusched.api.gang.pod_group import QueueUsage
+from gpusched.api.meta.units import DEVICE
+from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
 from gpusched.testing.given import Given
@@ -19,7 +19,7 @@ DAY = 86_400
 
 def under(*choices):
     """A cluster with more plugins than by default."""
-    tiers = (*DEFAULT.tiers, Tier(tuple(PluginChoice(name, args) for name, args in choices)))
+    tiers = (*DEFAULT.tiers, PluginTier(tuple(PluginChoice(name, args) for name, args in choices)))
     return Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers)))
 
 
@@ -48,14 +48,14 @@ def runs(c, gang, queue, gpus, *, start=0):
 @pytest.mark.parametrize("halves", range(0, 61, 7))
 def test_whole_half_lives_are_exact(halves):
     """One half for each."""
-    assert remaining(halves * 10**9, 10**9) == (1 << BITS) >> halves
+    assert decay_factor(halves * 10**9, 10**9) == (1 << BITS) >> halves
 
 
 def test_parts_of_a_half_life_multiply():
     """Two halves of a half-life are one, up to the last digits; more time leaves less."""
-    half = remaining(500, 1000)
+    half = decay_factor(500, 1000)
     assert abs((half * half >> BITS) - (1 << BITS - 1)) < 1 << 10
-    left = [remaining(passed, 997) for passed in range(0, 6000, 13)]
+    left = [decay_factor(passed, 997) for passed in range(0, 6000, 13)]
     assert left == sorted(left, reverse=True)
 
 
@@ -64,15 +64,15 @@ def test_a_queue_that_uses_all_for_a_half_life_used_half():
     c = runs(measured().nodes(1, gpus=8).queue("a"), "g", "a", 8)
     c.when.one_session()
     first = remember(c, "a")
-    assert first == Usage(NOW, (), ((GPU, 10**9),))
+    assert first == QueueUsage(NOW, (), ((GPU, 10**9),))
     c.now = NOW + DAY
     c.when.one_session()
     assert remember(c, "a") == first
     c.gone("g-0").when.one_session()
-    assert remember(c, "a") == Usage(NOW + DAY, ((GPU, 500_000_000),), ())
+    assert remember(c, "a") == QueueUsage(NOW + DAY, ((GPU, 500_000_000),), ())
     c.now += 2 * DAY
     c.when.one_session()
-    assert remember(c, "a") == Usage(NOW + DAY, ((GPU, 500_000_000),), ())
+    assert remember(c, "a") == QueueUsage(NOW + DAY, ((GPU, 500_000_000),), ())
 
 
 def test_changes_are_remembered_at_a_bounded_rate():
@@ -95,7 +95,7 @@ def test_who_used_much_yields():
     def due(c):
         c.nodes(1, gpus=10).queue("a").queue("b")
         key = next(key for key in c.cache.queues.items if key.name == "a")
-        used = Usage(NOW, ((GPU, 500_000_000),), ())
+        used = QueueUsage(NOW, ((GPU, 500_000_000),), ())
         c.cache.queues.items[key] = attrs.evolve(c.cache.queues.items[key], usage=used)
         for name in ("a", "b"):
             c.gang(f"{name}-g", pods=10, gpus=1, queue=name)
@@ -110,7 +110,7 @@ def test_nothing_is_remembered_of_who_never_used_anything():
     """No write for a queue that is idle from the start; none at all without the policy."""
     c = measured().nodes(1).queue("a")
     c.when.one_session()
-    assert c.then.queue("a").usage == Usage()
+    assert c.then.queue("a").usage == QueueUsage()
     c = Given().nodes(1).queue("a")
     c.when.one_session()
     assert c.then.queue("a").usage is None
@@ -118,10 +118,10 @@ def test_nothing_is_remembered_of_who_never_used_anything():
 
 def test_the_record_survives_the_api():
     """It is read back from the status as it was written."""
-    from gpusched.io.status_writes import _usage  # noqa: PLC0415 - the other half
-    from gpusched.objects.decode_group import UsageStatus, _usage_of  # noqa: PLC0415
+    from gpusched.api.gang.decode import UsageStatus, _usage_of  # noqa: PLC0415
+    from gpusched.io.write.status_patches import _usage  # noqa: PLC0415 - the other half
 
-    usage = Usage(NOW, ((GPU, 5),), (("cpu", 7),))
+    usage = QueueUsage(NOW, ((GPU, 5),), (("cpu", 7),))
     written = msgspec.json.encode(_usage(usage))
     assert _usage_of(msgspec.json.decode(written, type=UsageStatus)) == usage
 
@@ -148,8 +148,8 @@ def test_gangs_share_a_queue_by_what_they_hold():
 def test_queues_by_dominant_share_as_policy():
     """In its own tier before fairshare's it decides; weights count."""
     tiers = (
-        Tier((PluginChoice("drf", {"queues": True}), PluginChoice("predicates"))),
-        Tier((PluginChoice("fairshare"),)),
+        PluginTier((PluginChoice("drf", {"queues": True}), PluginChoice("predicates"))),
+        PluginTier((PluginChoice("fairshare"),)),
     )
     c = Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers)))
     c.nodes(1, gpus=8).queue("a", limits={"deserved": {GPU: 8}}).queue("b", weight=4)

@@ -7,7 +7,7 @@ import itertools
 import attrs
 import pytest
 
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
 from gpusched.testing.authors import cluster_under, repeats
 
 

@@ -9,9 +9,9 @@ import inspect
 
 import pytest
 
-from gpusched.session.hooks import Hooks
-from gpusched.session.pairs import PairRule, PairScore
-from gpusched.session.plan import Plan
+from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
+from gpusched.session.state.plan import Plan
 from gpusched.testing.authors import cluster_under
 
 HOOKS = sorted(

@@ -7,11 +7,11 @@ import sys
 import attrs
 import pytest
 
+from gpusched.base.limits import PLUGIN_FAULTS_MAX
 from gpusched.config.model import DEFAULT
-from gpusched.limits import PLUGIN_FAULTS_MAX
 from gpusched.plugin import place_minimum
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
 from gpusched.testing.given import Given
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpusched.cli.main import main
-from gpusched.config.load import load
+from gpusched.config.load import load_config
 from gpusched.testing.given import Given
 
 BOTH = """\
@@ -22,7 +22,7 @@ tiers:
 
 
 def given(text):
-    return Given(config=load(text, source="f.yaml")).nodes(2, gpus=8).queue("a")
+    return Given(config=load_config(text, source="f.yaml")).nodes(2, gpus=8).queue("a")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ def given(text):
 )
 def test_an_installed_action_decides(acme, actions, started):
     """The older gang fills the only node, unless the action lets the smaller one go first."""
-    c = Given(config=load(BOTH.replace("enqueue, acmesmall, allocate", actions), source="f.yaml"))
+    c = Given(
+        config=load_config(BOTH.replace("enqueue, acmesmall, allocate", actions), source="f.yaml")
+    )
     c.nodes(1, gpus=8).queue("a")
     c.gang("big", pods=2, gpus=4, queue="a", created=1.0)
     c.gang("small", pods=1, gpus=1, queue="a", created=2.0)
@@ -155,7 +157,7 @@ def test_a_name_that_two_packages_offer_is_refused(acme, packages, capsys, tmp_p
     packages.install("acme_rival", plugins="gang = acme_policies.cap:Cap")
     told = problems(capsys, tmp_path, "tiers:\n- plugins: [{name: gang}]\n")
     assert told == [
-        '2: plugin "gang" is offered twice: by acme_policies.cap:Cap and gpusched_plugins.gang:Gang'
+        '2: plugin "gang" is offered twice: by acme_policies.cap:Cap and gpusched_plugins.order.gang:Gang'
     ]
 
 

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from benchmarks.report_inputs import mixed_day
-from gpusched.report import over_time
-from gpusched.report.csv_files import csv_files
-from gpusched.report.record import ActDone, Record
+from gpusched.lab.report.csv_files import csv_files
+from gpusched.lab.report.record import ActDone, RunRecord
+from gpusched.lab.report.statistics import over_time
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,14 +70,14 @@ def test_steps_of_use_add_up_to_what_was_held(day):
     read = rows(csv_files(day)["use.csv"])
     at = [float(row["at_s"]) for row in read] + [day.seconds]
     area = sum(float(row["gpus_held"]) * (at[turn + 1] - at[turn]) for turn, row in enumerate(read))
-    assert area == pytest.approx(over_time.use(day).integral)
+    assert area == pytest.approx(over_time.used_amounts(day).integral)
     by_queue = [name for name in read[0] if name.startswith("gpus_held by ")]
     for row in read:
         assert sum(float(row[name]) for name in by_queue) == pytest.approx(float(row["gpus_held"]))
 
 
 def test_an_empty_run_has_heads_only():
-    record = Record(name="empty", ground="embedded", seed=1, seconds=1.0, epoch=0.0)
+    record = RunRecord(name="empty", ground="embedded", seed=1, seconds=1.0, epoch=0.0)
     files = csv_files(record)
     assert set(files) == {
         "jobs.csv", "pods.csv", "queues.csv", "nodes.csv", "evictions.csv", "acts.csv", "use.csv",

@@ -8,21 +8,21 @@ import attrs
 import pytest
 
 from benchmarks.report_inputs import Ask, Toy, mixed_day, thousand_jobs
-from gpusched.report.page import page
-from gpusched.report.record import (
+from gpusched.lab.report.pages.run_page import render_page
+from gpusched.lab.report.record import (
     ActDone,
-    Broken,
-    End,
+    BrokenInvariant,
     JobLife,
+    LifeEnd,
     NodeLife,
     NodeSpan,
     PodLife,
-    Reason,
-    Record,
+    RunRecord,
+    WaitReason,
 )
-from gpusched.report.reported import Reported, Verdict
-from gpusched.report.statistics import Figure
-from gpusched.report.tables import Cell, FilledTable
+from gpusched.lab.report.run_report import JudgedExpectation, RunReport
+from gpusched.lab.report.statistics.named import StatisticValue
+from gpusched.lab.report.statistics.tables import FilledTable, TableCell
 
 VOID = {"meta", "input", "br", "hr", "img", "link"}
 EVIL = "<script>alert('x')</script>\"&\x07]]>"
@@ -84,7 +84,7 @@ def day():
 
 
 def test_every_element_is_closed_and_every_picture_is_xml(day):
-    text = page([Reported(record=day)])
+    text = render_page([RunReport(record=day)])
     tags = Tags(text)
     assert len(svgs(text)) >= 10
     idents = [attributes["id"] for _, attributes in tags.seen if "id" in attributes]
@@ -93,7 +93,7 @@ def test_every_element_is_closed_and_every_picture_is_xml(day):
 
 def test_a_page_asks_for_nothing_from_elsewhere(day):
     """No address of another place in it, and a policy that forbids every request."""
-    text = page([Reported(record=day)], files=["data"])
+    text = render_page([RunReport(record=day)], files=["data"])
     tags = Tags(text)
     for tag, attributes in tags.seen:
         assert tag not in {"link", "img", "iframe", "object", "embed"}
@@ -111,7 +111,7 @@ def test_foreign_texts_are_shown_and_never_run():
     job = JobLife(
         key=f"default/{EVIL}", kind="Job", uid="u", queue=EVIL, klass=EVIL, priority=0, size=1,
         min_member=1, gpus=8000, created=0.0, started=5.0,
-        reasons=(Reason(at=0.0, reason=EVIL, sentence=EVIL),),
+        reasons=(WaitReason(at=0.0, reason=EVIL, sentence=EVIL),),
     )  # fmt: skip
     pod = PodLife(
         name=EVIL, namespace="default", uid="u", job=job.key, queue=EVIL, gpus=8000, cpu=0,
@@ -122,15 +122,15 @@ def test_foreign_texts_are_shown_and_never_run():
         name=EVIL, jobs=(job,), pods=(pod,), unfinished=EVIL,
         nodes=(NodeLife(name=EVIL, labels={}, spans=(node,)),),
         acts=(ActDone(at=1.0, sentence=EVIL, trouble=EVIL),),
-        broken=(Broken(at=1.0, invariant="room", sentence=EVIL),),
+        broken=(BrokenInvariant(at=1.0, invariant="room", sentence=EVIL),),
     )  # fmt: skip
-    table = FilledTable(title=EVIL, heads=(EVIL,), rows=((Cell(text=EVIL),),))
-    text = page([Reported(record=record, teaches=EVIL, config=EVIL, tables=(table,),
-                          verdicts=(Verdict(sentence=EVIL, ok=False, seen=EVIL),))])  # fmt: skip
+    table = FilledTable(title=EVIL, heads=(EVIL,), rows=((TableCell(text=EVIL),),))
+    text = render_page([RunReport(record=record, teaches=EVIL, config=EVIL, tables=(table,),
+                          verdicts=(JudgedExpectation(sentence=EVIL, ok=False, seen=EVIL),))])  # fmt: skip
     assert "<script>alert" not in text
     tags = Tags(text)
     assert [tag for tag, _ in tags.seen].count("script") == sum(
-        tag == "script" for tag, _ in Tags(page([Reported(record=record)])).seen
+        tag == "script" for tag, _ in Tags(render_page([RunReport(record=record)])).seen
     )
     assert tags.words.count("<script>alert('x')</script>") > 10
     assert "\x07" not in text
@@ -138,14 +138,16 @@ def test_foreign_texts_are_shown_and_never_run():
 
 
 def test_the_same_run_gives_the_same_bytes():
-    assert page([Reported(record=mixed_day(60))]) == page([Reported(record=mixed_day(60))])
+    assert render_page([RunReport(record=mixed_day(60))]) == render_page(
+        [RunReport(record=mixed_day(60))]
+    )
 
 
 def test_a_run_in_which_nothing_happened_has_a_page():
     """One second, no node, no job: no plot divides by nothing."""
     for seconds in (0.0, 1.0):
-        record = Record(name="empty", ground="embedded", seed=1, seconds=seconds, epoch=0.0)
-        words = Tags(page([Reported(record=record)])).words
+        record = RunRecord(name="empty", ground="embedded", seed=1, seconds=seconds, epoch=0.0)
+        words = Tags(render_page([RunReport(record=record)])).words
         assert "0 of 0 jobs completed" in words
 
 
@@ -153,50 +155,52 @@ def test_a_run_whose_jobs_never_start_has_a_page():
     job = JobLife(
         key="default/stuck", kind="Job", uid="u", queue="a", klass="job", priority=0, size=4,
         min_member=4, gpus=32_000, created=0.0,
-        reasons=(Reason(at=0.0, reason="NotEnoughRoom", sentence="4 pods need 32 GPUs"),),
+        reasons=(WaitReason(at=0.0, reason="NotEnoughRoom", sentence="4 pods need 32 GPUs"),),
     )  # fmt: skip
-    record = Record(name="stuck", ground="embedded", seed=1, seconds=60.0, epoch=0.0, jobs=(job,))
-    words = Tags(page([Reported(record=record)])).words
+    record = RunRecord(
+        name="stuck", ground="embedded", seed=1, seconds=60.0, epoch=0.0, jobs=(job,)
+    )
+    words = Tags(render_page([RunReport(record=record)])).words
     assert "60 so far" in words
     assert "NotEnoughRoom: 4 pods need 32 GPUs" in words
     assert "1 of 1 of job" in words
 
 
 def test_head_and_verdicts_say_how_it_went():
-    one = Reported(
+    one = RunReport(
         record=small(unfinished="the API server went away"), teaches="Urgent jobs come first.",
         config="greedy.yaml",
-        verdicts=(Verdict(sentence="job high is complete by 2m", ok=True),
-                  Verdict(sentence="job low is never evicted", ok=False, seen="2 evictions")),
+        verdicts=(JudgedExpectation(sentence="job high is complete by 2m", ok=True),
+                  JudgedExpectation(sentence="job low is never evicted", ok=False, seen="2 evictions")),
     )  # fmt: skip
-    words = Tags(page([one])).words
+    words = Tags(render_page([one])).words
     for said in ("Urgent jobs come first.", "greedy.yaml", "1 of 2 expectations do not hold",
                  "job low is never evicted 2 evictions", "Ended before its time: the API server"):  # fmt: skip
         assert said in words
 
 
 def test_measured_rows_stand_out_among_published_ones():
-    row = (Cell(text="gpusched"), Cell(text="72.0", figure=Figure(72.0, "s")))
+    row = (TableCell(text="gpusched"), TableCell(text="72.0", figure=StatisticValue(72.0, "s")))
     table = FilledTable(title="M1", heads=("", "wait s"),
-                        rows=((Cell(text="MCAD (published)"), Cell(text="71.9")), row))  # fmt: skip
-    tags = Tags(page([Reported(record=small(), tables=(table,))]))
+                        rows=((TableCell(text="MCAD (published)"), TableCell(text="71.9")), row))  # fmt: skip
+    tags = Tags(render_page([RunReport(record=small(), tables=(table,))]))
     assert sum(attributes.get("class") == "own" for _, attributes in tags.seen) == 1
     assert "M1 wait s MCAD (published) 71.9 gpusched 72.0" in tags.words
 
 
 def test_evictions_are_told_with_their_reason_and_cost():
-    words = Tags(page([Reported(record=small())])).words
+    words = Tags(render_page([RunReport(record=small())])).words
     assert "Reclaimed 2 0.04" in words  # two pods with 4 GPUs each that ran for 18 s
 
 
 def test_the_table_of_jobs_tells_wait_run_and_reason():
-    text = page([Reported(record=small())])
+    text = render_page([RunReport(record=small())])
     rows = re.findall(r'<tr data-j="\d+">(.*?)</tr>', text)
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
     high = next(row for row in cells if row[0] == "high")
     assert high[:9] == ["high", "b", "training", "1", "4", "20", "0", "32", "52"]
     low = next(row for row in cells if row[0] == "low")
-    assert low[9] == End.SUCCEEDED.value
+    assert low[9] == LifeEnd.SUCCEEDED.value
     assert low[10] == "2"
     assert low[11] == "Evicted: gave room to default/high"
 
@@ -204,7 +208,7 @@ def test_the_table_of_jobs_tells_wait_run_and_reason():
 def test_a_thousand_jobs_make_a_page_under_five_megabytes():
     """The shape of M4: its Gantt is as many rectangles as jobs ran, not one per pod."""
     record = thousand_jobs()
-    text = page([Reported(record=record)])
+    text = render_page([RunReport(record=record)])
     assert len(record.pods) == 10_000
     assert len(text) < 1_500_000
     assert text.count("data-j=") == 1000
@@ -216,8 +220,10 @@ def test_only_the_longest_waiting_of_very_many_jobs_are_listed():
                 priority=0, size=1, min_member=1, gpus=0, created=0.0, started=float(turn))
         for turn in range(2500)
     )  # fmt: skip
-    record = Record(name="many", ground="simulated", seed=1, seconds=3000.0, epoch=0.0, jobs=jobs)
-    text = page([Reported(record=record)])
+    record = RunRecord(
+        name="many", ground="simulated", seed=1, seconds=3000.0, epoch=0.0, jobs=jobs
+    )
+    text = render_page([RunReport(record=record)])
     assert text.count("data-j=") == 2000
     assert ">j2499<" in text
     assert ">j499<" not in text
@@ -228,7 +234,7 @@ def test_acts_are_marked_below_every_axis_of_time_and_told():
         ActDone(at=5.0, sentence="cordon n1"),
         ActDone(at=9.0, sentence="drain", trouble="gone"),
     )
-    text = page([Reported(record=small(acts=acts))])
+    text = render_page([RunReport(record=small(acts=acts))])
     assert text.count('<div class="marks"') == text.count('class="plot timed')
     assert 'class="act" d="M500 0v1"' in text
     assert 'class="act not" d="M900 0v1"' in text
@@ -242,12 +248,12 @@ def test_many_acts_of_one_moment_are_told_as_one():
     acts = tuple(ActDone(at=1.0, sentence=f"submit j{turn}") for turn in range(50))
     assert (
         "1s submit j0 ... submit j49 (48 more)"
-        in Tags(page([Reported(record=small(acts=acts))])).words
+        in Tags(render_page([RunReport(record=small(acts=acts))])).words
     )
 
 
 def test_breaches_of_invariants_stand_at_the_top():
-    broken = (Broken(at=3.0, invariant="gangs", sentence="1 of 2 pods of low"),)
-    words = Tags(page([Reported(record=small(broken=broken))])).words
+    broken = (BrokenInvariant(at=3.0, invariant="gangs", sentence="1 of 2 pods of low"),)
+    words = Tags(render_page([RunReport(record=small(broken=broken))])).words
     assert "1 breach of what must always hold" in words
     assert "3s gangs 1 of 2 pods of low" in words

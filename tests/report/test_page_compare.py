@@ -4,9 +4,9 @@ import attrs
 import pytest
 
 from benchmarks.report_inputs import Ask, Toy, mixed_day
-from gpusched.report.compared import changed_jobs, compared
-from gpusched.report.page import page
-from gpusched.report.reported import Reported, Verdict
+from gpusched.lab.report.pages.run_page import render_page
+from gpusched.lab.report.run_report import JudgedExpectation, RunReport
+from gpusched.lab.report.statistics.comparison import changed_jobs, compare_runs
 from tests.report.test_page import EVIL, Tags, svgs
 
 
@@ -18,7 +18,7 @@ def run(name, *, nodes=1, **changes):
 
 
 def row(records, name):
-    return next(each for each in compared(records, "GPUs") if each.name == name).cells
+    return next(each for each in compare_runs(records, "GPUs") if each.name == name).cells
 
 
 def test_the_best_of_each_statistic_is_marked_and_differences_are_to_the_first():
@@ -35,7 +35,7 @@ def test_more_use_is_better():
 
 
 def test_equal_runs_have_no_best():
-    rows = compared([run("one"), run("other")], "GPUs")
+    rows = compare_runs([run("one"), run("other")], "GPUs")
     assert rows
     assert not any(cell.best for each in rows for cell in each.cells)
 
@@ -54,8 +54,8 @@ def test_a_job_that_only_one_run_has_is_not_compared():
 
 
 def test_the_page_is_whole_and_safe():
-    runs = [Reported(record=mixed_day(60, name=name)) for name in ("a", "b", EVIL)]
-    text = page(runs, title="Three ways", files=["data/a", "data/b"])
+    runs = [RunReport(record=mixed_day(60, name=name)) for name in ("a", "b", EVIL)]
+    text = render_page(runs, title="Three ways", files=["data/a", "data/b"])
     tags = Tags(text)
     assert svgs(text)
     assert "<script>alert" not in text
@@ -65,18 +65,18 @@ def test_the_page_is_whole_and_safe():
 
 
 def test_verdicts_of_each_configuration_are_shown():
-    verdict = Verdict(sentence="nobody is evicted", ok=False, seen="3 evictions")
-    runs = [Reported(record=run("a")), Reported(record=run("b"), verdicts=(verdict,))]
-    assert "nobody is evicted 3 evictions" in Tags(page(runs)).words
+    verdict = JudgedExpectation(sentence="nobody is evicted", ok=False, seen="3 evictions")
+    runs = [RunReport(record=run("a")), RunReport(record=run("b"), verdicts=(verdict,))]
+    assert "nobody is evicted 3 evictions" in Tags(render_page(runs)).words
 
 
 def test_runs_of_different_length_and_empty_ones_are_compared():
     short = attrs.evolve(run("short"), seconds=300.0)
     empty = attrs.evolve(run("empty"), jobs=(), pods=(), queues=(), nodes=())
-    assert svgs(page([Reported(record=each) for each in (run("long"), short, empty)]))
+    assert svgs(render_page([RunReport(record=each) for each in (run("long"), short, empty)]))
 
 
 @pytest.mark.parametrize("names", [[], ["a", "a"], list("abcdefg")])
 def test_what_cannot_be_compared_is_refused(names):
     with pytest.raises(ValueError, match=r"compar|names of their own"):
-        page([Reported(record=run(name)) for name in names])
+        render_page([RunReport(record=run(name)) for name in names])

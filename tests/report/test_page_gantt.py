@@ -3,9 +3,9 @@
 import itertools
 
 from benchmarks.report_inputs import Ask, Toy
-from gpusched.report.gantt import ROW, chart
-from gpusched.report.plots import time_axis
-from gpusched.report.record import End, NodeLife, NodeSpan, PodLife, Record
+from gpusched.lab.report.plots.gantt_layout import ROW, layout_gantt
+from gpusched.lab.report.plots.svg import time_axis
+from gpusched.lab.report.record import LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 
 
 def pod(name, *, node="n1", slots=(), gpus=1000, bound=0.0, ended=10.0, job="default/j", **more):
@@ -21,12 +21,12 @@ def run(*pods, gpus=2000, seconds=20.0, spans=None, nodes=("n1",)):
         ))
         for name in nodes
     )  # fmt: skip
-    return Record(name="r", ground="simulated", seed=1, seconds=seconds, epoch=0.0, pods=pods,
+    return RunRecord(name="r", ground="simulated", seed=1, seconds=seconds, epoch=0.0, pods=pods,
                   nodes=lives)  # fmt: skip
 
 
 def laid(record, unit="GPUs"):
-    return chart(record, unit, time_axis(record.seconds))
+    return layout_gantt(record, unit, time_axis(record.seconds))
 
 
 def test_every_gpu_of_a_node_has_its_row_even_when_idle():
@@ -71,7 +71,7 @@ def test_pods_without_gpus_are_counted_not_drawn():
 
 
 def test_evictions_are_marked():
-    picture = laid(run(pod("a", slots=(0,), end=End.EVICTED)))
+    picture = laid(run(pod("a", slots=(0,), end=LifeEnd.EVICTED)))
     assert [bar.evicted for bar in picture.bars] == [True]
 
 

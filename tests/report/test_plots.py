@@ -2,14 +2,21 @@
 
 import pytest
 
-from gpusched.report.page_style import _GROUNDS as GROUNDS
-from gpusched.report.page_style import _TEXTS as TEXTS
-from gpusched.report.page_style import DARK, LIGHT, SHADES, contrast
-from gpusched.report.page_style import _mixed as mixed
-from gpusched.report.plots import as_data, duration, esc, nice_ticks, number, time_axis
-from gpusched.report.plots_waits import Waits, scale_of
-from gpusched.report.record import JobLife, Reason
-from gpusched.report.series import longest_reason
+from gpusched.lab.report.pages.style import _GROUNDS as GROUNDS
+from gpusched.lab.report.pages.style import _TEXTS as TEXTS
+from gpusched.lab.report.pages.style import DARK, LIGHT, SHADES, contrast_ratio
+from gpusched.lab.report.pages.style import _mixed as mixed
+from gpusched.lab.report.plots.svg import (
+    duration_text,
+    escape_html,
+    nice_ticks,
+    number_text,
+    script_json,
+    time_axis,
+)
+from gpusched.lab.report.plots.waiting_times import WaitSummary, scale_of
+from gpusched.lab.report.record import JobLife, WaitReason
+from gpusched.lab.report.statistics.series import longest_reason
 
 
 @pytest.mark.parametrize(
@@ -18,11 +25,11 @@ from gpusched.report.series import longest_reason
      (3605, "1h"), (187_200, "2d4h"), (-90, "-1m30s")],
 )  # fmt: skip
 def test_durations_are_written_as_people_do(seconds, text):
-    assert duration(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_numbers_have_no_needless_zeros():
-    assert [number(each) for each in (0, -0.01, 1234.5, 2.0, 0.25)] == [
+    assert [number_text(each) for each in (0, -0.01, 1234.5, 2.0, 0.25)] == [
         "0",
         "0",
         "1,234.5",
@@ -51,13 +58,16 @@ def test_time_axes_fit_any_length(seconds):
 
 
 def test_data_in_scripts_cannot_end_them():
-    assert "<" not in as_data({"a": "</script><!--", "b": "\u2028&"})
-    assert esc("<a href='x'>\x00\ud800") == "&lt;a href=&#x27;x&#x27;&gt;\N{REPLACEMENT CHARACTER}?"
+    assert "<" not in script_json({"a": "</script><!--", "b": "\u2028&"})
+    assert (
+        escape_html("<a href='x'>\x00\ud800")
+        == "&lt;a href=&#x27;x&#x27;&gt;\N{REPLACEMENT CHARACTER}?"
+    )
 
 
 def test_waits_that_span_decades_are_on_a_logarithmic_axis():
-    short = Waits(name="a", seconds=(1.0,) * 9 + (4000.0,), started=())
-    even = Waits(name="a", seconds=(100.0, 200.0, 300.0), started=())
+    short = WaitSummary(name="a", seconds=(1.0,) * 9 + (4000.0,), started=())
+    even = WaitSummary(name="a", seconds=(100.0, 200.0, 300.0), started=())
     assert scale_of([short]).log
     assert not scale_of([even]).log
     assert scale_of([]).ticks
@@ -72,15 +82,15 @@ def test_colours_are_seen_on_their_ground_and_texts_can_be_read_on_them():
     """At least 3 to 1 for areas, and 4.2 to 1 for labels on any shade."""
     for hues, ground in ((LIGHT, GROUNDS[0]), (DARK, GROUNDS[1])):
         for hue in hues:
-            assert contrast(hue, ground) >= 3
+            assert contrast_ratio(hue, ground) >= 3
             for opacity in SHADES:
                 on = mixed(hue, ground, opacity)
-                assert max(contrast(text, on) for text in TEXTS) >= 4.2
+                assert max(contrast_ratio(text, on) for text in TEXTS) >= 4.2
 
 
 def test_waits_of_milliseconds_are_seen_as_what_they_are():
     """Their axis ends at a second, with ticks that differ."""
-    scale = scale_of([Waits(name="a", seconds=(0.005, 0.01), started=())])
+    scale = scale_of([WaitSummary(name="a", seconds=(0.005, 0.01), started=())])
     assert scale.ticks[-1][1] == "1s"
     assert len({label for _, label in scale.ticks}) == len(scale.ticks)
 
@@ -91,6 +101,6 @@ def test_the_longest_reason_counts_all_its_spans_and_none_after_the_end():
     job = JobLife(
         key="default/j", kind="Job", uid="u", queue="q", klass="job", priority=0, size=1,
         min_member=1, gpus=0, created=0.0, started=13.0, ended=20.0,
-        reasons=tuple(Reason(at=at, reason=why, sentence=said) for at, why, said in told),
+        reasons=tuple(WaitReason(at=at, reason=why, sentence=said) for at, why, said in told),
     )  # fmt: skip
     assert longest_reason(job, 100.0) == ("Quota", "c", 8.0)

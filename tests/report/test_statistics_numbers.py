@@ -12,29 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.report import over_time
-from gpusched.report.record import (
-    End,
-    Eviction,
+from gpusched.lab.report.record import (
+    EvictionRecord,
     JobLife,
+    LifeEnd,
     NodeLife,
     NodeSpan,
     PodLife,
     QueueLife,
     QueueMark,
-    Record,
+    RunRecord,
 )
-from gpusched.report.statistics import (
-    Figure,
-    NoStatistic,
+from gpusched.lab.report.statistics import over_time
+from gpusched.lab.report.statistics.job_values import VALUES
+from gpusched.lab.report.statistics.named import (
+    StatisticValue,
+    UnknownStatistic,
     check_name,
     known_statistics,
     percentile,
     statistic,
     unit_of,
 )
-from gpusched.report.steps import Steps, spans, total
-from gpusched.report.values import VALUES
+from gpusched.lab.report.statistics.steps import StepFunction, steps_from_spans, sum_steps
 
 
 def pod(job: str, number: int, **more: Any) -> PodLife:
@@ -68,18 +68,18 @@ BASE: dict[str, Any] = {
 }
 
 
-def run(**more: Any) -> Record:
-    return Record(**{**BASE, **more})
+def run(**more: Any) -> RunRecord:
+    return RunRecord(**{**BASE, **more})
 
 
-def two() -> Record:
+def two() -> RunRecord:
     """One job runs from 10 to 60, its second pod bound at 12; the other never starts."""
-    done: dict[str, Any] = {"running": 13.0, "ended": 60.0, "end": End.SUCCEEDED}
+    done: dict[str, Any] = {"running": 13.0, "ended": 60.0, "end": LifeEnd.SUCCEEDED}
     return run(
         nodes=(node("n0"),),
         jobs=(
             job("a", created=5.0, admitted=8.0, started=12.0, ready=13.0, ended=61.0,
-                end=End.SUCCEEDED),
+                end=LifeEnd.SUCCEEDED),
             job("b", created=20.0, queue="r", klass="big"),
         ),
         pods=(
@@ -130,7 +130,7 @@ def test_jobs_are_chosen() -> None:
     assert statistic(record, "count(wait)", of={"job": "x"}).value == 0
     none = statistic(record, "mean(wait)", of={"job": "x"})
     assert (none.value, str(none)) == (None, "not known: no job has it")
-    with pytest.raises(NoStatistic, match="not chosen by 'owner'"):
+    with pytest.raises(UnknownStatistic, match="not chosen by 'owner'"):
         statistic(record, "mean(wait)", of={"owner": "x"})
 
 
@@ -145,7 +145,7 @@ def test_jobs_are_chosen() -> None:
 )
 def test_names_that_are_none_say_which_there_are(name: str, says: str) -> None:
     """With the names that are known."""
-    with pytest.raises(NoStatistic, match=says):
+    with pytest.raises(UnknownStatistic, match=says):
         check_name(name)
 
 
@@ -174,12 +174,12 @@ def test_percentiles_are_nearest_ranks() -> None:
 def test_ends_of_a_gang_are_no_partial_start() -> None:
     """Pods that succeed one after the other leave a gang that had started; those told to go too."""
     record = run(
-        jobs=(job("a", started=1.0, ended=40.0, end=End.SUCCEEDED), job("b", started=1.0)),
+        jobs=(job("a", started=1.0, ended=40.0, end=LifeEnd.SUCCEEDED), job("b", started=1.0)),
         pods=(
-            pod("a", 0, bound=1.0, ended=20.0, end=End.SUCCEEDED),
-            pod("a", 1, bound=1.0, ended=40.0, end=End.SUCCEEDED),
-            pod("b", 0, bound=1.0, told=30.0, ended=35.0, end=End.EVICTED),
-            pod("b", 1, bound=1.0, told=30.0, ended=50.0, end=End.EVICTED),
+            pod("a", 0, bound=1.0, ended=20.0, end=LifeEnd.SUCCEEDED),
+            pod("a", 1, bound=1.0, ended=40.0, end=LifeEnd.SUCCEEDED),
+            pod("b", 0, bound=1.0, told=30.0, ended=35.0, end=LifeEnd.EVICTED),
+            pod("b", 1, bound=1.0, told=30.0, ended=50.0, end=LifeEnd.EVICTED),
         ),
     )
     assert statistic(record, "partialGangSeconds").value == 0
@@ -192,7 +192,7 @@ def test_ends_of_a_gang_are_no_partial_start() -> None:
 def test_evictions_and_their_cost() -> None:
     """Counted, and in GPU-hours."""
     evicted = [
-        Eviction(at=float(at), pod=f"default/a-{at}", job="default/a", queue="q", why="Preempted",
+        EvictionRecord(at=float(at), pod=f"default/a-{at}", job="default/a", queue="q", why="Preempted",
                  sentence="", lost=4000 * 1800)
         for at in (10, 20)
     ]  # fmt: skip
@@ -200,7 +200,7 @@ def test_evictions_and_their_cost() -> None:
     assert statistic(record, "evictions").value == 2
     assert statistic(record, "lostGpuHours").value == pytest.approx(4.0)
     assert statistic(record, "evictions", of={"job": "b"}).value == 0
-    assert over_time.evictions(record).at(np.array([9.0, 10.0, 50.0])).tolist() == [0, 1, 2]
+    assert over_time.eviction_steps(record).at(np.array([9.0, 10.0, 50.0])).tolist() == [0, 1, 2]
 
 
 def test_useless_gpus_are_those_the_usual_pod_cannot_have() -> None:
@@ -210,12 +210,12 @@ def test_useless_gpus_are_those_the_usual_pod_cannot_have() -> None:
         jobs=(job("a"),),
         pods=(pod("a", 0, gpus=1000), pod("a", 1, gpus=4000)),
     )
-    useless, free = over_time.fragmentation(record)
+    useless, free = over_time.fragmentation_steps(record)
     assert (useless.values.tolist(), free.values.tolist()) == ([1.5], [11])
     assert statistic(record, "fragmentation").value == pytest.approx(1.5 / 11)
 
 
-def fair(held: dict[str, int]) -> Record:
+def fair(held: dict[str, int]) -> RunRecord:
     """Queues that are due 4 GPUs each, want more all the time, and hold so many."""
     mark = QueueMark(at=0, weight=1, deserved=None, capability=None, guarantee=None,
                      allocated=0, fair_share=4000)  # fmt: skip
@@ -262,21 +262,21 @@ def test_steps_are_sums_over_small_steps(
     def slow(pieces: list[tuple[float, float, float]]) -> list[float]:
         return [sum(a for since, end, a in pieces if since <= t < end) for t in range(20)]
 
-    left, right = spans(one, 20.0), spans(other, 20.0)
+    left, right = steps_from_spans(one, 20.0), steps_from_spans(other, 20.0)
     moments = np.arange(20.0)
     assert left.at(moments).tolist() == slow(one)
     assert left.integral == pytest.approx(sum(slow(one)))
     assert left.between(3, 11).integral == pytest.approx(sum(slow(one)[3:11]))
-    both = total([left, right], 20.0)
+    both = sum_steps([left, right], 20.0)
     assert both.at(moments).tolist() == [a + b for a, b in zip(slow(one), slow(other), strict=True)]
-    assert isinstance(both, Steps)
+    assert isinstance(both, StepFunction)
 
 
 def test_figures_are_written_with_their_units() -> None:
     """As people write them."""
     figures = [
-        (Figure(72.0, "s"), "72.0 s"), (Figure(0.024, "s"), "0.02 s"), (Figure(0.987, "share"), "98.7 %"), (Figure(3.0), "3"),
-        (Figure(1.004, "x"), "1.004"), (Figure(0.9512), "0.951"), (Figure(1234.5, "s"), "1,234.5 s"),
+        (StatisticValue(72.0, "s"), "72.0 s"), (StatisticValue(0.024, "s"), "0.02 s"), (StatisticValue(0.987, "share"), "98.7 %"), (StatisticValue(3.0), "3"),
+        (StatisticValue(1.004, "x"), "1.004"), (StatisticValue(0.9512), "0.951"), (StatisticValue(1234.5, "s"), "1,234.5 s"),
     ]  # fmt: skip
     for figure, text in figures:
         assert str(figure) == text

@@ -5,15 +5,15 @@ import re
 import pytest
 
 from benchmarks.report_inputs import Ask, Toy
-from gpusched.errors import UsageError
-from gpusched.report.reported import Reported, Verdict
-from gpusched.scenario.write_report import file_names, write_compared, write_report
+from gpusched.base.errors import UsageError
+from gpusched.lab.report.run_report import JudgedExpectation, RunReport
+from gpusched.lab.report.write_report import file_names, write_compared, write_report
 
 
 def reported(name, *, ok=True):
     run = Toy(1, 8, 8000).play([Ask(name="j", gpus=8000)], name=name, seconds=100.0)
-    return Reported(
-        record=run, verdicts=(Verdict(sentence="j is complete", ok=ok),), teaches="How."
+    return RunReport(
+        record=run, verdicts=(JudgedExpectation(sentence="j is complete", ok=ok),), teaches="How."
     )
 
 

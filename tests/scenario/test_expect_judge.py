@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from gpusched.report.record import Eviction, Record
-from gpusched.scenario.expect import Judge, Verdict
-from gpusched.scenario.ground import Change
-from gpusched.scenario.model import (
+from gpusched.lab.report.record import EvictionRecord, RunRecord
+from gpusched.lab.scenario.judge.judge import ExpectationVerdict, Judge
+from gpusched.lab.scenario.judge.messages import expectation_message
+from gpusched.lab.scenario.model.scenario import (
+    Comparator,
     Comparison,
     Count,
     EventSeen,
     Expectation,
     JobIs,
     ObjectIs,
-    Place,
+    SourceLocation,
     Span,
     Statistic,
     Subject,
     Target,
-    Test,
 )
-from gpusched.scenario.sentences import sentence_of
+from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 
 END = Span()
 Obj = dict[str, Any]
@@ -79,21 +79,21 @@ class Play:
     """A judge of one expectation, told of changes as a player would."""
 
     def __init__(self, subject: Subject, span: Span = END, *, slack_s: float = 0.0) -> None:
-        place = Place("a.yaml", 1)
-        sentence = sentence_of(subject, span)
+        place = SourceLocation("a.yaml", 1)
+        sentence = expectation_message(subject, span)
         self.judge = Judge(
             [Expectation(subject=subject, span=span, sentence=sentence, place=place)],
             slack_s=slack_s,
         )
         self.now = 0.0
-        self.evictions: tuple[Eviction, ...] = ()
+        self.evictions: tuple[EvictionRecord, ...] = ()
         self.records = 0
         self._looks()
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """The run so far."""
         self.records += 1
-        return Record(
+        return RunRecord(
             name="a", ground="embedded", seed=1, seconds=self.now, epoch=0.0,
             evictions=self.evictions,
         )  # fmt: skip
@@ -118,10 +118,10 @@ class Play:
     def there(self, *objects: Obj, gone: bool = False) -> Play:
         """Objects came, changed or went just now."""
         for obj in objects:
-            self.judge.heed(Change(self.now, obj["kind"], obj, gone))
+            self.judge.observe_change(ObjectChange(self.now, obj["kind"], obj, gone))
         return self
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ExpectationVerdict:
         """After the end of the run."""
         self.judge.finish(self.now, self.record)
         assert self.judge.wants(self.now) == math.inf
@@ -183,7 +183,7 @@ def test_a_state_between_two_writes_of_one_moment_is_none() -> None:
 
 def test_all_the_time_fails_at_the_first_breach() -> None:
     """And tells when it was, and what was there."""
-    play = Play(JobIs(job="a", pods=Comparison(Test.EQUALS, 1.0)), during(5, 60))
+    play = Play(JobIs(job="a", pods=Comparison(Comparator.EQUALS, 1.0)), during(5, 60))
     play.there(job("a", 1), pod("a-0", job="a", node="n", phase="Running")).to(10)
     play.there(pod("a-0", job="a", node="n", phase="Failed")).to(20)
     play.there(pod("a-1", job="a", node="n", phase="Running"))
@@ -231,7 +231,7 @@ def test_of_a_pattern_all_must_be_so_and_one_must_be_there() -> None:
 def test_many_objects_are_looked_at_once_a_second() -> None:
     """A stream of changes costs one look a second, and does not put it off for ever."""
     target = Target(kind="Pod", labels={})
-    count = Count(target=target, comparison=Comparison(Test.AT_LEAST, 50.0))
+    count = Count(target=target, comparison=Comparison(Comparator.AT_LEAST, 50.0))
     play = Play(count, by(60))
     for number in range(200):
         play.to(number * 0.05).there(pod(f"p-{number}"))
@@ -242,20 +242,22 @@ def test_many_objects_are_looked_at_once_a_second() -> None:
 
 def test_statistics_and_evictions_make_a_record_only_when_looked_at() -> None:
     """Sixty looks over a span at most."""
-    play = Play(JobIs(job="a", evicted=Comparison(Test.EQUALS, 0.0)), during(0, 600))
+    play = Play(JobIs(job="a", evicted=Comparison(Comparator.EQUALS, 0.0)), during(0, 600))
     play.there(job("a", 1)).to(700)
     assert play.verdict().ok
     assert play.records <= 62
-    play = Play(Statistic(name="completed", comparison=Comparison(Test.AT_LEAST, 1.0)), by(600))
+    play = Play(
+        Statistic(name="completed", comparison=Comparison(Comparator.AT_LEAST, 1.0)), by(600)
+    )
     found = play.to(700).verdict()
     assert (found.ok, found.seen) == (False, "it is 0")
 
 
 def test_evictions_are_counted_by_workload() -> None:
     """With the reason of the last."""
-    play = Play(JobIs(job="a", evicted=Comparison(Test.AT_MOST, 0.0))).there(job("a", 1))
+    play = Play(JobIs(job="a", evicted=Comparison(Comparator.AT_MOST, 0.0))).there(job("a", 1))
     play.evictions = (
-        Eviction(
+        EvictionRecord(
             at=3, pod="default/a-0", job="default/a", queue="q", why="Reclaimed",
             sentence="for b", lost=0,
         ),
@@ -386,7 +388,7 @@ def test_events_are_counted_with_their_repeats() -> None:
     }
     on = Target(kind="Pod", name="a-*")
     assert Play(EventSeen(reason="Preempted", on=on)).there(event).to(5).verdict().ok
-    never = EventSeen(reason="Preempted", comparison=Comparison(Test.EQUALS, 0.0))
+    never = EventSeen(reason="Preempted", comparison=Comparison(Comparator.EQUALS, 0.0))
     assert Play(never).there(event).to(5).verdict().seen == "it was seen 3 times"
     other = EventSeen(reason="Preempted", says="for c")
     found = Play(other).there(event).to(5).verdict()
@@ -396,7 +398,9 @@ def test_events_are_counted_with_their_repeats() -> None:
 def test_objects_are_looked_into() -> None:
     """Paths, conditions, and what must not be there."""
     mine = Target(kind="Job", name="a")
-    path = ObjectIs(target=mine, path=".status.succeeded", comparison=Comparison(Test.EQUALS, 2.0))
+    path = ObjectIs(
+        target=mine, path=".status.succeeded", comparison=Comparison(Comparator.EQUALS, 2.0)
+    )
     assert Play(path).there(job("a", succeeded=2)).to(5).verdict().ok
     assert (
         Play(path).there(job("a")).to(5).verdict().seen == "Job a has nothing at .status.succeeded"
@@ -414,7 +418,7 @@ def test_counts_take_only_what_is_like_where() -> None:
     running = Count(
         target=Target(kind="Pod", name="a-*"),
         where={".status.phase": "Run*", ".spec.nodeName": "n1"},
-        comparison=Comparison(Test.EQUALS, 1.0),
+        comparison=Comparison(Comparator.EQUALS, 1.0),
     )
     play = Play(running).there(
         pod("a-0", node="n1", phase="Running"), pod("a-1", node="n2", phase="Running"),
@@ -426,7 +430,7 @@ def test_counts_take_only_what_is_like_where() -> None:
 
 def test_it_says_what_it_must_be_told_of() -> None:
     """Kinds whose changes it needs."""
-    place = Place(str(Path("a.yaml")), 1)
+    place = SourceLocation(str(Path("a.yaml")), 1)
     subjects: list[Subject] = [
         JobIs(job="a", within="rack"),
         ObjectIs(target=Target(kind="Queue", name="q", namespace="")),

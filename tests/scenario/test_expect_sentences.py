@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.scenario.model import (
+from gpusched.lab.scenario.judge.messages import duration_text, expectation_message
+from gpusched.lab.scenario.model.scenario import (
+    Comparator,
     Comparison,
     Count,
     EventSeen,
@@ -14,12 +16,10 @@ from gpusched.scenario.model import (
     Statistic,
     Subject,
     Target,
-    Test,
 )
-from gpusched.scenario.sentences import duration, sentence_of
 
-ZERO = Comparison(Test.EQUALS, 0.0)
-TWO = Comparison(Test.AT_LEAST, 2.0)
+ZERO = Comparison(Comparator.EQUALS, 0.0)
+TWO = Comparison(Comparator.AT_LEAST, 2.0)
 JOB = Target(kind="Job", name="a")
 
 
@@ -49,12 +49,12 @@ JOB = Target(kind="Job", name="a")
         ),
         (
             Statistic(
-                name="p95(wait)", comparison=Comparison(Test.AT_MOST, 30.0), of={"queue": "a"}
+                name="p95(wait)", comparison=Comparison(Comparator.AT_MOST, 30.0), of={"queue": "a"}
             ),
             "p95(wait) of queue a is at most 30.0 s",
         ),
         (
-            Statistic(name="cpuUseBusy", comparison=Comparison(Test.AT_LEAST, 0.98)),
+            Statistic(name="cpuUseBusy", comparison=Comparison(Comparator.AT_LEAST, 0.98)),
             "cpuUseBusy is at least 98.0 %",
         ),
         (
@@ -65,14 +65,14 @@ JOB = Target(kind="Job", name="a")
 )
 def test_sentences(subject: Subject, sentence: str) -> None:
     """Whatever is expected, in words."""
-    assert sentence_of(subject, Span()) == sentence
+    assert expectation_message(subject, Span()) == sentence
 
 
 def test_moments() -> None:
     """When it must be so."""
     subject = JobIs(job="a", state="running")
-    assert sentence_of(subject, Span(kind="by", until_s=120)) == "a runs by 2m"
-    assert sentence_of(subject, Span(kind="at", until_s=0)) == "a runs at 0s"
+    assert expectation_message(subject, Span(kind="by", until_s=120)) == "a runs by 2m"
+    assert expectation_message(subject, Span(kind="at", until_s=0)) == "a runs at 0s"
     during = Span(kind="during", since_s=61.5, until_s=7200)
-    assert sentence_of(subject, during) == "a runs from 1m1.5s to 2h"
-    assert [duration(each) for each in (59.96, 3600.5, 90)] == ["1m", "1h0.5s", "1m30s"]
+    assert expectation_message(subject, during) == "a runs from 1m1.5s to 2h"
+    assert [duration_text(each) for each in (59.96, 3600.5, 90)] == ["1m", "1h0.5s", "1m30s"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpusched.scenario.comparing import holds
-from gpusched.scenario.json_paths import find, parse_path
-from gpusched.scenario.model import Comparison, Test
+from gpusched.lab.scenario.judge.comparison import comparison_holds
+from gpusched.lab.scenario.judge.json_path import parse_path, values_at_path
+from gpusched.lab.scenario.model.scenario import Comparator, Comparison
 
 OBJ: dict[str, Any] = {
     "metadata": {"annotations": {"gpusched.io/slots": "0,1", "a.b": "c"}},
@@ -39,7 +39,7 @@ OBJ: dict[str, Any] = {
 )
 def test_paths(path: str, found: list[Any]) -> None:
     """What is not there is nothing, and no error."""
-    assert find(OBJ, parse_path(path)) == found
+    assert values_at_path(OBJ, parse_path(path)) == found
 
 
 @pytest.mark.parametrize("path", ["", "{}", ".a[", ".a[x]", ".a..b", ".a b", ".a[?(@.b==1)]"])
@@ -52,33 +52,33 @@ def test_paths_that_are_not_understood_are_refused(path: str) -> None:
 @pytest.mark.parametrize(
     ("test", "wanted", "values", "so"),
     [
-        (Test.EQUALS, 2.0, [2], True),
-        (Test.EQUALS, "2", [2], True),
-        (Test.EQUALS, 2.0, ["2"], True),
-        (Test.EQUALS, "1024Mi", ["1Gi"], True),
-        (Test.EQUALS, "500m", [0.5], True),
-        (Test.EQUALS, "90s", ["1m30s"], True),
-        (Test.AT_LEAST, "1m", ["90s"], True),
-        (Test.AT_MOST, "8Gi", ["16Gi"], False),
-        (Test.ABOVE, 9.0, ["10"], True),
-        (Test.BELOW, "b", ["a"], True),
-        (Test.EQUALS, True, ["True"], True),
-        (Test.EQUALS, "true", [True], True),
-        (Test.EQUALS, 1.0, [True], False),
-        (Test.NOT, "a", ["b"], True),
-        (Test.NOT, "a", [], True),
-        (Test.EQUALS, "a", [], False),
-        (Test.AT_LEAST, 0.0, [], False),
-        (Test.CONTAINS, "ell", ["hello"], True),
-        (Test.CONTAINS, "B", ["A", "B"], True),
-        (Test.CONTAINS, 2.0, [[1, 2]], True),
-        (Test.CONTAINS, "a", [{"a": 1}], True),
-        (Test.MATCHES, "^h.*o$", ["hello"], True),
-        (Test.EQUALS, "True", ["True", "False"], False),
-        (Test.EQUALS, "a/b", ["a/b"], True),
-        (Test.EQUALS, "1/0", ["1/0"], True),
+        (Comparator.EQUALS, 2.0, [2], True),
+        (Comparator.EQUALS, "2", [2], True),
+        (Comparator.EQUALS, 2.0, ["2"], True),
+        (Comparator.EQUALS, "1024Mi", ["1Gi"], True),
+        (Comparator.EQUALS, "500m", [0.5], True),
+        (Comparator.EQUALS, "90s", ["1m30s"], True),
+        (Comparator.AT_LEAST, "1m", ["90s"], True),
+        (Comparator.AT_MOST, "8Gi", ["16Gi"], False),
+        (Comparator.ABOVE, 9.0, ["10"], True),
+        (Comparator.BELOW, "b", ["a"], True),
+        (Comparator.EQUALS, True, ["True"], True),
+        (Comparator.EQUALS, "true", [True], True),
+        (Comparator.EQUALS, 1.0, [True], False),
+        (Comparator.NOT, "a", ["b"], True),
+        (Comparator.NOT, "a", [], True),
+        (Comparator.EQUALS, "a", [], False),
+        (Comparator.AT_LEAST, 0.0, [], False),
+        (Comparator.CONTAINS, "ell", ["hello"], True),
+        (Comparator.CONTAINS, "B", ["A", "B"], True),
+        (Comparator.CONTAINS, 2.0, [[1, 2]], True),
+        (Comparator.CONTAINS, "a", [{"a": 1}], True),
+        (Comparator.MATCHES, "^h.*o$", ["hello"], True),
+        (Comparator.EQUALS, "True", ["True", "False"], False),
+        (Comparator.EQUALS, "a/b", ["a/b"], True),
+        (Comparator.EQUALS, "1/0", ["1/0"], True),
     ],
 )
-def test_comparisons(test: Test, wanted: Any, values: list[Any], so: bool) -> None:
+def test_comparisons(test: Comparator, wanted: Any, values: list[Any], so: bool) -> None:
     """Quantities, durations, truth, texts; of several values each must be so."""
-    assert holds(Comparison(test, wanted), values) is so
+    assert comparison_holds(Comparison(test, wanted), values) is so

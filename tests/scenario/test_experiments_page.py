@@ -14,16 +14,16 @@ from benchmarks.experiments.pictures import pictures, waits_of
 from benchmarks.experiments.scenes import ROOT, experiment_of
 from benchmarks.experiments.traces import fill_picture, fill_scene
 from benchmarks.experiments.words import words_of
-from gpusched.report.record import End, JobLife, NodeLife, NodeSpan, PodLife, Record
-from gpusched.report.reported import Reported, Verdict
-from gpusched.report.tables import Cell, FilledTable
-from gpusched.simulate.openb_fill import CHECKPOINTS, Fill
+from gpusched.lab.experiments.openb_fill import CHECKPOINTS, FillResult
+from gpusched.lab.report.record import JobLife, LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
+from gpusched.lab.report.run_report import JudgedExpectation, RunReport
+from gpusched.lab.report.statistics.tables import FilledTable, TableCell
 
 EXPERIMENTS = ("M1", "M2", "M3", "M4", "M5", "M7")
 NETWORK = re.compile(r"(href|src|url)\s*[=(]|<script|@import")
 
 
-def record(name: str = "m1-tiny") -> Record:
+def record(name: str = "m1-tiny") -> RunRecord:
     """Two jobs that want the same node, one after the other, and one that gets none of it."""
     span = NodeSpan(since=0.0, until=60.0, gpus=8000, cpu=8000, memory=8192, usable=True)
     jobs, pods = [], []
@@ -32,44 +32,44 @@ def record(name: str = "m1-tiny") -> Record:
         jobs.append(
             JobLife(key=key, kind="Job", uid=f"u{turn}", queue="a & <b>", klass="job", priority=0,
                     size=1, min_member=1, gpus=8000, created=0.0, started=started, ready=started,
-                    ended=ended, end=End.SUCCEEDED)
+                    ended=ended, end=LifeEnd.SUCCEEDED)
         )  # fmt: skip
         pods.append(
             PodLife(name=f"job-{turn}-0", namespace="default", uid=f"p{turn}", job=key,
                     queue="a & <b>", gpus=8000, cpu=1000, memory=1, created=0.0, bound=started,
                     running=started, ended=ended, node="n", slots=tuple(range(8)),
-                    end=End.SUCCEEDED)
+                    end=LifeEnd.SUCCEEDED)
         )  # fmt: skip
     node = NodeLife(name="n", labels={}, spans=(span,))
-    return Record(
+    return RunRecord(
         name=name, ground="embedded", seed=7, seconds=60.0, epoch=0.0, nodes=(node,),
         pods=tuple(pods), jobs=tuple(jobs),
     )  # fmt: skip
 
 
-def reported(name: str = "m1-tiny") -> Reported:
+def reported(name: str = "m1-tiny") -> RunReport:
     """The record, with a table that has a published row and one expectation that does not hold."""
     rows = (
-        tuple(Cell(text=text) for text in ("other (published)", "332.26 s", "188.40 s", "-")),
-        tuple(Cell(text=text) for text in ("gpusched", "20.0 s", "0.5 s", "0.00 s")),
+        tuple(TableCell(text=text) for text in ("other (published)", "332.26 s", "188.40 s", "-")),
+        tuple(TableCell(text=text) for text in ("gpusched", "20.0 s", "0.5 s", "0.00 s")),
     )
     heads = ("", "completion", "scheduling latency", "dispatch")
-    return Reported(
+    return RunReport(
         record=record(name),
         teaches="Two jobs share a node.",
         verdicts=(
-            Verdict(sentence="completed is 2", ok=True, seen="2"),
-            Verdict(sentence="max(wait) is at most 1 s", ok=False, seen="20.5 s"),
+            JudgedExpectation(sentence="completed is 2", ok=True, seen="2"),
+            JudgedExpectation(sentence="max(wait) is at most 1 s", ok=False, seen="20.5 s"),
         ),
         tables=(FilledTable(title="M1: tiny", heads=heads, rows=rows),),
     )
 
 
-def fills() -> dict[tuple[str, str], list[Fill]]:
+def fills() -> dict[tuple[str, str], list[FillResult]]:
     """One list under two policies: one reaches what is published, the other does not."""
     return {
         ("default", policy): [
-            Fill(allocated={at: min(at, most) for at in CHECKPOINTS}, placed=1, dropped=0)
+            FillResult(allocated={at: min(at, most) for at in CHECKPOINTS}, placed=1, dropped=0)
         ]
         for policy, most in (("binpack (best fit)", 90.0), ("fragmentation", 95.38))
     }

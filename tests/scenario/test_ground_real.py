@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 
+from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.cli import main as cli
-from gpusched.errors import ClusterUnreachable, ConfigError
-from gpusched.io.api import Api
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.ground import Refused
-from gpusched.scenario.ground_real import RUN_LABEL, RealGround
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.play import Run
-from gpusched.scenario.real import RealOptions, play_on, play_real
-from gpusched.simulate import SimulationOptions, World, simulate
-from gpusched.simulate.inside import sessions_to
+from gpusched.io.client.api_client import ApiClient
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.on_embedded import play_embedded
+from gpusched.lab.scenario.play.on_real import RealOptions, play_on, play_real
+from gpusched.lab.scenario.play.run import ScenarioRun
+from gpusched.lab.scenario.target_cluster.interface import WriteRefused
+from gpusched.lab.scenario.target_cluster.real import RUN_LABEL, RealTarget
+from gpusched.lab.virtual_time.client_sessions import sessions_to
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 from tests.scenario.texts import scenario, whole
 
 T = TypeVar("T")
@@ -45,10 +45,10 @@ expect:
 """
 
 
-def on_cluster(story: Callable[[World, RealOptions], Awaitable[T]], *, daemons: int = 0) -> T:
+def on_cluster(story: Callable[[ClusterRun, RealOptions], Awaitable[T]], *, daemons: int = 0) -> T:
     """Run something beside a cluster, with the way to it as a kubeconfig."""
 
-    async def within(world: World) -> T:
+    async def within(world: ClusterRun) -> T:
         with tempfile.TemporaryDirectory() as folder:
             kubeconfig = Path(folder) / "kubeconfig"
             kubeconfig.write_text(world.cluster.kubeconfig_text)
@@ -62,15 +62,15 @@ def on_cluster(story: Callable[[World, RealOptions], Awaitable[T]], *, daemons: 
             )
             return await story(world, options)
 
-    return simulate(within, options=SimulationOptions(daemons=daemons, limit_s=7200)).value
+    return simulate_cluster(within, options=SimulationOptions(daemons=daemons, limit_s=7200)).value
 
 
 def played(
     found: Scenario, notes: list[str], *, daemons: int = 0, before: Any = None
-) -> tuple[Run, Any]:
+) -> tuple[ScenarioRun, Any]:
     """Play a scenario on a cluster; what is left there afterwards, too."""
 
-    async def story(world: World, options: RealOptions) -> tuple[Run, Any]:
+    async def story(world: ClusterRun, options: RealOptions) -> tuple[ScenarioRun, Any]:
         if before is not None:
             await before(world)
         run = await play_on(found, options, note=notes.append)
@@ -131,7 +131,7 @@ expect:
 def test_what_others_have_is_neither_used_nor_seen_nor_touched(tmp_path: Path) -> None:
     """Pods keep to the scenario's nodes although others have room; others' objects stay."""
 
-    async def before(world: World) -> None:
+    async def before(world: ClusterRun) -> None:
         world.client.create("nodes", NODE)
         await world.clock.sleep(5)
 
@@ -148,7 +148,7 @@ def test_what_others_have_is_neither_used_nor_seen_nor_touched(tmp_path: Path) -
 def test_names_that_others_have_are_refused(tmp_path: Path) -> None:
     """Before anything is made; what an earlier run left says how to remove it."""
 
-    async def before(world: World) -> None:
+    async def before(world: ClusterRun) -> None:
         world.client.create("nodes", {**NODE, "metadata": {"name": "gpu-0"}})
         job = {"metadata": {"name": "train", "labels": {RUN_LABEL: "r0"}}, "spec": POD}
         world.client.create(
@@ -174,7 +174,7 @@ POD = {
 def test_a_daemon_that_leads_is_the_one_that_is_tried(tmp_path: Path) -> None:
     """No other is started; a scenario that needs its own configuration is refused."""
 
-    async def before(world: World) -> None:
+    async def before(world: ClusterRun) -> None:
         await world.clock.sleep(20)
 
     notes: list[str] = []
@@ -193,7 +193,7 @@ def test_one_run_after_another_has_a_daemon_of_its_own(tmp_path: Path) -> None:
     found = scenario(tmp_path, SMALL)
     notes: list[str] = []
 
-    async def story(world: World, options: RealOptions) -> list[Run]:
+    async def story(world: ClusterRun, options: RealOptions) -> list[ScenarioRun]:
         both = [attrs.evolve(options, run=each) for each in ("r1", "r2")]
         return [await play_on(found, each, note=notes.append) for each in both]
 
@@ -205,7 +205,7 @@ def test_one_run_after_another_has_a_daemon_of_its_own(tmp_path: Path) -> None:
     assert notes == []
 
 
-def hold(world: World, **spec: Any) -> None:
+def hold(world: ClusterRun, **spec: Any) -> None:
     """Make the Lease of another run's daemon, renewed just now."""
     renewed = datetime.fromtimestamp(world.clock.now(), UTC).isoformat(timespec="microseconds")
     held = {
@@ -227,7 +227,7 @@ def hold(world: World, **spec: Any) -> None:
 def test_the_lease_of_a_run_that_was_killed_is_waited_for(tmp_path: Path) -> None:
     """Nobody renews it: it ends, and a daemon is started."""
 
-    async def before(world: World) -> None:
+    async def before(world: ClusterRun) -> None:
         hold(world)
 
     notes: list[str] = []
@@ -241,7 +241,7 @@ def test_the_lease_of_a_run_that_was_killed_is_waited_for(tmp_path: Path) -> Non
 def test_a_run_that_goes_on_is_not_disturbed_by_another(tmp_path: Path) -> None:
     """Its Lease stays valid: the second run is refused before anything is made."""
 
-    async def before(world: World) -> None:
+    async def before(world: ClusterRun) -> None:
         hold(world, leaseDurationSeconds=3600)
 
     with pytest.raises(ConfigError, match=r"another run is being played .* gpusched-scenario-0_"):
@@ -252,11 +252,11 @@ def test_a_server_that_stays_away_ends_the_run_with_what_was_seen(tmp_path: Path
     """A restart is waited out; a minute without an answer is the end, results are kept."""
     found = scenario(tmp_path, SMALL)
 
-    def falling(down_s: float) -> tuple[Run, list[str]]:
+    def falling(down_s: float) -> tuple[ScenarioRun, list[str]]:
         notes: list[str] = []
         going: list[asyncio.Task[None]] = []
 
-        async def before(world: World) -> None:
+        async def before(world: ClusterRun) -> None:
             async def fall() -> None:
                 await world.clock.sleep(25)
                 await world.cluster.restarts.restart("cut", down_s=down_s)
@@ -287,9 +287,9 @@ def test_a_server_that_stays_away_ends_the_run_with_what_was_seen(tmp_path: Path
 def test_an_act_is_done_as_on_the_embedded_ground(tmp_path: Path) -> None:
     """Budgets refuse, missing things are deleted, what the server refuses is told in its words."""
 
-    async def story(world: World, options: RealOptions) -> None:
-        api = await Api.connect(options.kubeconfig, clock=world.clock, opened=options.opened)
-        ground = RealGround(api, world.clock, run="r1")
+    async def story(world: ClusterRun, options: RealOptions) -> None:
+        api = await ApiClient.connect(options.kubeconfig, clock=world.clock, opened=options.opened)
+        ground = RealTarget(api, world.clock, run="r1")
         try:
             await ground.open(["PodDisruptionBudget"])
             await _acts(world, ground)
@@ -300,19 +300,19 @@ def test_an_act_is_done_as_on_the_embedded_ground(tmp_path: Path) -> None:
     on_cluster(story)
 
 
-async def _acts(world: World, ground: RealGround) -> None:
+async def _acts(world: ClusterRun, ground: RealTarget) -> None:
     head = {"apiVersion": "v1", "kind": "ConfigMap"}
     made = await ground.apply({**head, "metadata": {"name": "a"}, "data": {"x": "1"}})
     assert made["metadata"]["labels"] == {RUN_LABEL: "r1"}
     named = await ground.apply({**head, "metadata": {"generateName": "b-"}})
     assert named["metadata"]["name"].startswith("b-")
-    with pytest.raises(Refused, match="the cluster serves no kind Gadget"):
+    with pytest.raises(WriteRefused, match="the cluster serves no kind Gadget"):
         await ground.apply({"apiVersion": "x.y/v1", "kind": "Gadget", "metadata": {"name": "a"}})
-    with pytest.raises(Refused, match=r"ConfigMap default/B: .*Invalid value"):
+    with pytest.raises(WriteRefused, match=r"ConfigMap default/B: .*Invalid value"):
         await ground.apply({**head, "metadata": {"name": "B"}})
-    with pytest.raises(Refused, match="field not declared in schema"):
+    with pytest.raises(WriteRefused, match="field not declared in schema"):
         await ground.apply({**head, "metadata": {"name": "a"}, "date": {}})
-    with pytest.raises(Refused, match="not followed"):
+    with pytest.raises(WriteRefused, match="not followed"):
         ground.list("ConfigMap")
     await ground.delete("ConfigMap", "default", "a")
     await ground.delete("ConfigMap", "default", "a")

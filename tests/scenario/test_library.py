@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.read import read_path
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.on_embedded import play_embedded
 
 LIBRARY = Path(__file__).resolve().parents[2] / "kwok-scenarios" / "library"
 SCENARIOS = read_path(LIBRARY)

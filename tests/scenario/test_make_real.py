@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.real import __main__ as real
 from benchmarks.real.compared import compared, rows
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.slack import NOTED
+from gpusched.lab.scenario.judge.tolerance import NOTED
+from gpusched.lab.scenario.play.on_embedded import play_embedded
 from tests.scenario.texts import scenario
 
 SHORT = """

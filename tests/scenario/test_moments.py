@@ -12,38 +12,52 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.scenario.model import Apply, Cordon, Entry, Place, Process, Scenario, Submit, When
-from gpusched.scenario.moments import Moment, moments
-from gpusched.scenario.work import Even, LogNormal, OneOf, Workload
+from gpusched.lab.scenario.expansion.moments import TimelineMoment, unroll_timeline
+from gpusched.lab.scenario.model.scenario import (
+    ApplyAct,
+    ArrivalProcess,
+    CordonAct,
+    EntryTimes,
+    Scenario,
+    SourceLocation,
+    SubmitAct,
+    TimelineEntry,
+)
+from gpusched.lab.scenario.model.workload import (
+    ChoiceDraw,
+    LogNormalDraw,
+    UniformDraw,
+    WorkloadSpec,
+)
 from tests.scenario.texts import scenario
 
-HERE = Place("told.yaml", 1)
+HERE = SourceLocation("told.yaml", 1)
 EMPTY = Scenario(name="a", teaches="a", folder=Path(), place=HERE)
 
 
-def unrolled(*entries: Entry, seed: int = 1) -> tuple[Moment, ...]:
+def unrolled(*entries: TimelineEntry, seed: int = 1) -> tuple[TimelineMoment, ...]:
     """The moments of a timeline."""
-    return moments(attrs.evolve(EMPTY, seed=seed, timeline=entries))
+    return unroll_timeline(attrs.evolve(EMPTY, seed=seed, timeline=entries))
 
 
-def submits(when: When, *, name: str = "job-{{ Index }}", **fields: Any) -> Entry:
+def submits(when: EntryTimes, *, name: str = "job-{{ Index }}", **fields: Any) -> TimelineEntry:
     """An entry that submits."""
-    return Entry(when, Submit(Workload(name=name, **fields)), HERE)
+    return TimelineEntry(when, SubmitAct(WorkloadSpec(name=name, **fields)), HERE)
 
 
-def jobs(found: tuple[Moment, ...]) -> list[dict[str, Any]]:
+def jobs(found: tuple[TimelineMoment, ...]) -> list[dict[str, Any]]:
     """The Jobs that are made, in order."""
     acts = [moment.act for moment in found]
-    return [each.obj for act in acts if isinstance(act, Apply) for each in act.manifests]
+    return [each.obj for act in acts if isinstance(act, ApplyAct) for each in act.manifests]
 
 
 WHENS = st.builds(
-    When,
+    EntryTimes,
     at_s=st.floats(0, 1000),
     every_s=st.floats(0.01, 100),
     count=st.integers(1, 60),
     until_s=st.one_of(st.none(), st.floats(0, 3000)),
-    process=st.sampled_from(Process),
+    process=st.sampled_from(ArrivalProcess),
     seed=st.integers(0, 9),
     day=st.one_of(
         st.just(()),
@@ -54,7 +68,7 @@ WHENS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(whens=st.lists(WHENS, max_size=4), seed=st.integers(0, 2**31 - 1))
-def test_moments_are_in_order_and_bounded(whens: list[When], seed: int) -> None:
+def test_moments_are_in_order_and_bounded(whens: list[EntryTimes], seed: int) -> None:
     """Sorted by time and place; none before its first or after its last; the same each time."""
     entries = [submits(when) for when in whens]
     found = unrolled(*entries, seed=seed)
@@ -76,18 +90,18 @@ def test_moments_are_in_order_and_bounded(whens: list[When], seed: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(when=WHENS, other=WHENS)
-def test_one_more_entry_shifts_nothing(when: When, other: When) -> None:
+def test_one_more_entry_shifts_nothing(when: EntryTimes, other: EntryTimes) -> None:
     """What is drawn for an entry does not hang by what stands before it."""
-    entry = submits(when, pods=Even(1, 8), run_for_s=LogNormal(60, 600))
+    entry = submits(when, pods=UniformDraw(1, 8), run_for_s=LogNormalDraw(60, 600))
     alone = [(m.at_s, m.act) for m in unrolled(entry)]
-    beside = unrolled(submits(other, name="other-{{ Index }}", pods=Even(1, 8)), entry)
+    beside = unrolled(submits(other, name="other-{{ Index }}", pods=UniformDraw(1, 8)), entry)
     assert [(m.at_s, m.act) for m in beside if m.number == 1] == alone
 
 
 def test_seeds_make_other_arrivals_and_draws() -> None:
     """The scenario's and the entry's own both count; equal ones give equal histories."""
-    when = When(every_s=10, count=20, process=Process.POISSON)
-    entry = submits(when, run_for_s=Even(1, 10_000))
+    when = EntryTimes(every_s=10, count=20, process=ArrivalProcess.POISSON)
+    entry = submits(when, run_for_s=UniformDraw(1, 10_000))
     first = [(m.at_s, m.act) for m in unrolled(entry)]
     assert first == [(m.at_s, m.act) for m in unrolled(entry)]
     own = attrs.evolve(entry, when=attrs.evolve(when, seed=5))
@@ -99,16 +113,16 @@ def test_seeds_make_other_arrivals_and_draws() -> None:
 
 def test_means_are_those_asked_for() -> None:
     """Gaps of all processes have their mean; draws have their shares, median and bounds."""
-    for process in Process:
-        found = unrolled(submits(When(every_s=10, count=4000, process=process)))
+    for process in ArrivalProcess:
+        found = unrolled(submits(EntryTimes(every_s=10, count=4000, process=process)))
         gaps = [b.at_s - a.at_s for a, b in itertools.pairwise(found)]
         assert mean(gaps) == pytest.approx(10, rel=0.05), process
         assert max(gaps) <= {"fixed": 10.001, "uniform": 20.001}.get(process.value, 1000)
     entry = submits(
-        When(count=3000),
-        pods=OneOf((1, 2, 8), (70, 20, 10)),
-        run_for_s=LogNormal(600, 28_800),
-        gpus=Even(1, 4),
+        EntryTimes(count=3000),
+        pods=ChoiceDraw((1, 2, 8), (70, 20, 10)),
+        run_for_s=LogNormalDraw(600, 28_800),
+        gpus=UniformDraw(1, 4),
     )
     made = jobs(unrolled(entry))
     sizes = [job["spec"]["completions"] for job in made]
@@ -125,7 +139,9 @@ def test_means_are_those_asked_for() -> None:
 def test_a_day_has_its_rhythm() -> None:
     """Twice as busy hours have twice the arrivals; idle ones have none; the mean stays."""
     day = (0.0,) * 8 + (2.0,) * 8 + (1.0,) * 8
-    when = When(every_s=60, count=2880, until_s=172_800, process=Process.FIXED, day=day)
+    when = EntryTimes(
+        every_s=60, count=2880, until_s=172_800, process=ArrivalProcess.FIXED, day=day
+    )
     hours = [int(moment.at_s // 3600) % 24 for moment in unrolled(submits(when))][1:]
     assert len(hours) == pytest.approx(2880, abs=2)
     assert not [hour for hour in hours if hour < 8]
@@ -152,10 +168,10 @@ def test_texts_are_rendered_for_each_repeat(tmp_path: Path) -> None:
             spec: {next: {statusTemplate: "{{ Now }}"}}
         """,
     )
-    made = moments(found)
+    made = unroll_timeline(found)
     assert [m.sentence for m in made[:3]] == ["node 1 rests", "node 2 rests", "node 3 rests"]
     acts = [moment.act for moment in made]
-    assert [act.target.name for act in acts if isinstance(act, Cordon)] == [
+    assert [act.target.name for act in acts if isinstance(act, CordonAct)] == [
         "node-0",
         "node-1",
         "node-2",

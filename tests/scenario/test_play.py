@@ -10,14 +10,14 @@ from textwrap import dedent, indent
 
 import pytest
 
-from gpusched import assets
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.errors import ConfigError
-from gpusched.report.record import End
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.play import Run
-from gpusched.scenario.read import read_path
+from gpusched.base import installed_files
+from gpusched.base.errors import ConfigError
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.lab.report.record import LifeEnd
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.on_embedded import play_embedded
+from gpusched.lab.scenario.play.run import ScenarioRun
 
 HEAD = """\
 apiVersion: scenario.gpusched.io/v1alpha1
@@ -35,11 +35,11 @@ def read(folder: Path, text: str) -> Scenario:
     return scenario
 
 
-def run(folder: Path, text: str) -> Run:
+def run(folder: Path, text: str) -> ScenarioRun:
     return play_embedded(read(folder, text))
 
 
-def failures(found: Run) -> list[str]:
+def failures(found: ScenarioRun) -> list[str]:
     assert found.record is not None
     return [
         *(verdict.seen for verdict in found.verdicts if not verdict.ok),
@@ -52,7 +52,7 @@ def failures(found: Run) -> list[str]:
 
 def test_the_first_scenario_has_a_record_and_a_verdict() -> None:
     """A gang of two pods starts at once, runs its minute, and the run is over soon after."""
-    (scenario,) = read_path(assets.path("kwok-scenarios") / "first.yaml")
+    (scenario,) = read_path(installed_files.path("kwok-scenarios") / "first.yaml")
 
     found = play_embedded(scenario)
 
@@ -60,7 +60,7 @@ def test_the_first_scenario_has_a_record_and_a_verdict() -> None:
     assert found.record is not None
     (job,) = found.record.jobs
     assert (job.key, job.kind, job.size, job.gpus) == ("default/train", "Job", 2, 16_000)
-    assert job.end is End.SUCCEEDED
+    assert job.end is LifeEnd.SUCCEEDED
     assert job.started is not None
     assert job.started < 0.1
     assert job.ready == 1
@@ -71,10 +71,10 @@ def test_the_first_scenario_has_a_record_and_a_verdict() -> None:
 
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
     """Byte for byte, whatever the hash seed of the interpreter; another seed another run."""
-    (scenario,) = read_path(assets.path("kwok-scenarios") / "first.yaml")
+    (scenario,) = read_path(installed_files.path("kwok-scenarios") / "first.yaml")
     said = (
-        "from pathlib import Path; from gpusched.scenario.read import read_path;"
-        "from gpusched.scenario.embedded import play_embedded;"
+        "from pathlib import Path; from gpusched.lab.scenario.file.read import read_path;"
+        "from gpusched.lab.scenario.play.on_embedded import play_embedded;"
         f"s = read_path(Path({str(scenario.place.file)!r}))[0];"
         "print(play_embedded(s).record.digest)"
     )
@@ -234,7 +234,7 @@ def test_an_object_that_the_server_refuses_before_the_start_is_a_mistake_of_the_
 
 async def test_a_scenario_among_manifests_is_passed_over_by_who_applies_them() -> None:
     """``gpusched devcluster --apply kwok-scenarios/first-gang`` makes its nodes and jobs."""
-    folder = assets.path("kwok-scenarios") / "first-gang"
+    folder = installed_files.path("kwok-scenarios") / "first-gang"
 
     cluster = await start(ClusterOptions(apply=[folder], stages=False, controllers=False))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from gpusched.errors import ConfigError
-from gpusched.scenario.moments import moments
-from gpusched.scenario.read import read_path
+from gpusched.base.errors import ConfigError
+from gpusched.lab.scenario.expansion.moments import unroll_timeline
+from gpusched.lab.scenario.file.read import read_path
 from tests.scenario.test_scenario_schema import GOOD
 from tests.scenario.texts import whole
 
@@ -85,7 +85,7 @@ def test_any_value_anywhere_is_read_or_refused(tmp_path: Path) -> None:
         except ConfigError as error:
             refused.append(error.problems[0])
         else:
-            for moment in moments(found):
+            for moment in unroll_timeline(found):
                 assert moment.sentence
                 assert moment.act is not None
     assert ROUNDS // 2 < len(refused) < ROUNDS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.errors import ConfigError
-from gpusched.scenario.read import read_path
+from gpusched.base.errors import ConfigError
+from gpusched.lab.scenario.file.read import read_path
 from tests.scenario.texts import HEAD_LINES, whole
 
 NODES = "nodes: [{count: 2, gpus: 8}]\n"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpusched import assets
+from gpusched.base import installed_files
+from gpusched.base.errors import ConfigError
 from gpusched.config.model import DEFAULT, Config
-from gpusched.errors import ConfigError
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.read import read_path, read_paths
+from gpusched.lab.scenario.file.read import read_path, read_paths
+from gpusched.lab.scenario.model.scenario import Scenario
 from tests.scenario.texts import HEAD, scenario, whole
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -142,7 +142,7 @@ def test_what_differs_is_laid_over_the_shipped_configuration(tmp_path: Path) -> 
 def test_a_given_configuration_is_for_all_that_name_none(tmp_path: Path) -> None:
     """What differs is laid over it; a scenario with a whole one of its own is refused."""
     given = tmp_path / "given.conf"
-    given.write_text(assets.path("conf/gpusched.yaml").read_text() + "\n")
+    given.write_text(installed_files.path("conf/gpusched.yaml").read_text() + "\n")
     plain = named(tmp_path, "a.yaml", "a")
     differs = named(tmp_path, "b.yaml", "b", "config: {placement: {seed: 7}}")
     one, two = read_paths([plain, differs], config=given)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpusched.scenario.model import JobIs
-from gpusched.scenario.moments import moments
-from gpusched.scenario.read import read_path
+from gpusched.lab.scenario.expansion.moments import unroll_timeline
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import JobIs
 
 FIRST = """\
 apiVersion: scenario.gpusched.io/v1alpha1
@@ -34,7 +34,7 @@ def test_ten_lines_are_a_scenario(tmp_path: Path) -> None:
     assert isinstance(expected.subject, JobIs)
     assert (expected.subject.job, expected.subject.state) == ("train", "complete")
     assert (expected.span.kind, expected.span.until_s, expected.place.line) == ("by", 120.0, 10)
-    (moment,) = moments(scenario)
+    (moment,) = unroll_timeline(scenario)
     assert moment.sentence == "submit Job train: 2 pods, 8 GPUs each, runs 1m"
     (manifest,) = moment.act.manifests  # type: ignore[union-attr]
     job = manifest.obj

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched.scenario.model import Apply, Obj
-from gpusched.scenario.moments import moments
+from gpusched.lab.scenario.expansion.moments import unroll_timeline
+from gpusched.lab.scenario.model.scenario import ApplyAct, Obj
 from tests.scenario.texts import scenario
 
 CONTAINER = """\
@@ -23,8 +23,8 @@ CONTAINER = """\
 def submitted(folder: Path, workload: str, *, around: str = "") -> list[Obj]:
     """The objects that one submission makes."""
     found = scenario(folder, f"{around}\ntimeline:\n- submit: {workload}\n")
-    (moment,) = moments(found)
-    assert isinstance(moment.act, Apply)
+    (moment,) = unroll_timeline(found)
+    assert isinstance(moment.act, ApplyAct)
     return [each.obj for each in moment.act.manifests]
 
 

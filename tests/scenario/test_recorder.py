@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.report.record import End, Record
-from gpusched.scenario.ground import Change
-from gpusched.scenario.recorder import Recorder
-from gpusched.scenario.watch import Watch
+from gpusched.lab.report.record import LifeEnd, RunRecord
+from gpusched.lab.scenario.play.invariants import InvariantWatch
+from gpusched.lab.scenario.recorder.recorder import RunRecorder
+from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 
 Obj = dict[str, Any]
 
@@ -59,16 +59,16 @@ class Story:
     """Changes told one after another to a recorder and a watch."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
-        self.watch = Watch(self.recorder)
+        self.recorder = RunRecorder()
+        self.watch = InvariantWatch(self.recorder)
 
     def tell(self, at: float, obj: Obj, *, gone: bool = False) -> None:
         """One change."""
-        change = Change(at, obj["kind"], obj, gone=gone)
+        change = ObjectChange(at, obj["kind"], obj, gone=gone)
         self.recorder.see(change)
         self.watch.see(change)
 
-    def record(self, seconds: float) -> Record:
+    def record(self, seconds: float) -> RunRecord:
         """What came of it."""
         return self.recorder.record(name="x", ground="embedded", seed=1, seconds=seconds, epoch=0.0)
 
@@ -97,7 +97,7 @@ def test_a_gang_is_started_with_its_minimum_and_over_with_its_last_pod() -> None
     assert (job.key, job.kind, job.queue, job.size, job.gpus) == (
         "default/g", "PodGroup", "a", 2, 8000,
     )  # fmt: skip
-    assert (job.started, job.ready, job.ended, job.end) == (4, 6, 9, End.SUCCEEDED)
+    assert (job.started, job.ready, job.ended, job.end) == (4, 6, 9, LifeEnd.SUCCEEDED)
     assert [(each.at, each.reason) for each in job.reasons] == [(1, "NoFeasibleNode"), (5, "")]
     assert job.levels == (("rack", 1), ("host", 1)), "only levels of which they have a label"
     assert story.broken == []
@@ -124,7 +124,7 @@ def test_who_is_told_to_go_by_the_scheduler_is_an_eviction_with_its_lost_work() 
     (told,) = record.evictions
     assert (told.at, told.why, told.lost) == (12, "Reclaimed", 80_000)
     (life,) = record.pods
-    assert (life.told, life.ended, life.gone, life.end) == (12, 13, 13, End.EVICTED)
+    assert (life.told, life.ended, life.gone, life.end) == (12, 13, 13, LifeEnd.EVICTED)
 
 
 def job(name: str, *, suspend: bool) -> Obj:
@@ -161,7 +161,7 @@ def test_pods_of_a_job_that_the_scheduler_pauses_are_evictions() -> None:
     record = story.record(20)
     (told,) = record.evictions
     assert (told.at, told.job, told.why, told.lost) == (12, "default/j", "Reclaimed", 80_000)
-    assert [life.end for life in record.pods] == [End.EVICTED]
+    assert [life.end for life in record.pods] == [LifeEnd.EVICTED]
 
 
 def test_what_a_node_offers_is_told_in_spans() -> None:

@@ -13,11 +13,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpusched import assets
+from gpusched.base import installed_files
 from gpusched.cli import main as cli
-from gpusched.cli import scenario_pool
+from gpusched.cli.lab.scenario import worker_processes
 
-FIRST = str(assets.path("kwok-scenarios") / "first.yaml")
+FIRST = str(installed_files.path("kwok-scenarios") / "first.yaml")
 WRONG = """\
     apiVersion: scenario.gpusched.io/v1alpha1
     kind: Scenario
@@ -142,7 +142,7 @@ def test_ctrl_c_before_a_run_has_begun_is_no_bug(monkeypatch, capsys):
     def interrupted(scenario, *, tell):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scenario_pool, "play_embedded", interrupted)
+    monkeypatch.setattr(worker_processes, "play_embedded", interrupted)
     assert cli.main(["scenario", "run", FIRST]) == 130
     assert capsys.readouterr().out.startswith("FAIL first: it was interrupted\n")
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusched import assets
-from gpusched.errors import ConfigError
-from gpusched.scenario import schema
-from gpusched.scenario.read import read_path
+from gpusched.base import installed_files
+from gpusched.base.errors import ConfigError
+from gpusched.lab.scenario import schema
+from gpusched.lab.scenario.file.read import read_path
 from tests.scenario.test_read_files import BLOCK, DOCS
 from tests.scenario.texts import HEAD, whole
 
 Schema = dict[str, Any]
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
-SCHEMA = schema.schema()
+SCHEMA = schema.scenario_schema()
 
 
 def faults(value: Any, rule: Schema, at: str = "$") -> Iterator[str]:
@@ -110,8 +110,8 @@ def told(text: str) -> list[str]:
 
 
 def test_the_file_is_what_the_program_prints() -> None:
-    """``python -m gpusched.scenario.schema > kwok-scenarios/scenario.schema.json`` was run."""
-    assert (DOCS.parent / schema.FILE).read_text() == schema.text()
+    """``python -m gpusched.lab.scenario.schema > kwok-scenarios/scenario.schema.json`` was run."""
+    assert (DOCS.parent / schema.FILE).read_text() == schema.schema_text()
 
 
 def test_examples_are_accepted() -> None:
@@ -120,7 +120,7 @@ def test_examples_are_accepted() -> None:
     texts = [b if b.startswith("apiVersion") else HEAD + _indented(b) for b in blocks]
     shipped = [
         path.read_text()
-        for path in sorted(assets.path("kwok-scenarios").rglob("*.yaml"))
+        for path in sorted(installed_files.path("kwok-scenarios").rglob("*.yaml"))
         if "kind: Scenario" in path.read_text()
     ]
     for text in (*texts, *shipped):

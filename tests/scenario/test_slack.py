@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpusched.devcluster.control.rules import parse_rule
-from gpusched.report.record import End, JobLife, Record
-from gpusched.report.statistics import statistic
-from gpusched.scenario.embedded import play_embedded
-from gpusched.scenario.model import Comparison, JobIs, Span, Test
-from gpusched.scenario.slack import nearest, tolerance
+from gpusched.devcluster.control.fault_rules import parse_rule
+from gpusched.lab.report.record import JobLife, LifeEnd, RunRecord
+from gpusched.lab.report.statistics.named import statistic
+from gpusched.lab.scenario.judge.tolerance import nearest_value, statistic_tolerance
+from gpusched.lab.scenario.model.scenario import Comparator, Comparison, JobIs, Span
+from gpusched.lab.scenario.play.on_embedded import play_embedded
 from tests.scenario.test_expect_judge import Play, done, job
 from tests.scenario.test_ground_real import played
 from tests.scenario.texts import scenario
@@ -71,12 +71,12 @@ def life(name: str, **parts: Any) -> JobLife:
     told: dict[str, Any] = {
         "key": f"default/{name}", "kind": "Job", "uid": name, "queue": "", "klass": "job",
         "priority": 0, "size": 2, "min_member": 2, "gpus": 8, "created": 0.0, "started": 0.0,
-        "ended": 100.0, "end": End.SUCCEEDED, **parts,
+        "ended": 100.0, "end": LifeEnd.SUCCEEDED, **parts,
     }  # fmt: skip
     return JobLife(**told)
 
 
-RECORD = Record(
+RECORD = RunRecord(
     name="a", ground="cluster", seed=1, seconds=200.0, epoch=0.0,
     jobs=(life("a"), life("b", gpus=0)),
 )  # fmt: skip
@@ -96,30 +96,30 @@ RECORD = Record(
 )
 def test_a_statistic_may_be_off_by_what_its_jobs_may(name: str, off: float) -> None:
     """Seconds by the slack, GPU-seconds by that of each GPU; pieces are counted."""
-    assert tolerance(RECORD, name, {}, 2.0) == pytest.approx(off)
-    assert tolerance(RECORD, name, {}, 0.0) == 0
+    assert statistic_tolerance(RECORD, name, {}, 2.0) == pytest.approx(off)
+    assert statistic_tolerance(RECORD, name, {}, 0.0) == 0
 
 
 def test_shares_may_be_off_by_the_part_of_a_job() -> None:
     """Two seconds of a job of a hundred are two percent."""
     takes = statistic(RECORD, "mean(service)").value
-    off = tolerance(RECORD, "gpuUse", {}, 2.0)
+    off = statistic_tolerance(RECORD, "gpuUse", {}, 2.0)
     assert off == (2.0 / takes if takes else 0.0)
 
 
 @pytest.mark.parametrize(
     ("test", "wanted", "value", "near"),
     [
-        (Test.EQUALS, 0.0, 1.5, 0.0),
-        (Test.EQUALS, 0.0, 2.5, 2.5),
-        (Test.AT_MOST, 5.0, 6.0, 4.0),
-        (Test.AT_LEAST, 5.0, 4.0, 6.0),
-        (Test.NOT, 5.0, 4.0, 4.0),
+        (Comparator.EQUALS, 0.0, 1.5, 0.0),
+        (Comparator.EQUALS, 0.0, 2.5, 2.5),
+        (Comparator.AT_MOST, 5.0, 6.0, 4.0),
+        (Comparator.AT_LEAST, 5.0, 4.0, 6.0),
+        (Comparator.NOT, 5.0, 4.0, 4.0),
     ],
 )
-def test_the_nearest_value(test: Test, wanted: float, value: float, near: float) -> None:
+def test_the_nearest_value(test: Comparator, wanted: float, value: float, near: float) -> None:
     """Of those within two of what was found."""
-    assert nearest(Comparison(test, wanted), value, 2.0) == near
+    assert nearest_value(Comparison(test, wanted), value, 2.0) == near
 
 
 SLOW = """

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.scenario.ground import Change
-from gpusched.scenario.recorder import Recorder
-from gpusched.scenario.watch import PATIENCE_S, STATUS_S, Watch
+from gpusched.lab.scenario.play.invariants import PATIENCE_S, STATUS_S, InvariantWatch
+from gpusched.lab.scenario.recorder.recorder import RunRecorder
+from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 from gpusched.testing.invariants import RECOVERY_S, check
 
 Obj = dict[str, Any]
@@ -85,13 +85,13 @@ class Story:
     """Changes, and what the watch says of them."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
-        self.watch = Watch(self.recorder)
+        self.recorder = RunRecorder()
+        self.watch = InvariantWatch(self.recorder)
 
     def tell(self, at: float, *objects: Obj, gone: bool = False) -> Story:
         """Objects came, changed or went."""
         for obj in objects:
-            change = Change(at, obj["kind"], obj, gone=gone)
+            change = ObjectChange(at, obj["kind"], obj, gone=gone)
             self.recorder.see(change)
             self.watch.see(change)
         self.watch.look(at)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent, indent
 
-from gpusched.scenario.model import Scenario
-from gpusched.scenario.read import read_path
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import Scenario
 
 HEAD = """\
 apiVersion: scenario.gpusched.io/v1alpha1

@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpusched.objects.group import SubGroup, TopologyWish
-from gpusched.objects.meta import ObjectKey, ResourceVersion
-from gpusched.objects.others import DisruptionBudget
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.pod_terms import HostPort
-from gpusched.objects.selector import Requirement, Selector
-from gpusched.session.plan import Plan
+from gpusched.api.affinity.pod_terms import HostPort
+from gpusched.api.affinity.selector import Requirement, Selector
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.api.jobs.job import DisruptionBudget
+from gpusched.api.meta.identity import ObjectKey, ResourceVersion
+from gpusched.api.pod.pod import PodPhase
+from gpusched.session.state.plan import Plan
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 
@@ -128,7 +128,7 @@ class Crowd:
         parts: tuple[SubGroup, ...] = ()
         if pods == 4 and rng.random() < 0.5:
             self.parted.add(name)
-            parts = tuple(SubGroup(part, 2, TopologyWish()) for part in ("a", "b"))
+            parts = tuple(SubGroup(part, 2, TopologyRequest()) for part in ("a", "b"))
         if rng.random() < 0.1:
             self.about[name]["ports"] = [HostPort("0.0.0.0", "TCP", 29500)]
         self.c.group(

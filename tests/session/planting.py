@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpusched.objects.meta import GangKey
+from gpusched.api.meta.identity import GangKey
 
 LAYERS = ("gpusched.session.", "gpusched.actions.", "gpusched.placement.", "gpusched_plugins")
 OUTER = (
-    "gpusched.session.attempt", "gpusched.session.contained", "gpusched.session.containment",
-    "gpusched.session.culprits", "gpusched.session.decide", "gpusched.session.suspects",
-    "gpusched.session.without", "gpusched.session.aside_status",
+    "gpusched.session.containment.attempt", "gpusched.session.containment.contained_session", "gpusched.session.containment.set_aside",
+    "gpusched.session.containment.culprit_search", "gpusched.session.decide", "gpusched.session.containment.suspects",
+    "gpusched.session.containment.reduced_snapshot", "gpusched.session.containment.set_aside_status",
 )  # fmt: skip
 """What contains is not itself contained."""
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 
-from gpusched.objects.node import Node
-from gpusched.objects.pod import Pod
-from gpusched.objects.pod_terms import PodTerm
-from gpusched.objects.selector import Selector
+from gpusched.api.affinity.pod_terms import PodTerm
+from gpusched.api.affinity.selector import Selector
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod
 
 
 @attrs.frozen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.objects.meta import ObjectKey, ResourceVersion
-from gpusched.objects.others import DisruptionBudget
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.selector import EVERYTHING
+from gpusched.api.affinity.selector import EVERYTHING
+from gpusched.api.jobs.job import DisruptionBudget
+from gpusched.api.meta.identity import ObjectKey, ResourceVersion
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from gpusched.cache.gangs import Gang
+from gpusched.api.pod.pod import GangAnnotations
+from gpusched.base.clock import SystemClock
+from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
-from gpusched.clock import SystemClock
-from gpusched.objects.pod import GangHints
 from gpusched.plugin import ALLOW, Hooks, Reason, Verdict, View, wait
-from gpusched.pluginhost.guard import Guard
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import decide
-from gpusched.session.kinds import Kind, Kinds
-from gpusched.session.masks import MaskCache
-from gpusched.session.plan import Plan
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
@@ -27,10 +27,10 @@ S = 10**9
 SESSIONS = 4
 
 
-class NobodyAlike(Kinds):
+class NobodyAlike(EquivalenceClasses):
     """Every gang is like no other: nothing is answered for several, nothing is looked up."""
 
-    def of(self, gang: Gang) -> Kind | None:
+    def of(self, gang: Gang) -> EquivalenceClass | None:
         """None."""
         del gang
         return None
@@ -38,9 +38,9 @@ class NobodyAlike(Kinds):
 
 def decided_afresh(snapshot: Snapshot, policy: Policy) -> Plan:
     """What a session decides that remembers nothing and asks everybody by itself."""
-    masks = MaskCache()
+    masks = SessionCache()
     masks.kinds = NobodyAlike()
-    guard = Guard(SystemClock())
+    guard = PluginGuard(SystemClock())
     return decide(snapshot, policy, guard=guard, masks=masks).plan
 
 
@@ -85,7 +85,7 @@ class Crowd:
             self.c.job(
                 name, parallelism=kind["pods"], completions=kind["pods"], indexed=True,
                 suspended=True, queue=kind["queue"],
-                hints=GangHints(expected_duration_ns=length_ns), **spec,
+                hints=GangAnnotations(expected_duration_ns=length_ns), **spec,
             )  # fmt: skip
             return
         created = self.c.now - rng.randint(0, 50)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.config.model import DEFAULT
-from gpusched.objects.group import TopologyWish
-from gpusched.objects.meta import ObjectKey
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -340,7 +340,7 @@ def test_a_reservation_keeps_the_topology(given):
     running(given, "long", ["node-0"], length=1000)
     running(given, "one", ["node-2"], length=100)
     running(given, "two", ["node-3"], length=200)
-    waiting(given, "h", 2, born=NOW - 8, topology=TopologyWish(required="rack"))
+    waiting(given, "h", 2, born=NOW - 8, topology=TopologyRequest(required="rack"))
     waiting(given, "s", 1, born=NOW - 7)
     given.when.one_session()
     assert given.then.status("h").estimated_start == NOW + 190
@@ -352,7 +352,7 @@ def test_a_gang_that_holds_out_for_a_level_is_told_when_it_gives_up(given):
     given.nodes(2, rack="r1", gpus=8).nodes(2, rack="r2", gpus=8)
     running(given, "one", ["node-0"], length=9000)
     running(given, "two", ["node-2"], length=9000)
-    wish = TopologyWish(preferred="rack", max_wait_ns=300 * S)
+    wish = TopologyRequest(preferred="rack", max_wait_ns=300 * S)
     waiting(given, "h", 2, born=NOW - 8, topology=wish)
     given.when.one_session()
     assert given.then.status("h").estimated_start == NOW + 292

@@ -9,9 +9,16 @@ import re
 import numpy as np
 import pytest
 
-from gpusched.arrays.columns import demand
-from gpusched.objects.meta import GangKey, format_time, parse_time
-from gpusched.session.reservations_profile import FOREVER, Hold, Part, Profile, Release, pack
+from gpusched.api.meta.identity import GangKey, format_time, parse_time
+from gpusched.arrays.columns import request_vector
+from gpusched.session.backfill.availability_profile import (
+    FOREVER,
+    AvailabilityProfile,
+    EqualMembers,
+    Release,
+    Reservation,
+    pack_first_rows,
+)
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -108,7 +115,7 @@ def test_nobody_starts_later_than_was_told(seed):
 # -- the arithmetic alone --------------------------------------------------------------------
 
 
-def free_by_hand(profile: Profile, holds: list[Hold], time: int):
+def free_by_hand(profile: AvailabilityProfile, holds: list[Reservation], time: int):
     """One moment, one thing after another."""
     free = profile.allocatable - profile.staying
     for each in profile.releases:
@@ -136,11 +143,13 @@ def test_the_least_that_is_free_in_a_span_is_the_least_of_every_second(seed):
 
     releases = [Release(rng.randint(1, 40), *part(), key) for _ in range(rng.randint(0, 5))]
     staying = np.full((rows, 2), 6, dtype=np.int64)
-    profile = Profile(allocatable, staying, now=0, releases=releases)
+    profile = AvailabilityProfile(allocatable, staying, now=0, releases=releases)
     holds = []
     for _ in range(rng.randint(0, 4)):
         start = rng.randint(0, 40)
-        holds.append(Hold(key, start, rng.choice([start + rng.randint(1, 20), FOREVER]), *part()))
+        holds.append(
+            Reservation(key, start, rng.choice([start + rng.randint(1, 20), FOREVER]), *part())
+        )
     start = rng.randint(1, 40)
     end = start + rng.randint(1, 15)
     seconds = [free_by_hand(profile, holds, time) for time in range(start, end)]
@@ -155,22 +164,22 @@ def test_what_a_hold_does_not_need_does_not_change_it(seed):
     rows = rng.randint(1, 6)
     free = np.array([[rng.randint(0, 8)] for _ in range(rows)], dtype=np.int64)
     parts = [
-        Part(
-            demand(entities.resources({"g": rng.randint(1, 4)}), {"g": 0}),
+        EqualMembers(
+            request_vector(entities.resources({"g": rng.randint(1, 4)}), {"g": 0}),
             np.array([rng.random() < 0.8 for _ in range(rows)]),
             rng.randint(1, 3),
         )
         for _ in range(rng.randint(1, 2))
     ]
-    chosen = pack(free, parts)
+    chosen = pack_first_rows(free, parts)
     if chosen is None:
         less = free - np.array([[rng.randint(0, int(each[0]))] for each in free])
-        assert pack(less, parts) is None or len(parts) > 1
+        assert pack_first_rows(less, parts) is None or len(parts) > 1
         return
     spare = free.copy()
     spare[chosen[0]] -= chosen[1]
     less = free - np.array([[rng.randint(0, int(each[0]))] for each in spare])
-    again = pack(less, parts)
+    again = pack_first_rows(less, parts)
     assert again is not None
     assert np.array_equal(chosen[0], again[0])
     assert np.array_equal(chosen[1], again[1])

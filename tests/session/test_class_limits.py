@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpusched.cache.priorities import ClassLimits, QuotaShelf, matters
-from gpusched.objects.meta import UID, ObjectKey, Rejected, ResourceVersion
-from gpusched.objects.others import ClassTerm, PriorityClass, ResourceQuota
+from gpusched.api.jobs.job import PriorityClass, QuotaScope, ResourceQuota
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion
+from gpusched.cache.gangs.priority import PriorityClassLimits, QuotaStore, changes_priority
 from gpusched.testing import entities
 
 HIGH = PriorityClass(
     name="high", uid=UID("h"), resource_version=ResourceVersion("1"), value=1000,
     preemption_policy="PreemptLowerPriority",
 )  # fmt: skip
-FREE = ClassLimits()
+FREE = PriorityClassLimits()
 
 
 def pods(*priorities, gpus=1):
@@ -40,8 +40,8 @@ def priority(limits, *priorities):
     return limits.count(HIGH, pods(*priorities), field="priorityClassName").priority
 
 
-LIMITED = ClassLimits([quota(ClassTerm("In", ("high",)))])
-OF_PODS = ClassLimits(rule="ofPods")
+LIMITED = PriorityClassLimits([quota(QuotaScope("In", ("high",)))])
+OF_PODS = PriorityClassLimits(rule="ofPods")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ OF_PODS = ClassLimits(rule="ofPods")
         (OF_PODS, (1000, 0), 1000),
         (OF_PODS, (5000, 0), 1000),
         (OF_PODS, (-5, -7), -5),
-        (ClassLimits(unreadable=["bad"]), (0, 0), 0),
+        (PriorityClassLimits(unreadable=["bad"]), (0, 0), 0),
     ],
 )
 def test_a_class_counts_as_far_as_its_pods_were_admitted(limits, members, counts):
@@ -75,24 +75,24 @@ def test_a_lower_class_lowers():
 @pytest.mark.parametrize(
     ("term", "selects"),
     [
-        (ClassTerm("In", ("high", "other")), True),
-        (ClassTerm("In", ("other",)), False),
-        (ClassTerm("NotIn", ("other",)), True),
-        (ClassTerm("NotIn", ("high",)), False),
-        (ClassTerm("Exists"), True),
-        (ClassTerm("DoesNotExist"), False),
-        (ClassTerm("OfTheFuture"), True),
+        (QuotaScope("In", ("high", "other")), True),
+        (QuotaScope("In", ("other",)), False),
+        (QuotaScope("NotIn", ("other",)), True),
+        (QuotaScope("NotIn", ("high",)), False),
+        (QuotaScope("Exists"), True),
+        (QuotaScope("DoesNotExist"), False),
+        (QuotaScope("OfTheFuture"), True),
     ],
 )
 def test_scopes_as_kubernetes_reads_them(term, selects):
     """What an unknown operator means nobody knows: it limits."""
     assert quota(term).selects("high") is selects
-    assert (priority(ClassLimits([quota(term)]), 0) == 0) is selects
+    assert (priority(PriorityClassLimits([quota(term)]), 0) == 0) is selects
 
 
 def test_all_terms_of_a_quota_must_meet():
     """They are ANDed, and a quota without such terms is about something else."""
-    both = quota(ClassTerm("Exists"), ClassTerm("In", ("other",)))
+    both = quota(QuotaScope("Exists"), QuotaScope("In", ("other",)))
     assert not both.selects("high")
     assert not quota().selects("high")
 
@@ -108,7 +108,9 @@ def test_members_alone_give_no_more_than_all_have_where_it_is_limited():
 
 def test_pods_to_come_have_a_class_while_the_quota_has_room_for_all():
     """By number and by what they ask for."""
-    room = ClassLimits([quota(ClassTerm("Exists"), pods=2, **{"requests.nvidia.com/gpu": 4000})])
+    room = PriorityClassLimits(
+        [quota(QuotaScope("Exists"), pods=2, **{"requests.nvidia.com/gpu": 4000})]
+    )
     assert room.admits("high", pods(1000, 1000, gpus=2)) == ""
     assert "not enough pods left" in room.admits("high", pods(1000, 1000, 1000, gpus=1))
     assert "requests.nvidia.com/gpu" in room.admits("high", pods(1000, 1000, gpus=3))
@@ -117,8 +119,8 @@ def test_pods_to_come_have_a_class_while_the_quota_has_room_for_all():
 
 def test_what_a_namespace_limits_changes_with_its_quotas():
     """Put, changed, rejected, dropped; other namespaces are not touched."""
-    shelf, key = QuotaShelf(), ObjectKey("default", "q")
-    shelf.put(key, quota(ClassTerm("Exists")))
+    shelf, key = QuotaStore(), ObjectKey("default", "q")
+    shelf.put(key, quota(QuotaScope("Exists")))
     assert priority(shelf.limits("default"), 0) == 0
     assert priority(shelf.limits("other"), 0) == 1000
     shelf.put(key, quota())
@@ -137,10 +139,10 @@ def test_what_a_namespace_limits_changes_with_its_quotas():
 
 def test_what_is_used_matters_only_where_classes_are_limited():
     """Quotas tell what is used with every pod."""
-    assert not matters(quota(), quota())
-    assert not matters(None, quota())
-    plain = quota(ClassTerm("Exists"), pods=2)
-    assert not matters(plain, plain)
-    assert matters(plain, quota(ClassTerm("Exists"), pods=1))
-    assert matters(plain, quota())
-    assert matters(None, plain)
+    assert not changes_priority(quota(), quota())
+    assert not changes_priority(None, quota())
+    plain = quota(QuotaScope("Exists"), pods=2)
+    assert not changes_priority(plain, plain)
+    assert changes_priority(plain, quota(QuotaScope("Exists"), pods=1))
+    assert changes_priority(plain, quota())
+    assert changes_priority(None, plain)

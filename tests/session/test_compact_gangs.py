@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.config.model import DEFAULT, PluginChoice, Tier
-from gpusched.objects.group import SubGroup, TopologyWish
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
-RACK = TopologyWish(required="rack")
+RACK = TopologyRequest(required="rack")
 
 
 def tree(c: Given, blocks: list[list[int]], *, gpus: int = 8) -> Given:
@@ -34,7 +34,7 @@ def racks_used(c: Given) -> set[str]:
 def with_topology(**arguments: object) -> Given:
     """A cluster under the shipped policies, the topology plugin with other arguments."""
     tiers = tuple(
-        Tier(
+        PluginTier(
             tuple(
                 PluginChoice("topology", arguments) if each.name == "topology" else each
                 for each in tier.plugins
@@ -140,7 +140,7 @@ def test_room_to_grow_decides_between_racks(given: Given) -> None:
 def test_the_narrowest_level_that_works(given: Given) -> None:
     """Preferred rack: no rack holds three nodes, one block does."""
     c = tree(given, [[2], [2, 2]])
-    c.gang("g", pods=3, gpus=8, topology=TopologyWish(preferred="rack"))
+    c.gang("g", pods=3, gpus=8, topology=TopologyRequest(preferred="rack"))
     c.when.bound()
     assert {name[:2] for name in racks_used(c)} == {"b1"}
 
@@ -173,7 +173,7 @@ def test_sub_groups_have_racks_and_the_gang_a_block(given: Given) -> None:
     c = tree(given, [[4], [2, 2], [1, 1, 1, 1]])
     parts = tuple(SubGroup(name, 2, RACK) for name in ("a", "b"))
     c.group("g", min_member=4, sub_groups=parts, min_sub_groups=2,
-            topology=TopologyWish(required="block"))  # fmt: skip
+            topology=TopologyRequest(required="block"))  # fmt: skip
     for name in ("a", "b"):
         c.pods(f"g-{name}", 2, group="g", sub_group=name, gpus=8)
     c.group("h", min_member=2, topology=RACK).pods("h", 2, group="h", gpus=8)
@@ -215,7 +215,7 @@ def test_labels_of_clouds_are_blocks_and_racks(given: Given, cloud: str) -> None
         labels = {block: f"b{number // 2}", rack: f"r{number}"}
         given.nodes(2, prefix=f"n{number}", gpus=8, labels=labels)
     given.gang("g", pods=2, gpus=8, topology=RACK)
-    given.gang("h", pods=3, gpus=8, topology=TopologyWish(required="block"))
+    given.gang("h", pods=3, gpus=8, topology=TopologyRequest(required="block"))
     given.when.bound()
     nodes = given.then.nodes()
     assert len({nodes[f"g-{rank}"][:2] for rank in range(2)}) == 1
@@ -227,7 +227,7 @@ def test_a_clique_is_a_level(given: Given) -> None:
     for clique in ("c1", "c2"):
         labels = {"gpusched.io/rack": "r", "nvidia.com/gpu.clique": clique}
         given.nodes(2, prefix=clique, gpus=4, labels=labels)
-    given.gang("g", pods=2, gpus=4, topology=TopologyWish(required="clique"))
+    given.gang("g", pods=2, gpus=4, topology=TopologyRequest(required="clique"))
     given.when.bound()
     assert len({name[:2] for name in given.then.nodes().values()}) == 1
 

@@ -7,13 +7,13 @@ import random
 import attrs
 import pytest
 
-from gpusched import limits
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget, format_move, parse_move
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.meta.identity import UID, GangKey, Owner
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import PodPhase
+from gpusched.base import limits
 from gpusched.config.model import DEFAULT, PluginChoice
-from gpusched.objects.group import TopologyWish
-from gpusched.objects.meta import UID, GangKey, Owner
-from gpusched.objects.move import Move, MovedTo, format_move, parse_move
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.resources import Resources
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import budget, runs
@@ -130,7 +130,7 @@ def test_a_gang_moves_within_its_own_rules_or_not_at_all():
     c = moving()
     for name, rack in (("a1", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c")):
         c.node(name, gpus=4, labels={"gpusched.io/rack": rack})
-    owned(c, "pair", "a1 a1", group={"topology": TopologyWish(required="rack")})
+    owned(c, "pair", "a1 a1", group={"topology": TopologyRequest(required="rack")})
     for node in ("b1", "b2", "c1"):
         owned(c, f"f{node}", " ".join([node] * 3), group={"preemptible": False})
     c.gang("wide", pods=1, gpus=4)
@@ -183,7 +183,7 @@ def test_what_is_held_is_given_back_in_time():
     c = halves(moving())
     away(c)
     c.gang("late", pods=1, gpus=1)
-    c.now += limits.MOVED_HOLD_S - 1
+    c.now += limits.MOVED_ROOM_S - 1
     c.when.bound()
     assert "late" not in c.then.started()
     c.now += 2
@@ -212,7 +212,7 @@ def test_a_gang_that_was_moved_is_left_alone_for_an_hour():
 
 def test_a_record_is_read_as_it_was_written():
     """And what we never wrote is none."""
-    move = Move(1_700_000_000.0, (MovedTo("n1", 2, Resources.of({"cpu": 1000})),))
+    move = MoveRecord(1_700_000_000.0, (MoveTarget("n1", 2, Resources.of({"cpu": 1000})),))
     read = parse_move(format_move(move, seal="s"))
     assert (read, read.seal) == (move, "s")
     early = '{"at": "0001-01-01T00:00:00Z", "pods": []}'
@@ -270,7 +270,7 @@ def test_random_clusters_come_to_rest_and_nobody_is_lost(seed):
             owned(c, name, " ".join(at), gpus=gpus, since=entities.NOW - rng.choice((5, 100)))
     members = {name: sum(p.group == name for p in c.cache.pods.values()) for name in ran}
     for number in range(rng.randint(1, 3)):
-        wish = TopologyWish(required=rng.choice(("", "rack")))
+        wish = TopologyRequest(required=rng.choice(("", "rack")))
         c.gang(f"w{number}", pods=rng.randint(1, 2), gpus=rng.choice((2, 4)), topology=wish)
     moves = made = 0
     for _ in range(40):

@@ -7,10 +7,11 @@ import weakref
 
 import pytest
 
-from gpusched import limits
 from gpusched.actions import allocate, enqueue, preempt
-from gpusched.errors import InvariantBroken
-from gpusched.session import binds, claims, queue_status, status, stops, victims
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
+from gpusched.session.preempt import preemption_plans, stopped_gangs, victims
+from gpusched.session.status import binds, gang_status, queue_status
 from gpusched.testing.given import Given
 from tests.session import planting
 from tests.session.planting import plant
@@ -120,14 +121,14 @@ def test_many_culprits_of_one_defect(monkeypatch):
     """Twelve gangs of one tenant have the same odd shape; who does not is scheduled."""
     bad = [f"bad-{number:02}" for number in range(12)]
     c = crowd(*bad)
-    original = allocate.start
+    original = allocate.start_gang
 
     def start(session, gang, *args, **how):
         if gang.key.name.startswith("bad-"):
             raise ZeroDivisionError
         return original(session, gang, *args, **how)
 
-    monkeypatch.setattr(allocate, "start", start)
+    monkeypatch.setattr(allocate, "start_gang", start)
     expected = crowd()
     expected.when.one_session()
     c.when.one_session()
@@ -139,14 +140,14 @@ def test_many_culprits_of_one_defect(monkeypatch):
 def test_a_culprit_that_no_frame_names_is_found_by_halves(monkeypatch):
     """The stack holds no object: what is left out tells."""
     c = crowd("bad")
-    original = allocate.turns
+    original = allocate.in_queue_order
 
     def turns(session, gangs, **how):
         if any(gang.key.name == "bad" for gang in session.gangs):
             raise_without_names()
         return original(session, gangs, **how)
 
-    monkeypatch.setattr(allocate, "turns", turns)
+    monkeypatch.setattr(allocate, "in_queue_order", turns)
     expected = crowd()
     expected.when.one_session()
     c.when.one_session()
@@ -163,7 +164,7 @@ def test_it_is_tried_again_when_it_changes_and_not_before(monkeypatch):
     """A session costs nothing more while it is known, and forgets it when it is well."""
     c = crowd("bad")
     calls = []
-    original = allocate.start
+    original = allocate.start_gang
 
     def start(session, gang, *args, **how):
         if gang.key.name == "bad" and gang.need > 1:
@@ -171,7 +172,7 @@ def test_it_is_tried_again_when_it_changes_and_not_before(monkeypatch):
             raise KeyError("bad")
         return original(session, gang, *args, **how)
 
-    monkeypatch.setattr(allocate, "start", start)
+    monkeypatch.setattr(allocate, "start_gang", start)
     c.gang("bad", pods=2, gpus=8, queue="a", created=1.0, priority=5)
     c.when.one_session()
     assert set_aside(c) == ["bad"]
@@ -235,9 +236,9 @@ def test_a_queue_for_which_it_raises(monkeypatch):
 def test_a_node_for_which_it_raises(monkeypatch):
     """Nothing is placed there; the other nodes take what fits."""
     c = crowd("bad").nodes(1, gpus=8, rack="r1")
-    from gpusched.topology import domain  # noqa: PLC0415
+    from gpusched.topology import levels as domain  # noqa: PLC0415
 
-    levels = domain.levels_of
+    levels = domain.topology_levels
 
     def levels_of(nodes, topologies):
         for node in nodes:
@@ -245,7 +246,7 @@ def test_a_node_for_which_it_raises(monkeypatch):
                 raise OverflowError(node.name)
         return levels(nodes, topologies)
 
-    monkeypatch.setattr("gpusched.session.masks.levels_of", levels_of)
+    monkeypatch.setattr("gpusched.session.state.session_cache.levels_of", levels_of)
     c.when.one_session()
     assert [str(each.suspect) for each in c.decision.set_aside] == ["node node-4"]
     assert "node-4" not in c.then.nodes().values()
@@ -258,9 +259,9 @@ def test_a_node_for_which_it_raises(monkeypatch):
 def test_what_runs_on_a_node_that_is_set_aside_stays_where_it_is(monkeypatch):
     """Its gang is neither evicted nor counted as lost."""
     c = crowd().nodes(1, gpus=8, rack="r1")
-    from gpusched.topology import domain  # noqa: PLC0415
+    from gpusched.topology import levels as domain  # noqa: PLC0415
 
-    levels = domain.levels_of
+    levels = domain.topology_levels
 
     def levels_of(nodes, topologies):
         for node in nodes:
@@ -268,7 +269,7 @@ def test_what_runs_on_a_node_that_is_set_aside_stays_where_it_is(monkeypatch):
                 raise OverflowError(node.name)
         return levels(nodes, topologies)
 
-    monkeypatch.setattr("gpusched.session.masks.levels_of", levels_of)
+    monkeypatch.setattr("gpusched.session.state.session_cache.levels_of", levels_of)
     c.when.one_session()
     assert set_aside(c) == ["node-0"]
     assert [stop.gang.name for stop in c.then.plan.stops] == []
@@ -287,11 +288,11 @@ def test_a_broken_invariant_is_contained_and_told_loudly(monkeypatch):
 STEPS = [
     (preempt.Preempt, "run", ("evictions",)),
     (preempt, "claimants_of", ("evictions",)),
-    (stops, "stop_gangs", ("stops",)),
-    (status, "gang_statuses", ("gang statuses",)),
+    (stopped_gangs, "stop_gangs", ("stops",)),
+    (gang_status, "gang_statuses", ("gang statuses",)),
     (queue_status, "queue_statuses", ("queue statuses",)),
-    (claims, "claims", ("claims",)),
-    (claims, "stops", ("stopped gangs",)),
+    (preemption_plans, "claims", ("claims",)),
+    (preemption_plans, "stops", ("stopped gangs",)),
     (binds, "gang_binds", ("binds",)),
     (enqueue.Enqueue, "run", ("enqueue",)),
 ]
@@ -312,10 +313,10 @@ def test_what_is_broken_for_everybody_makes_sessions_plainer(monkeypatch):
 
                 for module, known_as in list(planting.everywhere(original)):
                     patch.setattr(module, known_as, broken)
-                from gpusched.session import attempt  # noqa: PLC0415
+                from gpusched.session.containment import attempt  # noqa: PLC0415
 
-                parts = tuple((n, broken if f is original else f) for n, f in attempt._PARTS)
-                patch.setattr(attempt, "_PARTS", parts)
+                parts = tuple((n, broken if f is original else f) for n, f in attempt._PLAN_PARTS)
+                patch.setattr(attempt, "_PLAN_PARTS", parts)
             c.when.one_session()
             assert c.decision.degraded is not None, name
             assert c.decision.degraded.mode.off == off, name
@@ -331,9 +332,9 @@ def test_what_is_broken_for_everybody_makes_sessions_plainer(monkeypatch):
 
 def test_a_solver_that_always_raises_is_gone_without(monkeypatch):
     """Greedy placement does, and evictions still happen."""
-    from gpusched.session import searches  # noqa: PLC0415
+    from gpusched.session.state import search_records  # noqa: PLC0415
 
-    original = searches.effort
+    original = search_records.search_effort
 
     def effort(placement):
         if placement.solver == "cpsat":
@@ -402,7 +403,7 @@ def test_the_same_snapshot_gives_the_same_plan(monkeypatch):
 def test_nothing_of_a_session_that_broke_is_kept(monkeypatch):
     """Stacks hold sessions and snapshots: they are told as text."""
     alive = []
-    original = allocate.start
+    original = allocate.start_gang
 
     def start(session, gang, *args, **how):
         alive.append(weakref.ref(session))
@@ -410,7 +411,7 @@ def test_nothing_of_a_session_that_broke_is_kept(monkeypatch):
             raise planting.Planted
         return original(session, gang, *args, **how)
 
-    monkeypatch.setattr(allocate, "start", start)
+    monkeypatch.setattr(allocate, "start_gang", start)
     c = crowd("bad")
     c.when.one_session()
     gc.collect()

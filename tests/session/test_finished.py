@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusched.objects.meta import Owner
-from gpusched.objects.pod import PodPhase
+from gpusched.api.meta.identity import Owner
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 

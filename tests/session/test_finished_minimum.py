@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.pod import PodPhase
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing.given import Given
 from tests.session.running import runs
 

@@ -6,12 +6,12 @@ import random
 
 import numpy as np
 
-from gpusched.arrays.columns import demand
-from gpusched.arrays.workbench import Workbench
-from gpusched.objects.resources import Resources
-from gpusched.session.cluster_map import ClusterMap
+from gpusched.api.meta.resources import Resources
+from gpusched.arrays.columns import request_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.session.state.nodes.cluster_map import ClusterMap
 from gpusched.testing import entities
-from gpusched.topology.domain import Level
+from gpusched.topology.levels import TopologyLevel
 
 NODES = 12
 
@@ -20,13 +20,13 @@ def bench_of(given):
     """A workbench of nodes with GPUs and two without."""
     given.nodes(NODES - 2, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
     given.nodes(2)
-    return Workbench(given.cache.snapshot(0.0).nodes)
+    return NodeUsage(given.cache.snapshot(0.0).nodes)
 
 
 def level(label, domain):
     """A level whose domains are named by number; -1 for nodes without a label."""
     names = tuple(str(number) for number in range(max(domain) + 1))
-    return Level(label, label, np.array(domain, dtype=np.int64), names)
+    return TopologyLevel(label, label, np.array(domain, dtype=np.int64), names)
 
 
 LEVELS = (
@@ -55,7 +55,7 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
     followed = ClusterMap(bench, LEVELS, ())
     narrow = [each.domain.tolist() for each in followed.levels()]
     rng = random.Random(5)
-    ask = demand(Resources.of({entities.GPU: 1, "cpu": 500}), bench.nodes.columns)
+    ask = request_vector(Resources.of({entities.GPU: 1, "cpu": 500}), bench.nodes.columns)
     slotted = (entities.GPU,)
     for _ in range(80):
         row, slot = rng.randrange(NODES - 2), 1 << rng.randrange(8)
@@ -71,7 +71,10 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
         assert before == fresh.free(ask.columns, slotted).tolist()
         assert followed.tightness().tolist() == as_counted(bench, narrow)
         for size in (1, 3):
-            assert followed.slots_left(size).tolist() == fresh.slots_left(size).tolist()
+            assert (
+                followed.pods_by_free_slots(size).tolist()
+                == fresh.pods_by_free_slots(size).tolist()
+            )
         bench.add(0, ask, slots=0)
         followed.free(ask.columns, slotted)
         assert free.tolist() == before

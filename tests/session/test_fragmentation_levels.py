@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from gpusched.session.fragmentation import ratios
-from gpusched.session.masks import MaskCache
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.fragmentation import fragmentation_by_level
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
 
 def measured(given: Given) -> dict[str, float]:
     snapshot = given.cache.snapshot(NOW)
-    levels = MaskCache().levels(snapshot.nodes, snapshot.topologies)
-    return ratios(snapshot.nodes, snapshot.gangs, levels)
+    levels = SessionCache().levels(snapshot.nodes, snapshot.topologies)
+    return fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
 
 
 def test_left_over_slots_of_a_node_are_wasted(given):

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from gpusched.api.meta import wire
+from gpusched.api.meta.fields import read_labels
 from gpusched.config.model import DEFAULT
-from gpusched.objects import wire
-from gpusched.objects.fields import labels_of
 from gpusched.plugin import ALLOW
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
 from gpusched.testing.given import Given
 
 PLAIN = (int, str, float, bool, type(None), bytes, enum.Enum)
@@ -114,7 +114,7 @@ def test_writing_is_a_fault_of_the_plugin(shown):
 def test_labels_of_the_api_are_proxies():
     """As decoded, with labels and without any."""
     for labels in ({"a": "b"}, None):
-        made = labels_of(wire.Metadata(name="n", uid="u", resource_version="1", labels=labels))
+        made = read_labels(wire.Metadata(name="n", uid="u", resource_version="1", labels=labels))
         assert isinstance(made, Mapping)
         with pytest.raises(TypeError):
             made["x"] = "y"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from gpusched_plugins.drain import Drain
-from gpusched_plugins.lifetime import Lifetime, LifetimeArgs
+from gpusched_plugins.eviction.drain import Drain
+from gpusched_plugins.eviction.lifetime import Lifetime, LifetimeArgs
 
-from gpusched import limits
+from gpusched.api.gang.pod_group import Condition, TopologyRequest
+from gpusched.api.meta.identity import Owner
+from gpusched.api.pod.pod import PodPhase
+from gpusched.base import limits
 from gpusched.config.model import DEFAULT
-from gpusched.objects.group import Condition, TopologyWish
-from gpusched.objects.meta import Owner
-from gpusched.objects.pod import PodPhase
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 
@@ -86,7 +86,7 @@ def test_room_is_held_for_a_member_that_nobody_made_again_yet(c):
     assert c.then.status("a").phase == "Unknown"
     assert c.then.reason("a") == "NotEnoughMembers"
     never = cluster(grace=None).nodes(4, gpus=8)
-    started(never, "a", 3, need=4, since=never.now - limits.REPAIR_HOLD_MAX_S - 1)
+    started(never, "a", 3, need=4, since=never.now - limits.REPAIR_ROOM_MAX_S - 1)
     never.gang("one", pods=1, gpus=8)
     never.when.one_session()
     assert never.then.started() == ["one"]
@@ -123,7 +123,7 @@ def test_a_higher_gang_of_its_own_queue_goes_before_a_repair(c):
 def test_a_replacement_stays_in_the_domain_of_the_others(c):
     """Another rack is empty, and of no use; full here means to wait, with a reason."""
     c.nodes(2, gpus=8, rack="r0").nodes(4, gpus=8, rack="r1")
-    started(c, "a", 1, need=2, topology=TopologyWish(required="rack"))
+    started(c, "a", 1, need=2, topology=TopologyRequest(required="rack"))
     c.pod("a-new", group="a", gpus=8)
     c.when.one_session()
     assert c.then.nodes() == {"a-new": "node-1"}
@@ -135,7 +135,7 @@ def test_a_replacement_stays_in_the_domain_of_the_others(c):
 def test_a_preferred_domain_is_kept_while_it_has_room_and_left_when_not(c):
     """The nearest level that can take the replacement."""
     c.nodes(2, gpus=8, rack="r0").nodes(2, gpus=8, rack="r1")
-    started(c, "a", 1, need=2, topology=TopologyWish(preferred="rack"))
+    started(c, "a", 1, need=2, topology=TopologyRequest(preferred="rack"))
     c.pod("a-new", group="a", gpus=8)
     c.when.one_session()
     assert c.then.nodes() == {"a-new": "node-1"}
@@ -248,7 +248,7 @@ def test_a_gang_that_lost_everybody_waits_like_a_new_one(c):
 def test_an_extra_stays_where_its_gang_is(c):
     """The gang runs in a rack that is full; the other rack is free, and of no use to it."""
     c.nodes(2, gpus=8, rack="r0").nodes(2, gpus=8, rack="r1")
-    started(c, "a", 2, need=2, topology=TopologyWish(required="rack"))
+    started(c, "a", 2, need=2, topology=TopologyRequest(required="rack"))
     c.pod("a-extra", group="a", gpus=8)
     assert c.when.one_session().binds == ()
     assert c.then.reason("a") == "InsufficientResources"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.objects.group import TopologyWish
-from gpusched.objects.meta import GangKey, ObjectKey, Owner, Rejected, ResourceVersion
-from gpusched.objects.pod import GangHints, PodPhase
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.meta.identity import GangKey, ObjectKey, Owner, Rejected, ResourceVersion
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
 from gpusched.testing import entities
 from gpusched.testing.entities import NOW, uid
 
@@ -159,7 +159,7 @@ def test_min_member_on_pods_makes_a_gang_of_their_controller(given):
     """Annotated pods of any controller start together."""
     owner = Owner("StatefulSet", "s", uid("StatefulSet", "s", "default"))
     c = given.nodes(1, gpus=8)
-    c.pods("s", 2, owner=owner, hints=GangHints(min_member=2), gpus=8)
+    c.pods("s", 2, owner=owner, hints=GangAnnotations(min_member=2), gpus=8)
     assert c.when.one_session().binds == ()
     c.nodes(1, gpus=8)
     (gang,) = c.when.bound().binds
@@ -284,7 +284,7 @@ def test_a_rule_that_is_not_supported_is_named(given):
         "g",
         pods=1,
         unsupported="uses pod affinity",
-        topology=TopologyWish(required="rack"),
+        topology=TopologyRequest(required="rack"),
     )
     assert c.when.one_session().binds == ()
     assert c.then.reason("g") == "InvalidSpec"
@@ -322,9 +322,9 @@ def test_pods_of_an_earlier_job_of_the_same_name_do_not_count(given):
 def test_annotations_of_a_template_count_where_the_job_says_nothing(given):
     """Three of four pods of a work queue Job start together, in its own queue."""
     c = given.nodes(1, gpus=8).queue("a").queue("b").namespace("default", queue="b")
-    c.job("j", parallelism=4, completions=None, hints=GangHints(), pods=0)
+    c.job("j", parallelism=4, completions=None, hints=GangAnnotations(), pods=0)
     owner = Owner("Job", "j", uid("Job", "j", "default"))
-    c.pods("j", 4, owner=owner, hints=GangHints(min_member=3), queue="a", gpus=4)
+    c.pods("j", 4, owner=owner, hints=GangAnnotations(min_member=3), queue="a", gpus=4)
     assert c.when.one_session().binds == ()
     assert c.then.status("j").queue == "a"
     assert "needs 3 pods with 4 nvidia.com/gpu" in c.then.why("j")

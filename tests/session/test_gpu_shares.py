@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from gpusched.objects.pod import GangHints
-from gpusched.objects.share import Share
-from gpusched.session.session import Session
+from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.pod.pod import GangAnnotations
+from gpusched.session.state.session import Session
 from gpusched.testing import entities
 from gpusched.testing.api_objects import api_objects
 from gpusched.testing.entities import GIB, GPU, NOW
 from gpusched.testing.given import Given
 from gpusched.testing.invariants import check
 
-HALF, QUARTER = Share(500), Share(250)
+HALF, QUARTER = GpuShare(500), GpuShare(250)
 MEMORY = "nvidia.com/gpu.memory"
 
 
@@ -60,7 +60,7 @@ def test_a_share_joins_the_fullest_gpu_of_the_cluster(given):
 def test_a_shared_gpu_is_not_free_for_whole_ones(given):
     """Two GPUs, a tenth of one is taken: no pod with two whole GPUs starts, one with one does."""
     c = given.nodes(1, gpus=2)
-    on(c, "tenth", "node-0", 0, Share(100))
+    on(c, "tenth", "node-0", 0, GpuShare(100))
     c.gang("two", pods=1, gpus=2, created=1.0).gang("one", pods=1, gpus=1, created=2.0)
     c.when.carried_out()
     assert c.then.started() == ["one"]
@@ -79,13 +79,13 @@ def test_a_new_gpu_is_the_one_that_breaks_least(given):
 
 def test_gangs_start_whole_or_not_at_all(given):
     """Four GPUs hold four shares of 0.6 and not five; the sentence says what is missing."""
-    c = given.nodes(2, gpus=2).gang("g", pods=5, share=Share(600))
+    c = given.nodes(2, gpus=2).gang("g", pods=5, share=GpuShare(600))
     c.when.one_session()
     assert c.then.started() == []
     assert c.then.reason("g") == "InsufficientResources"
     assert "needs 5 pods with 600m nvidia.com/gpu" in c.then.why("g")
     assert "4" in c.then.why("g")
-    c.gang("h", pods=4, share=Share(600))
+    c.gang("h", pods=4, share=GpuShare(600))
     c.when.carried_out()
     assert c.then.started() == ["h"]
     assert sound(c)
@@ -107,12 +107,12 @@ def test_memory_is_a_part_of_the_gpu_of_its_node(given):
     """20 GiB are half of a GPU with 40 and a quarter of one with 80; without a label: nothing."""
     c = given.node("small", gpus=1, labels={MEMORY: str(40 * 1024)})
     c.node("large", gpus=1, labels={MEMORY: str(80 * 1024)}).node("mute", gpus=1)
-    c.gang("g", pods=6, share=Share(memory=20 * GIB))
+    c.gang("g", pods=6, share=GpuShare(memory=20 * GIB))
     c.when.carried_out()
     assert c.then.started() == ["g"]
     assert sorted(c.then.nodes().values()) == ["large"] * 4 + ["small"] * 2
     assert sound(c)
-    c.gang("h", pods=1, share=Share(memory=20 * GIB))
+    c.gang("h", pods=1, share=GpuShare(memory=20 * GIB))
     c.when.one_session()
     assert "1 do not say that they have GPUs with so much memory" in c.then.why("h")
     assert "2 have no GPU with room for its share" in c.then.why("h")
@@ -121,7 +121,7 @@ def test_memory_is_a_part_of_the_gpu_of_its_node(given):
 def test_memory_is_charged_as_a_part_of_the_smallest_gpu(given):
     """20 GiB where the smallest GPU has 40 are half a GPU of quota, wherever the pod ends up."""
     c = given.node("large", gpus=2, labels={MEMORY: str(80 * 1024)}).queue("q")
-    c.gang("g", pods=1, queue="q", share=Share(memory=20 * GIB))
+    c.gang("g", pods=1, queue="q", share=GpuShare(memory=20 * GIB))
     c.when.carried_out()
     c.when.one_session()
     assert c.then.queue("q").allocated.get(GPU) == 250
@@ -209,8 +209,8 @@ def test_any_life_of_shares_is_sound(seed):
         for number in range(chance.randint(1, 3)):
             name = f"g{step}-{number}"
             kind = chance.choice((
-                {"gpus": 1}, {"gpus": 2}, {"share": Share(chance.choice((100, 300, 500, 700)))},
-                {"share": Share(memory=chance.choice((8, 15, 30)) * GIB)},
+                {"gpus": 1}, {"gpus": 2}, {"share": GpuShare(chance.choice((100, 300, 500, 700)))},
+                {"share": GpuShare(memory=chance.choice((8, 15, 30)) * GIB)},
             ))  # fmt: skip
             pods = chance.randint(1, 4)
             c.gang(name, pods=pods, priority=chance.randint(0, 2), **kind)
@@ -238,7 +238,7 @@ def everything(session):
     return found
 
 
-ASKED = (HALF, Share(300), Share(memory=20 * GIB))
+ASKED = (HALF, GpuShare(300), GpuShare(memory=20 * GIB))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -252,7 +252,7 @@ def test_statements_are_taken_back_exactly(seed):
             for part in range(chance.randint(0, 3)):
                 name = f"old-{number}-{slot}-{part}"
                 leaves = chance.random() < 0.3
-                on(c, name, f"n{number}", slot, Share(300), group=name, deleting=leaves)
+                on(c, name, f"n{number}", slot, GpuShare(300), group=name, deleting=leaves)
                 c.group(name, min_member=1)
     for number in range(8):
         kind = chance.choice(({"gpus": 1}, *({"share": each} for each in ASKED)))
@@ -288,7 +288,7 @@ def test_a_suspended_job_of_shares_is_started_where_it_fits(given):
     c.job("fits", parallelism=4, completions=4, suspended=True, queue="q", share=QUARTER)
     c.job(
         "large", parallelism=5, completions=5, suspended=True, queue="q",
-        share=Share(memory=10 * GIB), hints=GangHints(min_member=5),
+        share=GpuShare(memory=10 * GIB), hints=GangAnnotations(min_member=5),
     )  # fmt: skip
     plan = c.when.one_session()
     assert [switch.key.name for switch in plan.switches] == ["fits"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.arrays.workbench import DEFAULT_POPULATION
+from gpusched.arrays.node_usage import DEFAULT_POPULATION
 
 
 def test_an_empty_cluster_has_the_usual_sizes(given):

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from gpusched.config.model import Placement
-from gpusched.objects.group import NO_WISH, SubGroup, TopologyWish
-from gpusched.objects.pod_terms import PodTerm
-from gpusched.objects.selector import Requirement, Selector
+from gpusched.api.affinity.pod_terms import PodTerm
+from gpusched.api.affinity.selector import Requirement, Selector
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.config.model import PlacementConfig
 from gpusched.testing import invariants
 from gpusched.testing.given import Given
-from gpusched.topology.domain import HOST
+from gpusched.topology.levels import HOST
 
-IN_ONE_RACK = TopologyWish(required="rack")
+IN_ONE_RACK = TopologyRequest(required="rack")
 APART = {
     "apart": [PodTerm(HOST, Selector((Requirement("app", "In", ("work",)),)))],
     "labels": {"app": "work"},
@@ -62,7 +62,7 @@ def test_gangs_that_start_together_make_way_for_the_last(given: Given) -> None:
 
 def test_greedy_alone_leaves_it_out(given: Given) -> None:
     """With the solver switched off the gang of two waits, and is told why."""
-    given.placement = Placement(solver="greedy")
+    given.placement = PlacementConfig(solver="greedy")
     two_racks(given).when.one_session()
     assert started(given) == {f"g{number}" for number in range(5)}
     assert given.then.reason("g5") == "TopologyUnsatisfiable"
@@ -84,7 +84,7 @@ def test_nobody_starts_beyond_what_his_queue_may_have(given: Given) -> None:
     before = racks_of(given)
     assert set(before) == {f"g{number}" for number in range(5)}
     assert given.then.reason("g5") == "WaitingForQuota"
-    given.placement = Placement(solver="greedy")
+    given.placement = PlacementConfig(solver="greedy")
     given.when.one_session()
     assert racks_of(given) == before
 
@@ -94,10 +94,10 @@ def test_the_starts_of_another_queue_stay(given: Given) -> None:
     for name in ("one", "two"):
         given.queue(name, limits={"deserved": {"nvidia.com/gpu": 10}})
     two_racks(given, queues=("one", "two"))
-    given.placement = Placement(solver="greedy")
+    given.placement = PlacementConfig(solver="greedy")
     given.when.one_session()
     alone = started(given)
-    given.placement = Placement()
+    given.placement = PlacementConfig()
     given.when.one_session()
     assert alone < started(given)
     assert started(given) == {f"g{number}" for number in range(6)}
@@ -117,7 +117,7 @@ def test_a_gang_that_got_its_preferred_rack_keeps_one(given: Given) -> None:
     for rack in ("r0", "r1"):
         given.nodes(10, gpus=1, rack=rack, prefix=rack)
     for number, pods in enumerate(SIZES):
-        wish = IN_ONE_RACK if number in (1, 5) else TopologyWish(preferred="rack")
+        wish = IN_ONE_RACK if number in (1, 5) else TopologyRequest(preferred="rack")
         given.gang(f"g{number}", pods=pods, gpus=1, topology=wish, created=1_000.0 + number)
     given.when.one_session()
     assert started(given) == {f"g{number}" for number in range(6)}
@@ -185,13 +185,15 @@ def test_in_the_order_of_turns_nobody_loses(seed: int) -> None:
             f"g{number}",
             pods=pods,
             gpus=rng.choice((1, 1, 2)),
-            topology=rng.choice((IN_ONE_RACK, NO_WISH, TopologyWish(preferred="rack"))),
+            topology=rng.choice(
+                (IN_ONE_RACK, NO_TOPOLOGY_REQUEST, TopologyRequest(preferred="rack"))
+            ),
             created=1_000.0 + number,
         )
-    c.placement = Placement(solver="greedy")
+    c.placement = PlacementConfig(solver="greedy")
     c.when.one_session()
     alone = [f"g{number}" in racks_of(c) for number in range(len(sizes))]
-    c.placement = Placement()
+    c.placement = PlacementConfig()
     plan = c.when.one_session()
     together = [f"g{number}" in racks_of(c) for number in range(len(sizes))]
     assert together >= alone

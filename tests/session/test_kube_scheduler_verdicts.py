@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gpusched.objects.decode import CODECS
+from gpusched.api.serializer.codecs import CODECS
 from gpusched.testing.given import Given
 
 CASES = json.loads(

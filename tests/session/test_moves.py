@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from gpusched.arrays.columns import Ints
-from gpusched.cache.gangs import Gang
-from gpusched.errors import InvariantBroken
-from gpusched.session.binds import gang_binds
-from gpusched.session.moves import Moves
-from gpusched.session.reservations import Reservations
-from gpusched.session.session import Session
-from gpusched.session.statement import Statement
+from gpusched.base.errors import InvariantBroken
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.rebalance.batch_admission import Reassignment
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+from gpusched.session.status.binds import build_gang_binds
 from gpusched.testing.given import Given
 
 Rows = dict[str, list[int]]
@@ -107,14 +107,14 @@ def state(session: Session) -> dict[str, object]:
         "used": bench.used.tolist(),
         "slots": list(bench.free_slots),
         "staying": bench.staying.tolist(),
-        "neighbours": session.neighbours.count(query).tolist(),
+        "pod_counts": session.pod_counts.count(query).tolist(),
         "accounts": [session.accounts.allocated(name) for name in ("root", "one", "two")],
         "staying accounts": [session.accounts.staying(name) for name in ("root", "one", "two")],
         "fixed": [session.accounts.fixed(name) for name in ("root", "one", "two")],
         "profile": profile.staying.tolist(),
         "releases": [(each.time, each.gang, sorted(each.rows.tolist())) for each in profile.releases],
         "proofs": dict(session.proofs),
-        "binds": [(bind.gang, bind.binds) for bind in gang_binds(session)],
+        "binds": [(bind.gang, bind.binds) for bind in build_gang_binds(session)],
         "boards": [
             session.seat(task.pod_class).board.fits.tolist()
             for gang in session.gangs
@@ -172,7 +172,7 @@ def test_after_a_move_all_is_as_if_they_had_been_placed_there_at_first(seed: int
     for name in ("c", "a", "b"):
         gang = named(moved, name)
         moved.keep(gang, placed(moved, gang, first[name]))
-    moves = Moves(moved, [named(moved, "a"), named(moved, "b")])
+    moves = Reassignment(moved, [named(moved, "a"), named(moved, "b")])
     for name in ("a", "b"):
         gang = named(moved, name)
         assert moves.settle(gang, placed(moved, gang, then[name]))
@@ -198,7 +198,7 @@ def test_a_try_that_is_given_up_leaves_no_trace(seed: int) -> None:
     one_is_held(session)
     session.proofs[named(session, "a").key] = "optimal"
     before, held = state(session), slack(session)
-    moves = Moves(session, [named(session, "a"), named(session, "b")])
+    moves = Reassignment(session, [named(session, "a"), named(session, "b")])
     assert not session.kept(named(session, "a"))
     assert not session.proofs
     gang = named(session, "a")
@@ -221,7 +221,7 @@ def test_what_holders_leave_to_others_follows_a_move(seed: int) -> None:
         session.keep(gang, placed(session, gang, first[name]))
     one_is_held(session)
     assert slack(session) == counted_slack(session)
-    moves = Moves(session, [named(session, "a"), named(session, "b")])
+    moves = Reassignment(session, [named(session, "a"), named(session, "b")])
     for name in ("a", "b"):
         gang = named(session, name)
         assert moves.settle(gang, placed(session, gang, then[name]))
@@ -235,7 +235,7 @@ def test_other_members_do_not_settle() -> None:
     session = session_of(c)
     gang, other = named(session, "a"), named(session, "b")
     session.keep(gang, placed(session, gang, [0] * gang.pending))
-    moves = Moves(session, [gang])
+    moves = Reassignment(session, [gang])
     statement = placed(session, other, [1] * other.pending)
     assert not moves.settle(gang, statement)
     statement.discard()

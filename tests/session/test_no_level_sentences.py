@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import Topology, TopologyWish
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
+from gpusched.api.gang.pod_group import Topology, TopologyRequest
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
-RACK = TopologyWish(required="rack")
+RACK = TopologyRequest(required="rack")
 
 
 def racks(c: Given, *gpus: list[int]) -> Given:

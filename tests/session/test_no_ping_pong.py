@@ -10,7 +10,7 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.session.plan import Plan
+from gpusched.session.state.plan import Plan
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 

@@ -10,11 +10,11 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.objects.dimension import dimension
-from gpusched.objects.group import NodePool
-from gpusched.objects.resources import NOTHING, Resources
-from gpusched.objects.units import DEVICE
-from gpusched.session.session import Session
+from gpusched.api.gang.pod_group import NodePool
+from gpusched.api.meta.pool_resources import dimension
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given
 
@@ -146,7 +146,7 @@ def sits(c, session, queue, pool):
         for member in (*gang.placed, *gang.leaving_placed):
             if member.node.startswith(pool):
                 held += member.pod.pod_class.gpus
-    for gang, places in session.given_places():
+    for gang, places in session.all_assignments():
         if gang.queue.startswith(queue):
             nodes = session.snapshot.nodes.nodes
             held += sum(

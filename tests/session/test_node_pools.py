@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import NodePool
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import NodeTerm, Requirement
-from gpusched.objects.units import DEVICE
+from gpusched.api.affinity.selector import NodeTerm, Requirement
+from gpusched.api.gang.pod_group import NodePool
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing.entities import GPU, NOW
 from gpusched.testing.given import Given
 from tests.session.running import runs

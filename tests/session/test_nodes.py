@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.config.model import DEFAULT, PluginChoice, Tier
-from gpusched.objects.group import Topology, TopologyWish
-from gpusched.objects.meta import Charge, ObjectKey, Rejected, ResourceVersion
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import NodeTerm, Requirement, Taint, Toleration
+from gpusched.api.affinity.selector import NodeTerm, Requirement, Taint, Toleration
+from gpusched.api.gang.pod_group import Topology, TopologyRequest
+from gpusched.api.meta.identity import ObjectKey, Rejected, RejectedPodUsage, ResourceVersion
+from gpusched.api.meta.resources import Resources
+from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.testing.entities import NOW, uid
 from gpusched.testing.given import Given
 
@@ -111,7 +111,7 @@ def test_spread_takes_the_emptiest():
     """As the argument says."""
     tiers = (
         DEFAULT.tiers[0],
-        Tier((PluginChoice("predicates"), PluginChoice("nodeorder", {"strategy": "spread"}))),
+        PluginTier((PluginChoice("predicates"), PluginChoice("nodeorder", {"strategy": "spread"}))),
     )
     c = Given(config=attrs.evolve(DEFAULT, tiers=tiers))
     c.nodes(3, gpus=8).gang("g", pods=3, gpus=2)
@@ -122,7 +122,7 @@ def test_spread_takes_the_emptiest():
 def ordered(strategy):
     """A cluster whose nodes are ordered by a strategy."""
     choice = PluginChoice("nodeorder", {"strategy": strategy})
-    tiers = (DEFAULT.tiers[0], Tier((PluginChoice("predicates"), choice)))
+    tiers = (DEFAULT.tiers[0], PluginTier((PluginChoice("predicates"), choice)))
     return Given(config=attrs.evolve(DEFAULT, tiers=tiers))
 
 
@@ -220,7 +220,7 @@ def test_a_rejected_pod_that_is_bound_keeps_its_gpus(given):
             resource_version=ResourceVersion("1"),
             field="metadata.labels",
             why="too many",
-            charge=Charge("node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1})),
+            charge=RejectedPodUsage("node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1})),
         )
     )
     c.gang("g", pods=2, gpus=3)
@@ -240,7 +240,9 @@ def test_slots_of_a_rejected_pod_stay_its_own(given):
             resource_version=ResourceVersion("1"),
             field="metadata.labels",
             why="too many",
-            charge=Charge("node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1}), 0b10010),
+            charge=RejectedPodUsage(
+                "node-0", Resources.of({"nvidia.com/gpu": 2000, "pods": 1}), 0b10010
+            ),
         )
     )
     c.gang("g", pods=2, gpus=3)
@@ -268,8 +270,8 @@ def racks(given, free):
 
 def test_required_topology_holds(given):
     """All members in one rack, or the best rack is named with its number."""
-    c = racks(given, [2, 3]).gang("g", pods=3, gpus=8, topology=TopologyWish(required="rack"))
-    c.gang("h", pods=4, gpus=8, topology=TopologyWish(required="rack"))
+    c = racks(given, [2, 3]).gang("g", pods=3, gpus=8, topology=TopologyRequest(required="rack"))
+    c.gang("h", pods=4, gpus=8, topology=TopologyRequest(required="rack"))
     c.when.bound()
     assert set(c.then.nodes().values()) == {"node-2", "node-3", "node-4"}
     assert c.then.reason("h") == "TopologyUnsatisfiable"
@@ -281,14 +283,14 @@ def test_required_topology_holds(given):
 
 def test_the_tightest_rack_is_taken(given):
     """A gang of two does not break the rack of three."""
-    c = racks(given, [3, 2]).gang("g", pods=2, gpus=8, topology=TopologyWish(required="rack"))
+    c = racks(given, [3, 2]).gang("g", pods=2, gpus=8, topology=TopologyRequest(required="rack"))
     c.when.bound()
     assert set(c.then.nodes().values()) == {"node-3", "node-4"}
 
 
 def test_a_gang_in_part_stays_in_its_rack(given):
     """The rest of it goes where its first member is."""
-    c = racks(given, [2, 2]).gang("g", pods=2, gpus=8, topology=TopologyWish(required="rack"))
+    c = racks(given, [2, 2]).gang("g", pods=2, gpus=8, topology=TopologyRequest(required="rack"))
     c.pod("g-0", group="g", gpus=8, node="node-2", slots=255, plan="p", scheduled=NOW)
     c.when.bound()
     assert c.then.nodes() == {"g-1": "node-3"}
@@ -296,14 +298,14 @@ def test_a_gang_in_part_stays_in_its_rack(given):
 
 def test_a_preferred_level_gives_way(given):
     """Without a wait it takes what there is."""
-    c = racks(given, [1, 1]).gang("g", pods=2, gpus=8, topology=TopologyWish(preferred="rack"))
+    c = racks(given, [1, 1]).gang("g", pods=2, gpus=8, topology=TopologyRequest(preferred="rack"))
     c.when.bound()
     assert len(c.then.nodes()) == 2
 
 
 def test_a_preferred_level_is_waited_for(given):
     """Up to maxWait, and then no longer."""
-    wish = TopologyWish(preferred="rack", max_wait_ns=3600 * 10**9)
+    wish = TopologyRequest(preferred="rack", max_wait_ns=3600 * 10**9)
     c = racks(given, [1, 1]).gang("g", pods=2, gpus=8, topology=wish)
     assert c.when.one_session().binds == ()
     assert c.then.reason("g") == "WaitingForTopology"
@@ -315,7 +317,7 @@ def test_a_preferred_level_is_waited_for(given):
 
 def test_a_preference_that_fits_nowhere_is_a_lack_of_room(given):
     """It does not wait for a rack: there is no room in the whole cluster."""
-    c = racks(given, [1, 1]).gang("g", pods=3, gpus=8, topology=TopologyWish(preferred="rack"))
+    c = racks(given, [1, 1]).gang("g", pods=3, gpus=8, topology=TopologyRequest(preferred="rack"))
     assert c.when.one_session().binds == ()
     assert c.then.reason("g") in ("InsufficientResources", "NoFeasibleNode")
     assert "2 fit now" in c.then.why("g")
@@ -323,7 +325,7 @@ def test_a_preference_that_fits_nowhere_is_a_lack_of_room(given):
 
 def test_an_unknown_level_is_named(given):
     """With those that exist."""
-    c = racks(given, [1]).gang("g", pods=1, topology=TopologyWish(required="row"))
+    c = racks(given, [1]).gang("g", pods=1, topology=TopologyRequest(required="row"))
     assert c.when.one_session().binds == ()
     assert c.then.why("g") == "topology level 'row' does not exist; levels are: rack, host"
 
@@ -336,14 +338,14 @@ def test_a_level_without_any_node(given):
         ObjectKey("", "t"),
         Topology(name="t", uid=uid("Topology", "t"), resource_version="1", levels=levels),
     )
-    c.gang("g", pods=1, topology=TopologyWish(required="row"))
+    c.gang("g", pods=1, topology=TopologyRequest(required="row"))
     assert c.when.one_session().binds == ()
     assert "no node is labelled for topology level 'row'" in c.then.why("g")
 
 
 def test_extras_keep_to_a_required_level(given):
     """An elastic member does not leave the rack of its gang."""
-    wish = TopologyWish(required="rack")
+    wish = TopologyRequest(required="rack")
     c = racks(given, [1, 1]).gang("g", pods=2, min_member=1, gpus=8, topology=wish)
     c.when.bound()
     assert len(c.then.nodes()) == 1
@@ -356,6 +358,6 @@ def test_nodes_agree_on_every_wider_level(given):
     zone = "topology.kubernetes.io/zone"
     c = given.nodes(1, gpus=8, rack="r1", labels={zone: "a"})
     c.nodes(1, gpus=8, rack="r1", labels={zone: "b"})
-    c.gang("g", pods=2, gpus=8, topology=TopologyWish(required="rack"))
+    c.gang("g", pods=2, gpus=8, topology=TopologyRequest(required="rack"))
     assert c.when.one_session().binds == ()
     assert "best rack a/r1 has room for 1" in c.then.why("g")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpusched.objects.adapters import devices
-from gpusched.objects.meta import UID, ObjectKey, ResourceVersion
-from gpusched.objects.resources import Resources
+from gpusched.api.devices import published_devices
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.meta.resources import Resources
 from gpusched.testing import entities
 
 GPU = entities.GPU
@@ -19,14 +19,14 @@ def need(gpus, **amounts):
 def report(cpu):
     """Two NUMA nodes of four GPUs and eight CPUs, of which so many thousandths are free."""
     offered = Resources.of({GPU: 4000, "cpu": 8000})
-    return devices.NodeZones(
+    return published_devices.NumaZones(
         name="node-0",
         uid=UID("u"),
         resource_version=ResourceVersion("1"),
         policy="single-numa-node",
         scope="container",
         zones=tuple(
-            devices.Zone(f"node-{n}", offered, Resources.of({GPU: 4000, "cpu": free}))
+            published_devices.NumaZone(f"node-{n}", offered, Resources.of({GPU: 4000, "cpu": free}))
             for n, free in enumerate(cpu)
         ),
     )

@@ -8,9 +8,9 @@ import attrs
 import msgspec
 import pytest
 
-from gpusched.cache.overlay import Nomination
-from gpusched.objects.meta import ObjectKey, ResourceVersion
-from gpusched.objects.pod import PodPhase
+from gpusched.api.meta.identity import ObjectKey, ResourceVersion
+from gpusched.api.pod.pod import PodPhase
+from gpusched.cache.assumed_changes import Nomination
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 

@@ -6,12 +6,12 @@ import attrs
 import numpy as np
 import pytest
 
+from gpusched.base.limits import PLUGIN_FAULTS_MAX
 from gpusched.config.model import DEFAULT
-from gpusched.limits import PLUGIN_FAULTS_MAX
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.pairs import PairRule, PairScore
-from gpusched.session.protocols import Policy
-from gpusched.session.verdict import ALLOW
+from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.framework.verdict import ALLOW
 from gpusched.testing.given import Given
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpusched.objects.meta import ObjectKey
-from gpusched.objects.pod import Pod
-from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
-from gpusched.objects.selector import Requirement, Selector, Taint
-from gpusched.session.session import Session
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.selector import Requirement, Selector, Taint
+from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.pod.pod import Pod
+from gpusched.session.state.session import Session
 from gpusched.testing.given import Given
 
 from . import pod_rules
@@ -129,7 +129,7 @@ def session(c: Given) -> Session:
 
 def open_nodes(s: Session, pod: Pod) -> set[str]:
     """Where the session would put it."""
-    board = s.seat_of(pod).board
+    board = s.pod_info(pod).board
     return {node.name for row, node in enumerate(s.snapshot.nodes.nodes) if board.fits[row]}
 
 
@@ -166,7 +166,7 @@ def test_moves_are_followed_and_taken_back(seed):
             if not room:
                 continue
             node = rng.choice(room)
-            statement.place(pod, s.snapshot.nodes.row[node], s.seat_of(pod).ask)
+            statement.place(pod, s.snapshot.nodes.row[node], s.pod_info(pod).ask)
             assert open_nodes(s, pods[3]) == plainly_open(pods[3], now.plus(pod, node))
             if rng.random() < 0.4:
                 statement.rollback(mark)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpusched.objects.meta import ObjectKey
-from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
-from gpusched.objects.selector import Requirement, Selector, Taint
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.selector import Requirement, Selector, Taint
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.testing.given import Given
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -194,8 +194,8 @@ def test_preferred_company(given):
     c = hosts(given, 3)
     c.pod("r", node="h1", cpu=0, memory=0, labels={"app": "cache"}, scheduler="theirs")
     c.pod("s", node="h2", cpu=0, memory=0, labels={"app": "noise"}, scheduler="theirs")
-    c.gang("like", pods=1, liked=[(10, PodTerm(HOST, app("cache")))])
-    c.gang("avoid", pods=1, disliked=[(10, PodTerm(HOST, app("noise")))])
+    c.gang("like", pods=1, preferred_pod_affinity=[(10, PodTerm(HOST, app("cache")))])
+    c.gang("avoid", pods=1, preferred_pod_anti_affinity=[(10, PodTerm(HOST, app("noise")))])
     c.when.bound()
     assert c.then.nodes()["like-0"] == "h1"
     assert c.then.nodes()["avoid-0"] != "h2"

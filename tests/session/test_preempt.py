@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import TopologyWish
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import budget, runs
@@ -180,7 +180,7 @@ def test_the_cheapest_rack_is_chosen(given):
             c.node(name, gpus=8, labels={"gpusched.io/rack": rack})
     for node in ("a1", "b1", "b2"):
         runs(c, f"low-{node}", node, gpus=8)
-    c.gang("high", pods=2, gpus=8, priority=9, topology=TopologyWish(required="rack"))
+    c.gang("high", pods=2, gpus=8, priority=9, topology=TopologyRequest(required="rack"))
     plan = c.when.one_session()
     assert c.then.evicted() == ["low-a1-0"]
     assert sorted(node for _, _, node in plan.claims[0].nominations) == ["a1", "a2"]

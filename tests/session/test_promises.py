@@ -9,14 +9,14 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched import limits
-from gpusched.arrays.columns import demand
-from gpusched.arrays.workbench import Workbench
-from gpusched.objects.meta import ObjectKey
-from gpusched.objects.pod import PodPhase
-from gpusched.session.masks import MaskCache
-from gpusched.session.session import Session
-from gpusched.session.statement import Statement
+from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.pod.pod import PodPhase
+from gpusched.arrays.columns import request_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base import limits
+from gpusched.session.state.session import Session
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.state.statement import Statement
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -85,7 +85,7 @@ def test_a_promise_is_read_back_after_a_restart(given):
 
 def test_a_promise_ends_with_its_time_and_with_its_node(given):
     """A promise that is too old, or on a node that is gone, holds nothing."""
-    c = promised(leaving(given, 4), since=given.now - limits.PROMISE_MAX_S - 1)
+    c = promised(leaving(given, 4), since=given.now - limits.NOMINATION_MAX_S - 1)
     assert [bind.gang.name for bind in c.when.one_session().binds] == ["big"]
     c2 = promised(leaving(Given(), 4), since=given.now, node="gone")
     assert [bind.gang.name for bind in c2.when.one_session().binds] == ["big"]
@@ -107,10 +107,10 @@ def test_now_and_later_say_what_the_amounts_say(seed):
     rng = random.Random(seed)
     c = leaving(Given(), rng.randint(0, 8))
     nodes = c.cache.snapshot(0.0).nodes
-    bench = Workbench(nodes)
+    bench = NodeUsage(nodes)
     real, releasing = nodes.used.copy(), nodes.leaving.copy()
     reserved = np.zeros_like(real)
-    ask = demand(entities.pod_class(gpus=1).requests, nodes.columns)
+    ask = request_vector(entities.pod_class(gpus=1).requests, nodes.columns)
     for _ in range(20):
         row = rng.randint(0, 1)
         match rng.randint(0, 3):
@@ -136,16 +136,20 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
     rng = random.Random(seed)
     c = leaving(Given(), 2).queue("a")
     snapshot = c.cache.snapshot(c.now)
-    session = Session(snapshot, c.policy, guard=c.guard, masks=MaskCache(), placement=c.placement)
+    session = Session(
+        snapshot, c.policy, guard=c.guard, masks=SessionCache(), placement=c.placement
+    )
     before = (session.bench.used.copy(), session.accounts.staying("default"))
     victims = [gang for gang in snapshot.active.values() if gang.placed]
-    with session.looking_later():
+    with session.pipelining():
         seen = (session.bench.used.copy(), session.accounts.allocated("default"))
         statement: Statement = session.statement()
         for gang in rng.sample(victims, 3):
             session.evict(statement, gang, gang.placed[0])
         spec = entities.pod_class(gpus=rng.randint(0, 3))
-        statement.place(entities.pod("x", spec), 0, demand(spec.requests, snapshot.nodes.columns))
+        statement.place(
+            entities.pod("x", spec), 0, request_vector(spec.requests, snapshot.nodes.columns)
+        )
         assert session.accounts.allocated("default") != seen[1]
         statement.rollback()
         assert np.array_equal(session.bench.used, seen[0])

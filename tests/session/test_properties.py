@@ -16,20 +16,26 @@ from hypothesis import HealthCheck, example, settings
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from gpusched.arrays.columns import demand
-from gpusched.arrays.workbench import Workbench
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, Queue, SubGroup, TopologyRequest
+from gpusched.api.jobs.job import Job, Namespace, PriorityClass
+from gpusched.api.meta.identity import (
+    ObjectKey,
+    Owner,
+    Rejected,
+    RejectedPodUsage,
+    ResourceVersion,
+)
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, PodPhase
+from gpusched.arrays.columns import request_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
-from gpusched.clock import SystemClock
-from gpusched.io.solver_process import SolverProcess
-from gpusched.io.telemetry import Telemetry
-from gpusched.objects.group import NO_WISH, Queue, SubGroup, TopologyWish
-from gpusched.objects.meta import Charge, ObjectKey, Owner, Rejected, ResourceVersion
-from gpusched.objects.others import Job, Namespace, PriorityClass
-from gpusched.objects.pod import NO_HINTS, PodPhase
-from gpusched.objects.resources import Resources
-from gpusched.session.accounts import Accounts
-from gpusched.session.residents import ColumnCache, Neighbours
-from gpusched.session.statement import Statement
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.solver.process import SolverProcess
+from gpusched.session.framework.pod_counts import PodCountCache, PodCounts
+from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.state.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 
@@ -43,11 +49,11 @@ QUICK = settings(
 
 
 WISHES = (
-    NO_WISH,
-    NO_WISH,
-    TopologyWish(required="rack"),
-    TopologyWish(preferred="rack"),
-    TopologyWish(required="block", preferred="rack"),
+    NO_TOPOLOGY_REQUEST,
+    NO_TOPOLOGY_REQUEST,
+    TopologyRequest(required="rack"),
+    TopologyRequest(preferred="rack"),
+    TopologyRequest(required="block", preferred="rack"),
 )
 
 
@@ -217,15 +223,17 @@ def test_rollback_is_identity(seed):
     c = cluster(seed)
     c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
     snapshot = c.cache.snapshot(0.0)
-    bench = Workbench(snapshot.nodes)
-    neighbours = Neighbours(bench, snapshot.residents, ColumnCache())
-    statement = Statement(bench, Accounts(snapshot.queues), neighbours)
+    bench = NodeUsage(snapshot.nodes)
+    pod_counts = PodCounts(bench, snapshot.residents, PodCountCache())
+    statement = Statement(bench, QueueAccounts(snapshot.queues), pod_counts)
     row = snapshot.nodes.row["spare"]
     marks = [(statement.checkpoint(), bench.used.copy(), list(bench.free_slots))]
     for number in range(4):
         spec = entities.pod_class(gpus=rng.randint(0, 2), cpu=rng.randint(0, 3000))
         statement.place(
-            entities.pod(f"p{number}", spec), row, demand(spec.requests, snapshot.nodes.columns)
+            entities.pod(f"p{number}", spec),
+            row,
+            request_vector(spec.requests, snapshot.nodes.columns),
         )
         marks.append((statement.checkpoint(), bench.used.copy(), list(bench.free_slots)))
     for mark, used, free in reversed(marks):
@@ -332,7 +340,7 @@ class Road:
             resource_version=ResourceVersion(str(self.version)), created=1.0,
             parallelism=rng.randint(1, 3), completions=rng.choice([None, 2, 3]), indexed=False,
             suspended=False, succeeded=rng.randint(0, 1), queue=rng.choice(["", "queue1"]),
-            group="", hints=NO_HINTS,
+            group="", hints=NO_GANG_ANNOTATIONS,
         )  # fmt: skip
 
     def _namespace(self, key):
@@ -361,7 +369,7 @@ class Road:
 
 def charge_of(node):
     """What a pod on this node takes although it cannot be believed."""
-    return Charge(node, Resources.of({"nvidia.com/gpu": 1000, "pods": 1}))
+    return RejectedPodUsage(node, Resources.of({"nvidia.com/gpu": 1000, "pods": 1}))
 
 
 def put(cache, kind, key, item):

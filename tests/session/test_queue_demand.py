@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusched.objects.units import DEVICE
-from gpusched.session.session import Session
+from gpusched.api.meta.units import DEVICE
+from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU, NOW
 
 

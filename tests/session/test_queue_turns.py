@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from gpusched.actions.allocate import Allocate
-from gpusched.session.protocols import Policy
-from gpusched.session.session import Session
-from gpusched.session.turns import turns
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.session import Session
 from gpusched.testing.given import Given
 
 
@@ -37,7 +37,7 @@ def order(c):
     """Names of all gangs in the order of their turns."""
     snapshot = c.cache.snapshot(c.now)
     session = Session(snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement)
-    return [gang.key.name for gang in turns(session, session.gangs)]
+    return [gang.key.name for gang in in_queue_order(session, session.gangs)]
 
 
 def test_siblings_are_compared_first(c):

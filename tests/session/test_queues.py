@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.objects.meta import ObjectKey, Rejected, ResourceVersion
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.resources import Resources
-from gpusched.objects.selector import Requirement, Selector
-from gpusched.objects.units import DEVICE
+from gpusched.api.affinity.selector import Requirement, Selector
+from gpusched.api.meta.identity import ObjectKey, Rejected, ResourceVersion
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing.entities import NOW, uid
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.cache.verify import recheck
-from gpusched.objects.meta import ObjectKey
-from gpusched.objects.selector import Taint
+from gpusched.api.affinity.selector import Taint
+from gpusched.api.meta.identity import ObjectKey
+from gpusched.cache.verify.placements import recheck_placements
 
 
 def decided(c):
@@ -20,7 +20,7 @@ def decided(c):
 def verdict(c, gang):
     """What the last look says."""
     moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
-    return recheck(
+    return recheck_placements(
         c.cache,
         gang.gang,
         generation=gang.generation,

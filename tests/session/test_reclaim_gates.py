@@ -5,15 +5,14 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.objects.meta import GangKey
-from gpusched.objects.resources import Resources
-from gpusched.objects.units import DEVICE
-from gpusched.session.chunks import chunks_of
-from gpusched.session.keys import comparable
-from gpusched.session.proposal import PREEMPT, RECLAIM, Chunk, Proposal
-from gpusched.session.session import Session
-from gpusched.session.verdict import first_refusal
-from gpusched.session.victim_pool import Leaving
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Chunk, Proposal
+from gpusched.session.framework.sort_keys import joined_sort_key
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
+from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU, NOW
 
 
@@ -81,7 +80,7 @@ class Court:
         """The victims in the order in which they go."""
         claims = self.gang(claimant)
         keys = {
-            name: comparable(self.hooks.victim_orders, claims, self.gang(name), RECLAIM)
+            name: joined_sort_key(self.hooks.victim_orders, claims, self.gang(name), RECLAIM)
             for name in victims
         }
         return sorted(victims, key=keys.__getitem__)
@@ -273,10 +272,12 @@ def test_extras_go_one_by_one_and_the_rest_as_a_whole(given):
     court = Court(c)
     gang = court.gang("v")
     seats = tuple(Seat(member) for member in gang.placed)
-    steps = chunks_of(Leaving(gang, seats))
+    steps = eviction_chunks(VictimGroup(gang, seats))
     assert [chunk.taken.get(GPU) // DEVICE for chunk in steps] == [1, 2]
     whole = attrs.evolve(gang, terms=attrs.evolve(gang.terms, disruption="Group"))
-    assert [each.taken.get(GPU) // DEVICE for each in chunks_of(Leaving(whole, seats))] == [3]
+    assert [
+        each.taken.get(GPU) // DEVICE for each in eviction_chunks(VictimGroup(whole, seats))
+    ] == [3]
 
 
 @attrs.frozen

@@ -7,15 +7,15 @@ import random
 import attrs
 import pytest
 
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.base.clock import SystemClock
 from gpusched.cache.snapshot import Snapshot
-from gpusched.clock import SystemClock
-from gpusched.objects.group import TopologyWish
-from gpusched.pluginhost.guard import Guard
-from gpusched.session import reservations_profile, reservations_timeline
+from gpusched.pluginhost.guard import PluginGuard
+from gpusched.session.backfill import availability_profile
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.session.plan import Plan
-from gpusched.session.protocols import Policy
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -25,7 +25,7 @@ SESSIONS = 3
 
 def decided(snapshot: Snapshot, policy: Policy) -> Plan:
     """What a session without memory decides."""
-    return decide(snapshot, policy, guard=Guard(SystemClock()), masks=MaskCache()).plan
+    return decide(snapshot, policy, guard=PluginGuard(SystemClock()), masks=SessionCache()).plan
 
 
 def stripped(plan: Plan) -> tuple[object, ...]:
@@ -62,11 +62,11 @@ class Unlike:
         self.made += 1
         created = self.c.now - rng.randint(0, 50) - self.made / 1000
         parts = rng.choice([1, 1, 1, 2])
-        wish = TopologyWish()
+        wish = TopologyRequest()
         if rng.random() < 0.2:
-            wish = TopologyWish(required="rack")
+            wish = TopologyRequest(required="rack")
         elif rng.random() < 0.2:
-            wish = TopologyWish(preferred="rack", max_wait_ns=rng.choice([0, 20, 500]) * S)
+            wish = TopologyRequest(preferred="rack", max_wait_ns=rng.choice([0, 20, 500]) * S)
         sizes = [rng.randint(1, 3) for _ in range(parts)]
         self.c.group(
             name, queue=rng.choice(self.queues), min_member=sum(sizes), created=created,
@@ -100,7 +100,7 @@ def test_all_moments_at_once_give_what_each_gives(
     for _ in range(SESSIONS):
         plan = crowd.c.when.one_session()
         with monkeypatch.context() as patched:
-            patched.setattr(reservations_profile, "NUMBERS_MAX", 0)
+            patched.setattr(availability_profile, "TIMELINE_NUMBERS_MAX", 0)
             one_by_one = decided(crowd.c.snapshot, crowd.c.policy)
         assert stripped(plan) == stripped(one_by_one)
         crowd.c.when.carried_out()
@@ -112,13 +112,13 @@ def test_a_queue_at_its_cap_is_told_of_the_end_that_frees_it(
 ) -> None:
     """Room is there all the time, quota is not: the search halves and does not walk."""
     looks: list[int] = []
-    least = reservations_timeline.Timeline.least
+    least = availability_profile.AvailabilityTimeline.least
 
-    def counted(self: reservations_timeline.Timeline, index: int, end: int) -> object:
+    def counted(self: availability_profile.AvailabilityTimeline, index: int, end: int) -> object:
         looks.append(index)
         return least(self, index, end)
 
-    monkeypatch.setattr(reservations_timeline.Timeline, "least", counted)
+    monkeypatch.setattr(availability_profile.AvailabilityTimeline, "least", counted)
     c = Given().nodes(20, gpus=8).queue("a").queue("b", limits={"capability": {entities.GPU: 8}})
     for number in range(40):
         c.group(f"a{number}", queue="a", min_member=1, expected_duration_ns=(number + 10) * S)

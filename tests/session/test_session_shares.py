@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched import limits
+from gpusched.base import limits
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.reasons import Reason
-from gpusched.session.work import fair_split
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.work_budget import max_min_fair_split
 from gpusched.testing.authors import repeats
 from gpusched.testing.given import Given
 
@@ -170,7 +170,7 @@ def test_a_flood_of_queues_that_do_not_exist_gets_one_share():
 
 def test_empty_groups_are_shown_to_sessions_by_turns(monkeypatch):
     """Gangs without pods cost a session next to nothing, however many there are."""
-    monkeypatch.setattr(limits, "IDLE_SHOWN_MAX", 5)
+    monkeypatch.setattr(limits, "IDLE_GANGS_MAX", 5)
     c = Given().nodes(1, gpus=8).queue("a")
     for number in range(40):
         c.group(f"empty-{number:02d}", min_member=2, queue="a")
@@ -190,6 +190,6 @@ def test_empty_groups_are_shown_to_sessions_by_turns(monkeypatch):
 
 def test_shares_are_split_fairly():
     """Who asks for less than an equal part gets it; the others share what is left."""
-    assert fair_split({"a": 10, "b": 1000, "c": 60}, 150) == {"a": 10, "c": 60, "b": 80}
-    assert fair_split({"a": 10, "b": 1000, "c": 900}, 110) == {"a": 10, "c": 50, "b": 50}
-    assert fair_split({}, 110) == {}
+    assert max_min_fair_split({"a": 10, "b": 1000, "c": 60}, 150) == {"a": 10, "c": 60, "b": 80}
+    assert max_min_fair_split({"a": 10, "b": 1000, "c": 900}, 110) == {"a": 10, "c": 50, "b": 50}
+    assert max_min_fair_split({}, 110) == {}

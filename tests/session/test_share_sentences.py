@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.objects.share import MEMORY_LABEL, Share
+from gpusched.api.devices.gpu_share import MEMORY_LABEL, GpuShare
 from gpusched.testing.given import Given
 
 GIB = 2**30
@@ -11,7 +11,7 @@ GIB = 2**30
 def test_memory_that_no_gpu_has_is_named(given: Given) -> None:
     """100 GiB of 80 GiB: no other cause is made up, and it is not told as a whole GPU."""
     c = given.nodes(2, gpus=4, labels={MEMORY_LABEL: "81920"})
-    c.pod("big", cpu=0, memory=0, share=Share(memory=100 * GIB))
+    c.pod("big", cpu=0, memory=0, share=GpuShare(memory=100 * GIB))
     assert c.when.one_session().binds == ()
     assert c.then.why("big") == (
         "needs 1 pod with 100Gi of the memory of one GPU; none fit now; "
@@ -23,7 +23,7 @@ def test_shares_that_are_taken_are_the_only_cause(given: Given) -> None:
     """All GPUs are in use by whole pods."""
     c = given.nodes(1, gpus=1, labels={MEMORY_LABEL: "81920"})
     c.pod("old", gpus=1, node="node-0", slots=1, plan="p")
-    c.pod("new", cpu=1000, memory=0, share=Share(memory=40 * GIB))
+    c.pod("new", cpu=1000, memory=0, share=GpuShare(memory=40 * GIB))
     assert c.when.one_session().binds == ()
     assert c.then.why("new") == (
         "needs 1 pod with 40Gi of the memory of one GPU, 1 cpu; none fit now; "

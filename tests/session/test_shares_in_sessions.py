@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.config.model import DEFAULT, PluginChoice, Tier
-from gpusched.objects.units import unit_of
+from gpusched.api.meta.units import unit_of
+from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
 from gpusched.testing.given import Given
@@ -19,7 +19,7 @@ def gpus(**amounts):
 def under(**arguments):
     """A cluster whose fairshare, quota or priority plugin has other arguments."""
     tiers = tuple(
-        Tier(
+        PluginTier(
             tuple(
                 attrs.evolve(each, arguments=arguments[each.name])
                 if each.name in arguments
@@ -181,7 +181,7 @@ def test_fifo_knows_no_priority_and_patience_ends(given):
 def test_a_plugin_without_shares_tells_none():
     """Nobody divides: status and metrics say nothing rather than zero."""
     tiers = tuple(
-        Tier(tuple(each for each in tier.plugins if each.name != "fairshare"))
+        PluginTier(tuple(each for each in tier.plugins if each.name != "fairshare"))
         for tier in DEFAULT.tiers
     )
     c = Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers))).nodes(1, gpus=1).queue("q")

@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 
-from gpusched.arrays.columns import demand
-from gpusched.arrays.workbench import Workbench
-from gpusched.objects.resources import Resources
-from gpusched.objects.slot import mask_of
-from gpusched.session.slot_states import SlotStates
+from gpusched.api.devices.slots import slot_mask
+from gpusched.api.meta.resources import Resources
+from gpusched.arrays.columns import request_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.session.state.nodes.slot_states import SlotStates
 from gpusched.testing import entities
 
 
@@ -18,7 +18,7 @@ def bench_of(given):
     """A workbench of some nodes with and without layouts."""
     given.nodes(3, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
     given.nodes(2, gpus=8).nodes(1)
-    return Workbench(given.cache.snapshot(0.0).nodes)
+    return NodeUsage(given.cache.snapshot(0.0).nodes)
 
 
 def test_states_after_any_moves_are_those_of_a_fresh_look(given):
@@ -26,7 +26,7 @@ def test_states_after_any_moves_are_those_of_a_fresh_look(given):
     bench = bench_of(given)
     states = SlotStates(bench)
     rng = random.Random(3)
-    ask = demand(Resources.of({entities.GPU: 1}), bench.nodes.columns)
+    ask = request_vector(Resources.of({entities.GPU: 1}), bench.nodes.columns)
     for _ in range(60):
         row = rng.randrange(5)
         slot = 1 << rng.randrange(8)
@@ -44,9 +44,9 @@ def test_states_after_any_moves_are_those_of_a_fresh_look(given):
 def test_nodes_that_look_alike_share_a_state(given):
     """Which of two equal islands is used makes no difference; a node without GPUs has nothing."""
     bench = bench_of(given)
-    ask = demand(Resources.of({entities.GPU: 2}), bench.nodes.columns)
-    bench.add(0, ask, slots=mask_of((0, 1)))
-    bench.add(1, ask, slots=mask_of((5, 7)))
+    ask = request_vector(Resources.of({entities.GPU: 2}), bench.nodes.columns)
+    bench.add(0, ask, slots=slot_mask((0, 1)))
+    bench.add(1, ask, slots=slot_mask((5, 7)))
     numbers, tables = SlotStates(bench).now()
     assert numbers[0] == numbers[1] != numbers[2]
     assert numbers[3] == numbers[4]
@@ -60,7 +60,7 @@ def test_states_handed_out_stay_as_they_were(given):
     states = SlotStates(bench)
     before, _ = states.now()
     kept = before.copy()
-    bench.add(0, demand(Resources.of({entities.GPU: 1}), bench.nodes.columns), slots=1)
+    bench.add(0, request_vector(Resources.of({entities.GPU: 1}), bench.nodes.columns), slots=1)
     after, _ = states.now()
     assert np.array_equal(before, kept)
     assert after[0] != before[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import NO_WISH, SubGroup
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup
 from gpusched.testing.given import Given
 
 
@@ -13,7 +13,7 @@ def crew(c: Given, cap: int) -> Given:
     c.nodes(1, gpus=8).queue("q", limits={"capability": {"nvidia.com/gpu": cap}})
     c.group(
         "g", queue="q", min_member=1, roles={"leader": 2},
-        sub_groups=(SubGroup("workers", 3, NO_WISH),), min_sub_groups=1,
+        sub_groups=(SubGroup("workers", 3, NO_TOPOLOGY_REQUEST),), min_sub_groups=1,
     )  # fmt: skip
     c.pods("leader", 2, group="g", role="leader", gpus=2)
     return c.pods("worker", 3, group="g", role="worker", sub_group="workers", gpus=1)
@@ -43,7 +43,7 @@ def test_the_fewest_members_that_complete_sub_groups_start(
     c = given.nodes(started, gpus=1)
     c.group(
         "g", min_member=1, min_sub_groups=least,
-        sub_groups=tuple(SubGroup(f"s{n}", size, NO_WISH) for n, size in enumerate(sizes)),
+        sub_groups=tuple(SubGroup(f"s{n}", size, NO_TOPOLOGY_REQUEST) for n, size in enumerate(sizes)),
     )  # fmt: skip
     for number, size in enumerate(sizes):
         c.pods(f"s{number}", size, group="g", sub_group=f"s{number}", gpus=1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import NO_WISH, SubGroup, TopologyWish
-from gpusched.objects.pod import PodPhase
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing import entities
 
-IN_ONE_RACK = TopologyWish(required="rack")
+IN_ONE_RACK = TopologyRequest(required="rack")
 
 
 def racks(c, *sizes, gpus=1):
@@ -18,7 +18,9 @@ def racks(c, *sizes, gpus=1):
     return c
 
 
-def parted(c, name, parts, *, wish=NO_WISH, least=None, topology=NO_WISH, **pods):
+def parted(
+    c, name, parts, *, wish=NO_TOPOLOGY_REQUEST, least=None, topology=NO_TOPOLOGY_REQUEST, **pods
+):
     """A gang with sub-groups of so many pods of one GPU, all of which each needs."""
     c.group(
         name,
@@ -75,7 +77,7 @@ def test_the_gangs_own_domain_holds_all_its_sub_groups(given):
     for zone, rack, count in (("z0", "a", 2), ("z0", "b", 2), ("z1", "c", 3), ("z1", "d", 1)):
         labels = {"topology.kubernetes.io/zone": zone, "gpusched.io/rack": rack}
         c.nodes(count, gpus=1, labels=labels, prefix=rack)
-    zone = TopologyWish(required="zone")
+    zone = TopologyRequest(required="zone")
     parted(c, "g", {"x": 2, "y": 2}, wish=IN_ONE_RACK, topology=zone)
     c.when.one_session()
     assert rack_of(c) in ({"x": {"a"}, "y": {"b"}}, {"x": {"b"}, "y": {"a"}})

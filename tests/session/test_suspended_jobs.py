@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched import limits
-from gpusched.objects.group import NodePool
-from gpusched.objects.meta import Owner
-from gpusched.objects.pod import PodPhase
-from gpusched.objects.resources import NOTHING
+from gpusched.api.gang.pod_group import NodePool
+from gpusched.api.meta.identity import Owner
+from gpusched.api.meta.resources import NOTHING
+from gpusched.api.pod.pod import PodPhase
+from gpusched.base import limits
 from gpusched.testing import entities
 
 
@@ -55,7 +55,7 @@ def test_room_is_held_for_pods_that_are_still_to_come(given):
     c.when.one_session()
     assert c.then.started() == []
     assert switched(c) == {}
-    c.now += limits.ARRIVAL_MAX_S + 1
+    c.now += limits.EXPECTED_PODS_MAX_S + 1
     c.when.one_session()
     assert c.then.started() == ["quick"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.group import SubGroup, TopologyWish
-from gpusched.objects.pod import PodPhase
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.api.pod.pod import PodPhase
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def running(given):
             "v",
             min_member=min_member,
             phase="Running",
-            sub_groups=tuple(SubGroup(part, minima, TopologyWish()) for part in sorted(parts)),
+            sub_groups=tuple(SubGroup(part, minima, TopologyRequest()) for part in sorted(parts)),
             min_sub_groups=least,
             **more,
         )

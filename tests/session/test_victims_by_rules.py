@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.objects.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from tests.session.running import runs
 from tests.session.test_pod_rules import APART, HOST, PORT, WORK, ZONE, app, hosts
 

@@ -11,7 +11,7 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.objects.group import TopologyWish
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -99,7 +99,7 @@ def cluster(found, **newcomer):
         )  # fmt: skip
     c.group(
         "new", queue=newcomer_queue, min_member=len(found.asks),
-        topology=TopologyWish(required=found.required, preferred=found.preferred),
+        topology=TopologyRequest(required=found.required, preferred=found.preferred),
     )  # fmt: skip
     for number, (gpus, cpu) in enumerate(found.asks):
         c.pod(

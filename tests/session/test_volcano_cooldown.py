@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gpusched.objects.adapters import kinds
-from gpusched.objects.decode_pod import PODS
-from gpusched.objects.meta import format_time
-from gpusched.objects.pod import Pod
+from gpusched.api.foreign import kinds
+from gpusched.api.meta.identity import format_time
+from gpusched.api.pod.decode import PODS
+from gpusched.api.pod.pod import Pod
 from gpusched.testing.given import Given
 
 COOLDOWN = "volcano.sh/cooldown-time"

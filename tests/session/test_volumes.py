@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpusched.io.feeds import sinks
-from gpusched.objects.decode import CODECS
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.io.watch.informers import make_event_handlers
 from gpusched.testing.given import Given
 
 ZONE = "topology.kubernetes.io/zone"
@@ -23,7 +23,7 @@ def put(c: Given, plural: str, name: str, *, namespace: str = "", **body: Any) -
     item = {"metadata": meta, **body}
     page = {"metadata": {"resourceVersion": "1"}, "items": [item]}
     (entity,) = CODECS[plural].decode_page(json.dumps(page).encode()).items
-    sinks(c.cache, lambda _kind, rejected: pytest.fail(str(rejected)))[plural].apply(
+    make_event_handlers(c.cache, lambda _kind, rejected: pytest.fail(str(rejected)))[plural].apply(
         "ADDED", entity
     )
     return c

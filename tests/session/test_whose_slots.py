@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from gpusched.cache.ledger import Hold, Holding, Ledger
-from gpusched.objects.meta import UID
-from gpusched.objects.resources import Resources
-from gpusched.objects.share import SHARED, Share
-from gpusched.objects.slot import mask_of, numbers_of
-from gpusched.objects.units import DEVICE
+from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.slots import slot_mask, slot_numbers
+from gpusched.api.meta.identity import UID
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.cache.ledger import Holding, HoldingState, Ledger
 
 EIGHT = Resources.of({SHARED: 8 * DEVICE, "pods": 110})
 
@@ -26,10 +26,10 @@ def holding(name, *slots, gpus=None, sealed=False, share=0, node="n"):
         requests=Resources.of({SHARED: amount, "pods": 1} if amount else {"pods": 1}),
         gpu=SHARED if amount else "",
         gpus=count,
-        slots=mask_of(slots),
-        hold=Hold.CONFIRMED,
+        slots=slot_mask(slots),
+        hold=HoldingState.CONFIRMED,
         sealed=sealed,
-        share=Share(thousandths=share) if share else None,
+        share=GpuShare(thousandths=share) if share else None,
     )
 
 
@@ -43,13 +43,13 @@ def ledger(*holdings):
 
 def slots(made, name):
     """The slots that count."""
-    return numbers_of(made.slots_of(made.get(UID(name))))
+    return slot_numbers(made.slots_of(made.get(UID(name))))
 
 
 def free(made):
     """Slots and whole GPUs that are free."""
     use = made.use("n", EIGHT)
-    return numbers_of(use.free_slots), 8 - use.amounts.get(SHARED, 0) // DEVICE
+    return slot_numbers(use.free_slots), 8 - use.amounts.get(SHARED, 0) // DEVICE
 
 
 def test_what_we_gave_counts_before_what_others_say():

@@ -9,14 +9,14 @@ import json
 import sys
 from typing import Any
 
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 NODES = 6
 GANGS = {"red": 2, "green": 3, "blue": 4, "white": 2}
 Obj = dict[str, Any]
 
 
-def node(world: World, name: str) -> None:
+def node(world: ClusterRun, name: str) -> None:
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
     marks = {"kwok.x-k8s.io/node": "fake"}
     world.client.create(
@@ -45,7 +45,7 @@ def pod_template(group: str, run_for: str) -> Obj:
     }
 
 
-def gang(world: World, name: str, count: int, *, run_for: str) -> None:
+def gang(world: ClusterRun, name: str, count: int, *, run_for: str) -> None:
     world.client.create(
         "podgroups.scheduling.gpusched.io",
         {
@@ -71,18 +71,18 @@ def gang(world: World, name: str, count: int, *, run_for: str) -> None:
     )
 
 
-def bound(world: World, name: str) -> int:
+def bound(world: ClusterRun, name: str) -> int:
     pods = world.client.list("pods", "default", f"gpusched.io/pod-group={name}")
     return sum("nodeName" in pod["spec"] for pod in pods)
 
 
-def complete(world: World) -> list[str]:
+def complete(world: ClusterRun) -> list[str]:
     jobs = world.client.list("jobs.batch")
     done = [job for job in jobs if (job.get("status") or {}).get("completionTime")]
     return [job["metadata"]["name"] for job in done]
 
 
-async def gang_lives(world: World) -> Obj:
+async def gang_lives(world: ClusterRun) -> Obj:
     """Each gang is placed before the next one comes; the last waits for GPUs of the first."""
     for number in range(NODES):
         node(world, f"node-{number}")
@@ -93,7 +93,7 @@ async def gang_lives(world: World) -> Obj:
     return seen(world)
 
 
-async def one_after_another(world: World) -> Obj:
+async def one_after_another(world: ClusterRun) -> Obj:
     """Beside a gang that stays, each runs to its end alone: how fast things happen plays no part."""
     for number in range(NODES):
         node(world, f"node-{number}")
@@ -105,7 +105,7 @@ async def one_after_another(world: World) -> Obj:
     return seen(world)
 
 
-def seen(world: World) -> Obj:
+def seen(world: ClusterRun) -> Obj:
     pods = world.client.list("pods")
     return {
         "complete": complete(world),
@@ -113,7 +113,7 @@ def seen(world: World) -> Obj:
     }
 
 
-async def half_an_hour(world: World) -> Obj:
+async def half_an_hour(world: ClusterRun) -> Obj:
     """Lives of gangs, then a quiet cluster: leases, heartbeats, things that are forgotten."""
     outcome = await gang_lives(world)
     await world.clock.sleep(1800 - world.clock.monotonic())
@@ -121,6 +121,6 @@ async def half_an_hour(world: World) -> Obj:
 
 
 if __name__ == "__main__":
-    made = simulate(half_an_hour, options=SimulationOptions(seed=int(sys.argv[1])))
+    made = simulate_cluster(half_an_hour, options=SimulationOptions(seed=int(sys.argv[1])))
     text = json.dumps({"digest": made.digest, "writes": made.writes, **made.value})
     sys.stdout.write(text)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 Obj = dict[str, Any]
 GPU = "nvidia.com/gpu"
 
 
-def node(world: World, name: str, gpus: int = 8, **labels: str) -> None:
+def node(world: ClusterRun, name: str, gpus: int = 8, **labels: str) -> None:
     """A fake node."""
     meta = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
     room = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
@@ -21,7 +21,7 @@ def node(world: World, name: str, gpus: int = 8, **labels: str) -> None:
 
 
 def job(
-    world: World, name: str, pods: int, *, gpus: int = 8, run_for: str = "60s", **more: Any
+    world: ClusterRun, name: str, pods: int, *, gpus: int = 8, run_for: str = "60s", **more: Any
 ) -> None:
     """An Indexed Job, suspended, of the default queue.
 
@@ -60,19 +60,19 @@ def job(
     world.client.create("jobs.batch", body)
 
 
-def get(world: World, name: str) -> Obj:
+def get(world: ClusterRun, name: str) -> Obj:
     """A Job as it is."""
     found: Obj = world.client.get("jobs.batch", "default", name) or {}
     return found
 
 
-def done(world: World, name: str) -> bool:
+def done(world: ClusterRun, name: str) -> bool:
     """Whether a Job is Complete."""
     conditions = get(world, name).get("status", {}).get("conditions", [])
     return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
 
 
-def running(world: World, name: str) -> int:
+def running(world: ClusterRun, name: str) -> int:
     """Pods of a Job that are bound and have not ended."""
     return sum(
         bool(pod["spec"].get("nodeName"))
@@ -84,10 +84,10 @@ def running(world: World, name: str) -> int:
 
 def played(scenario: Any) -> Any:
     """What a scenario returns."""
-    return simulate(scenario, options=SimulationOptions(seed=3, limit_s=4000)).value
+    return simulate_cluster(scenario, options=SimulationOptions(seed=3, limit_s=4000)).value
 
 
-def priority_class(world: World, name: str, value: int, **more: str) -> None:
+def priority_class(world: ClusterRun, name: str, value: int, **more: str) -> None:
     """A PriorityClass."""
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value, **more}
     world.client.create("priorityclasses.scheduling.k8s.io", {**body, "metadata": {"name": name}})

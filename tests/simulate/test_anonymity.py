@@ -15,23 +15,23 @@ import yaml
 from msgspec import inspect
 
 from gpusched import devcluster
-from gpusched.assets import path
+from gpusched.api.foreign import kinds
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.clock import SystemClock
+from gpusched.base.installed_files import path
 from gpusched.cache.cache import Cache
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.io.adapters import codec_of
-from gpusched.io.feeds import sinks
-from gpusched.objects.adapters import kinds
-from gpusched.objects.decode import CODECS
-from gpusched.objects.meta import Rejected
-from gpusched.pluginhost.guard import Guard
+from gpusched.io.watch.discovery import foreign_codec
+from gpusched.io.watch.informers import make_event_handlers
+from gpusched.lab.recordings.pseudonyms import Pseudonyms
+from gpusched.lab.recordings.public_words import KEYS
+from gpusched.lab.recordings.recorded_kinds import RECORDED
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.session.plan import Plan
-from gpusched.simulate.known_words import KEYS
-from gpusched.simulate.pseudonyms import Pseudonyms
-from gpusched.simulate.recorded_kinds import RECORDED
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.session_cache import SessionCache
 
 DATA = Path(devcluster.__file__).parent / "data"
 """Schemas of a real API server."""
@@ -168,7 +168,7 @@ def planted(resource: str) -> dict[str, Any]:
     else:
         (kind,) = (each for each in kinds.ALL if each.name == resource)
         planter = Planter({})
-        codec: Any = codec_of(kind)
+        codec: Any = foreign_codec(kind)
         made = planter.of_type(inspect.type_info(codec.wire_type))
     metadata = made.setdefault("metadata", {}) or {}
     metadata.update(
@@ -296,7 +296,7 @@ def decided(objects: dict[str, list[dict[str, Any]]]) -> Plan:
     """What one session makes of these objects."""
     cache = Cache(DEFAULT.scheduler_names)
     wrong: list[Rejected] = []
-    into = sinks(cache, lambda _kind, rejected: wrong.append(rejected))
+    into = make_event_handlers(cache, lambda _kind, rejected: wrong.append(rejected))
     for kind, items in objects.items():
         codec: Any = CODECS[kind]
         page = {"metadata": {"resourceVersion": "1"}, "items": items}
@@ -305,8 +305,8 @@ def decided(objects: dict[str, list[dict[str, Any]]]) -> Plan:
     return decide(
         cache.snapshot(1_767_226_000.0),
         load_policy(DEFAULT),
-        guard=Guard(SystemClock()),
-        masks=MaskCache(),
+        guard=PluginGuard(SystemClock()),
+        masks=SessionCache(),
         placement=DEFAULT.placement,
     ).plan
 
@@ -331,7 +331,7 @@ def test_pseudonyms_change_no_decision():
             for bind in gang.binds
         }
 
-    assert binds(other, str) == binds(one, names.of_name)
+    assert binds(other, str) == binds(one, names.pseudonym)
     assert len(binds(one, str)) >= 9
 
     def told(plan: Plan, rename: Any) -> set[tuple[str, str, str, bool]]:
@@ -340,6 +340,6 @@ def test_pseudonyms_change_no_decision():
             for each in plan.gangs
         }
 
-    assert told(other, str) == told(one, names.of_name)
+    assert told(other, str) == told(one, names.pseudonym)
     reasons = {reason for _, _, reason, _ in told(one, str)}
     assert {"NoFeasibleNode", "QueueNotFound"} <= reasons

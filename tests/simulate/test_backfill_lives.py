@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gpusched.objects.meta import parse_time
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.api.meta.identity import parse_time
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 Obj = dict[str, Any]
 QUEUES = "queues.scheduling.gpusched.io"
 GROUPS = "podgroups.scheduling.gpusched.io"
 
 
-def nodes(world: World, count: int, **labels: str) -> None:
+def nodes(world: ClusterRun, count: int, **labels: str) -> None:
     """Fake nodes of eight GPUs."""
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
     for number in range(count):
@@ -33,7 +33,7 @@ def nodes(world: World, count: int, **labels: str) -> None:
         )
 
 
-def queue(world: World, name: str, **spec: Any) -> None:
+def queue(world: ClusterRun, name: str, **spec: Any) -> None:
     """A queue that deserves more than there is: nothing here is about shares."""
     spec.setdefault("deserved", {"nvidia.com/gpu": 1000})
     world.client.create(
@@ -47,7 +47,9 @@ def queue(world: World, name: str, **spec: Any) -> None:
     )
 
 
-def gang(world: World, name: str, pods: int, *, runs: str = "100h", says: str = "", **how: Any):
+def gang(
+    world: ClusterRun, name: str, pods: int, *, runs: str = "100h", says: str = "", **how: Any
+):
     """Pods of eight GPUs that start together; ``runs`` is the truth, ``says`` the walltime."""
     spec = {"queue": how.get("queue", "default"), "minMember": pods}
     if says:
@@ -86,7 +88,7 @@ def gang(world: World, name: str, pods: int, *, runs: str = "100h", says: str = 
         )
 
 
-def priorities(world: World) -> None:
+def priorities(world: ClusterRun) -> None:
     """Two classes."""
     for name, value in (("high", 100), ("low", 1)):
         world.client.create(
@@ -100,7 +102,7 @@ def priorities(world: World) -> None:
         )
 
 
-def started(world: World, name: str) -> float:
+def started(world: ClusterRun, name: str) -> float:
     """When the last of its pods was scheduled, 0.0 while one is not."""
     times = []
     for pod in world.client.list("pods", "default", f"gpusched.io/pod-group={name}"):
@@ -112,7 +114,7 @@ def started(world: World, name: str) -> float:
     return max(times, default=0.0)
 
 
-def status(world: World, name: str) -> Obj:
+def status(world: ClusterRun, name: str) -> Obj:
     """Of a pod group."""
     return (world.client.get(GROUPS, "default", name) or {}).get("status") or {}
 
@@ -130,7 +132,7 @@ def test_the_holder_starts_when_it_was_told_whatever_else_is_submitted(variant):
     """Scenario 66: R holds 3 of 4 nodes for 100 s, H needs 4, S is short, long, unknown, yielding."""
     how, passes = VARIANTS[variant]
 
-    async def scenario(world: World) -> Obj:
+    async def scenario(world: ClusterRun) -> Obj:
         priorities(world)
         queue(world, "default")
         nodes(world, 4)
@@ -149,7 +151,7 @@ def test_the_holder_starts_when_it_was_told_whatever_else_is_submitted(variant):
             "told_s": told - started(world, "r"),
         }
 
-    seen = simulate(scenario, options=SimulationOptions(seed=3)).value
+    seen = simulate_cluster(scenario, options=SimulationOptions(seed=3)).value
     assert seen["early"] == passes
     assert seen["told_s"] == 100
     # A pod needs seconds to start, to be seen at its end, and to be evicted.
@@ -159,7 +161,7 @@ def test_the_holder_starts_when_it_was_told_whatever_else_is_submitted(variant):
 def test_freed_nodes_are_held_for_who_waited_too_long():
     """Scenario 67: endless jobs come and go on 4 nodes; after maxWait they are held for H."""
 
-    async def scenario(world: World) -> Obj:
+    async def scenario(world: ClusterRun) -> Obj:
         queue(world, "default", maxWait="10m")
         nodes(world, 4)
         number = 0
@@ -180,7 +182,7 @@ def test_freed_nodes_are_held_for_who_waited_too_long():
         await world.until(keep_full, within_s=1200)
         return {"waited_s": started(world, "h") - born, "jobs": number}
 
-    seen = simulate(scenario, options=SimulationOptions(seed=3)).value
+    seen = simulate_cluster(scenario, options=SimulationOptions(seed=3)).value
     assert seen["jobs"] > 10
     # The last job that started before the ten minutes were over ends within 150 s.
     assert 600 <= seen["waited_s"] <= 600 + 160
@@ -189,7 +191,7 @@ def test_freed_nodes_are_held_for_who_waited_too_long():
 def test_a_restart_keeps_the_reservation_and_what_was_told():
     """A daemon that starts anew works out the same holds: nobody slips in, nothing is rewritten."""
 
-    async def scenario(world: World) -> Obj:
+    async def scenario(world: ClusterRun) -> Obj:
         queue(world, "default")
         nodes(world, 4)
         gang(world, "r", 3, runs="300s", says="300s")
@@ -217,7 +219,7 @@ def test_a_restart_keeps_the_reservation_and_what_was_told():
             "late_s": started(world, "h") - started(world, "r") - 300,
         }
 
-    seen = simulate(scenario, options=SimulationOptions(seed=5, daemons=2)).value
+    seen = simulate_cluster(scenario, options=SimulationOptions(seed=5, daemons=2)).value
     assert seen["slipped"] == 0.0
     assert seen["same"]
     assert seen["reason"] == ["Reserved"]

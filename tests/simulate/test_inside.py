@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from gpusched import errors
-from gpusched.clock import LoopClock
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.devcluster.control.rules import parse_rules
-from gpusched.io.api import Api
-from gpusched.io.sessions import over_http
-from gpusched.simulate.inside import sessions_to
-from gpusched.simulate.loop import run_virtual
-from gpusched.simulate.wires import Network
+from gpusched.base import errors
+from gpusched.base.clock import LoopClock
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.devcluster.control.fault_rules import parse_rules
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.transport import over_http
+from gpusched.lab.virtual_time.client_sessions import sessions_to
+from gpusched.lab.virtual_time.connections import MemoryNetwork
+from gpusched.lab.virtual_time.loop import run_virtual
 
 PODS = "/api/v1/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
-Story = Callable[[Api, DevCluster], Awaitable[Any]]
+Story = Callable[[ApiClient, DevCluster], Awaitable[Any]]
 
 
 @pytest.fixture(params=["inside", "http"])
@@ -33,14 +33,14 @@ def told(request, tmp_path) -> Callable[[Story], Any]:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(cluster.kubeconfig_text)
         opened = over_http if request.param == "http" else sessions_to(cluster.inside)
-        api = await Api.connect(str(kubeconfig), clock=clock, connections=3, opened=opened)
+        api = await ApiClient.connect(str(kubeconfig), clock=clock, connections=3, opened=opened)
         try:
             return await story(api, cluster)
         finally:
             await api.close()
             await cluster.close()
 
-    return lambda story: run_virtual(lambda clock: given(clock, story), network=Network())
+    return lambda story: run_virtual(lambda clock: given(clock, story), network=MemoryNetwork())
 
 
 def harm(cluster: DevCluster, **rule: Any) -> None:
@@ -57,14 +57,14 @@ def names(cluster: DevCluster) -> list[str]:
     return [each["metadata"]["name"] for each in cluster.client.list("configmaps", "default")]
 
 
-async def create(api: Api, name: str, timeout_s: float = 10) -> int:
+async def create(api: ApiClient, name: str, timeout_s: float = 10) -> int:
     return (await api.request("POST", MAPS, body=config_map(name), timeout_s=timeout_s)).status
 
 
 def test_a_request_is_answered_with_its_body_and_the_server_s_time(told):
     """Status, body and Date; a refusal is a Status object."""
 
-    async def story(api: Api, _cluster: DevCluster) -> Any:
+    async def story(api: ApiClient, _cluster: DevCluster) -> Any:
         made = await api.request("POST", MAPS, body=config_map("a"), timeout_s=5)
         again = await api.request("POST", MAPS, body=config_map("a"), timeout_s=5)
         found = await api.request("GET", MAPS, query={"limit": "5"}, timeout_s=5)
@@ -84,11 +84,11 @@ def test_a_request_is_answered_with_its_body_and_the_server_s_time(told):
 def test_a_token_that_nobody_knows_is_refused(told, tmp_path):
     """401, as a Status."""
 
-    async def story(one: Api, cluster: DevCluster) -> Any:
+    async def story(one: ApiClient, cluster: DevCluster) -> Any:
         stale = tmp_path / "kubeconfig"
         stale.write_text(cluster.kubeconfig_text.replace("token: t", "token: unknown"))
         opened = one._open_session
-        api = await Api.connect(str(stale), clock=cluster.core.clock, opened=opened)
+        api = await ApiClient.connect(str(stale), clock=cluster.core.clock, opened=opened)
         try:
             return (await api.request("GET", MAPS, timeout_s=5)).status
         finally:
@@ -100,7 +100,7 @@ def test_a_token_that_nobody_knows_is_refused(told, tmp_path):
 def test_faults_strike_requests(told):
     """A made status with its wait; an answer that is lost, or late, or cut, before and after."""
 
-    async def story(api: Api, cluster: DevCluster) -> list[Any]:
+    async def story(api: ApiClient, cluster: DevCluster) -> list[Any]:
         seen: list[Any] = []
 
         async def tried(name: str) -> Any:
@@ -133,7 +133,7 @@ def test_faults_strike_requests(told):
 def test_requests_beyond_the_connections_wait_for_one(told):
     """Of seven requests that take five seconds each three are under way at a time."""
 
-    async def story(api: Api, cluster: DevCluster) -> Any:
+    async def story(api: ApiClient, cluster: DevCluster) -> Any:
         harm(cluster, match={"verbs": ["create"]}, fault={"type": "delay", "seconds": 5})
         began = cluster.core.clock.monotonic()
         await asyncio.gather(*(create(api, f"n{number}", 60) for number in range(7)))
@@ -142,7 +142,7 @@ def test_requests_beyond_the_connections_wait_for_one(told):
     assert told(story) == 15
 
 
-async def follow(api: Api, seen: list[str], silence_s: float = 100) -> None:
+async def follow(api: ApiClient, seen: list[str], silence_s: float = 100) -> None:
     query = {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "50"}
     try:
         async with api.stream(MAPS, query=query, read_timeout_s=silence_s) as (status, lines):
@@ -168,7 +168,7 @@ async def follow(api: Api, seen: list[str], silence_s: float = 100) -> None:
 def test_a_watch_goes_on_until_its_time_is_over_or_a_fault_ends_it(told, fault, end):
     """Events come as they happen; the stream ends, breaks or falls silent."""
 
-    async def story(api: Api, cluster: DevCluster) -> list[str]:
+    async def story(api: ApiClient, cluster: DevCluster) -> list[str]:
         if fault is not None:
             harm(cluster, match={"verbs": ["watch"]}, fault=fault)
         seen: list[str] = []
@@ -186,7 +186,7 @@ def test_a_watch_goes_on_until_its_time_is_over_or_a_fault_ends_it(told, fault, 
 def test_a_restart_breaks_watches_and_nobody_answers_until_it_is_over(told):
     """Open streams break; requests are refused while the server is away, and served after."""
 
-    async def story(api: Api, cluster: DevCluster) -> list[Any]:
+    async def story(api: ApiClient, cluster: DevCluster) -> list[Any]:
         seen: list[Any] = []
         following = asyncio.create_task(follow(api, seen))
         await cluster.core.clock.sleep(5)
@@ -206,7 +206,7 @@ def test_a_restart_breaks_watches_and_nobody_answers_until_it_is_over(told):
 def test_a_restart_cuts_requests_that_are_under_way(told):
     """Whether a write that was cut off has been done cannot be known."""
 
-    async def story(api: Api, cluster: DevCluster) -> list[str]:
+    async def story(api: ApiClient, cluster: DevCluster) -> list[str]:
         harm(cluster, match={"verbs": ["create"]}, fault={"type": "delay", "seconds": 5})
         creating = asyncio.create_task(create(api, "x", 60))
         await cluster.core.clock.sleep(1)
@@ -222,7 +222,7 @@ def test_a_restart_cuts_requests_that_are_under_way(told):
 def test_closing_the_lines_ends_whoever_reads_them(told):
     """The reader is told that the stream broke, and the server forgets the watch."""
 
-    async def story(api: Api, cluster: DevCluster) -> Any:
+    async def story(api: ApiClient, cluster: DevCluster) -> Any:
         held: list[Any] = []
 
         async def read() -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 Obj = dict[str, Any]
 GPU = "nvidia.com/gpu"
 
 
-def node(world: World, name: str, kind: str) -> None:
+def node(world: ClusterRun, name: str, kind: str) -> None:
     """A fake node of 8 GPUs."""
     meta = {
         "name": name,
@@ -24,7 +24,7 @@ def node(world: World, name: str, kind: str) -> None:
     )
 
 
-def queue(world: World, name: str, **pools: Obj) -> None:
+def queue(world: ClusterRun, name: str, **pools: Obj) -> None:
     """A queue with limits in pools, whose nodes have ``gpu=name``."""
     made = [
         {
@@ -43,7 +43,7 @@ def queue(world: World, name: str, **pools: Obj) -> None:
     world.client.create("queues.scheduling.gpusched.io", body)
 
 
-def pods(world: World, name: str, count: int, *, of: str, kind: str = "") -> None:
+def pods(world: ClusterRun, name: str, count: int, *, of: str, kind: str = "") -> None:
     """Lone pods of a queue with one GPU each, of one kind of nodes or of any."""
     limits = {"resources": {"limits": {GPU: "1", "cpu": "1", "memory": "1Gi"}}}
     for number in range(count):
@@ -62,7 +62,7 @@ def pods(world: World, name: str, count: int, *, of: str, kind: str = "") -> Non
         world.client.create("pods", body)
 
 
-def bound(world: World, name: str) -> dict[str, int]:
+def bound(world: ClusterRun, name: str) -> dict[str, int]:
     """How many pods of that name sit on each node and are not on their way out."""
     counts: dict[str, int] = {}
     for pod in world.client.list("pods", "default"):
@@ -73,7 +73,7 @@ def bound(world: World, name: str) -> dict[str, int]:
     return counts
 
 
-def told(world: World, name: str) -> list[Obj]:
+def told(world: ClusterRun, name: str) -> list[Obj]:
     """What a queue's status says about its pools."""
     found: Obj = world.client.get("queues.scheduling.gpusched.io", "", name) or {}
     pools: list[Obj] = found.get("status", {}).get("nodePools", [])
@@ -82,13 +82,13 @@ def told(world: World, name: str) -> list[Obj]:
 
 def played(scenario: Any) -> Any:
     """What a scenario returns."""
-    return simulate(scenario, options=SimulationOptions(seed=5, limit_s=4000)).value
+    return simulate_cluster(scenario, options=SimulationOptions(seed=5, limit_s=4000)).value
 
 
 def test_a_cap_holds_on_the_nodes_of_its_pool():
     """Ten pods that may run anywhere: three where three are allowed, the others elsewhere."""
 
-    async def story(world: World) -> tuple[Obj, list[Obj]]:
+    async def story(world: ClusterRun) -> tuple[Obj, list[Obj]]:
         node(world, "h", "h100")
         node(world, "a", "a100")
         queue(world, "team", h100={"capability": 3}, a100={})
@@ -108,7 +108,7 @@ def test_a_cap_holds_on_the_nodes_of_its_pool():
 def test_what_is_deserved_in_a_pool_comes_back():
     """One queue runs in all of a pool in which another deserves half: it gives half of it, once."""
 
-    async def story(world: World) -> tuple[Obj, Obj, Obj, list[Obj]]:
+    async def story(world: ClusterRun) -> tuple[Obj, Obj, Obj, list[Obj]]:
         node(world, "h", "h100")
         node(world, "a", "a100")
         for name in ("first", "second"):

@@ -5,22 +5,26 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from gpusched.devcluster.draws import Draws, KeyedRandom
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom, SeededDraws
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 Obj = dict[str, Any]
 
 
 def test_draws_of_a_key_do_not_depend_on_other_keys():
     """They differ by seed, concern, key and number, and repeat otherwise."""
-    alone, beside = Draws(1, "uid"), Draws(1, "uid")
+    alone, beside = SeededDraws(1, "uid"), SeededDraws(1, "uid")
     wanted = [alone.next("a") for _ in range(3)]
     drawn = []
     for number in range(3):
         beside.next(f"b-{number}")
         drawn.append(beside.next("a"))
     assert drawn == wanted
-    others = [Draws(2, "uid").next("a"), Draws(1, "name").next("a"), Draws(1, "uid").next("b")]
+    others = [
+        SeededDraws(2, "uid").next("a"),
+        SeededDraws(1, "name").next("a"),
+        SeededDraws(1, "uid").next("b"),
+    ]
     assert len({*wanted, *others}) == 6
 
 
@@ -39,7 +43,7 @@ def test_uniform_numbers_come_from_the_object_one_draws_about():
 
 
 def _scenario(extra: bool) -> Any:
-    async def pods(world: World) -> dict[str, Obj]:
+    async def pods(world: ClusterRun) -> dict[str, Obj]:
         for number in range(3):
             marks = {"kwok.x-k8s.io/node": "fake"}
             meta = {"name": f"node-{number}", "annotations": marks}
@@ -63,8 +67,8 @@ def _scenario(extra: bool) -> Any:
 
 def test_one_more_pod_shifts_no_other_pods_name_uid_or_times():
     """Everything but versions and addresses of the other pods stays as it was."""
-    without = simulate(_scenario(extra=False), options=SimulationOptions(daemons=0)).value
-    beside = simulate(_scenario(extra=True), options=SimulationOptions(daemons=0)).value
+    without = simulate_cluster(_scenario(extra=False), options=SimulationOptions(daemons=0)).value
+    beside = simulate_cluster(_scenario(extra=True), options=SimulationOptions(daemons=0)).value
     assert len(beside) == len(without) + 1
 
     def shape(pod: Obj) -> Obj:
@@ -82,10 +86,10 @@ def test_a_run_leaves_the_garbage_collector_as_it_was():
     """A run looks for garbage less often than the process it runs in, which does not notice."""
     before = gc.get_threshold()
 
-    async def look(_: World) -> tuple[int, int, int]:
+    async def look(_: ClusterRun) -> tuple[int, int, int]:
         return gc.get_threshold()
 
-    within = simulate(look, options=SimulationOptions(daemons=0)).value
+    within = simulate_cluster(look, options=SimulationOptions(daemons=0)).value
 
     assert within[0] > before[0]
     assert gc.get_threshold() == before

@@ -8,43 +8,43 @@ from typing import Any
 
 import attrs
 
-from gpusched.io.canonical import canonical, plain_plan
-from gpusched.objects.group import Usage
-from gpusched.objects.meta import UID, GangKey, ObjectKey
-from gpusched.objects.move import Move, MovedTo
-from gpusched.objects.resources import Resources
-from gpusched.session.plan import (
-    Ask,
-    Claim,
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.gang.pod_group import QueueUsage
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.resources import Resources
+from gpusched.io.decisions.plan_json import canonical_json, plan_as_json
+from gpusched.lab.recordings.replay import plan_differences
+from gpusched.session.state.plan import (
     Eviction,
     GangBind,
     GangStatus,
-    JobSwitch,
+    GangStop,
+    JobSuspendChange,
     MoveOrder,
+    PendingReason,
     Plan,
     PodBind,
     PoolStatus,
+    PreemptionPlan,
     QueueStatus,
-    Stop,
     Undo,
 )
-from gpusched.simulate.plan_differences import differences
 
 GANG, OTHER = GangKey("PodGroup", "a", "g"), GangKey("Job", "a", "j")
 POD = ObjectKey("a", "p")
 GPUS = Resources.of({"nvidia.com/gpu": 8})
-ASK = Ask(reason="InsufficientResources", sentence="needs 2; 1 fits")
+ASK = PendingReason(reason="InsufficientResources", sentence="needs 2; 1 fits")
 EVICTION = Eviction(
     key=ObjectKey("a", "v"), uid=UID("v"), gang=OTHER, queue="q", node="n1", action="preempt",
     reason="Preempted", sentence="for a/g", gpu_seconds=7,
 )  # fmt: skip
-SWITCH = JobSwitch(
+SWITCH = JobSuspendChange(
     key=ObjectKey("a", "j"), uid=UID("j"), suspend=True, reason="Preempted", sentence="paused",
     action="preempt", parallelism=3, node_selector=(("pool", "h100"),),
     annotations=(("gpusched.io/admitted", "x"),),
 )  # fmt: skip
-STOP = Stop(gang=OTHER, uid=UID("j"), generation=1, evictions=(EVICTION,), pause=SWITCH)
-MOVE = MoveOrder(gang=OTHER, uid=UID("j"), move=Move(5.0, (MovedTo("n3", 2, GPUS),)))
+STOP = GangStop(gang=OTHER, uid=UID("j"), generation=1, evictions=(EVICTION,), pause=SWITCH)
+MOVE = MoveOrder(gang=OTHER, uid=UID("j"), move=MoveRecord(5.0, (MoveTarget("n3", 2, GPUS),)))
 FULL = Plan(
     revision=3,
     binds=(
@@ -55,7 +55,7 @@ FULL = Plan(
     ),
     undos=(Undo(gang=OTHER, pods=((POD, UID("p")),), sentence="never whole"),),
     claims=(
-        Claim(
+        PreemptionPlan(
             gang=GANG, uid=UID("g"), generation=1, nominations=((POD, UID("p"), "n2"),),
             stops=(STOP,), action="preempt", sentence="makes room", moves=(MOVE,),
         ),
@@ -74,7 +74,7 @@ FULL = Plan(
         QueueStatus(
             name="q", uid=UID("q"), generation=1, state="Open", allocated=GPUS, requested=GPUS,
             borrowed=GPUS, pending=1, inqueue=2, running=3, is_ready=True, ready=ASK,
-            fair_share=GPUS, usage=Usage(5.0, (("gpu", 1),), (("gpu", 2),)),
+            fair_share=GPUS, usage=QueueUsage(5.0, (("gpu", 1),), (("gpu", 2),)),
             node_pools=(PoolStatus("h100", GPUS, GPUS),),
         ),
     ),
@@ -82,7 +82,7 @@ FULL = Plan(
 
 
 def plain() -> Any:
-    return json.loads(canonical(plain_plan(FULL)))
+    return json.loads(canonical_json(plan_as_json(FULL)))
 
 
 def leaves(value: Any, path: tuple[Any, ...]) -> Any:
@@ -109,23 +109,25 @@ def test_every_leaf_of_a_plan_is_compared() -> None:
         for step in path[:-1]:
             holder = holder[step]
         holder[path[-1]] = changed(holder[path[-1]])
-        assert list(differences(plain(), other)), path
+        assert list(plan_differences(plain(), other)), path
 
 
 def test_numbers_that_json_lacks_are_text() -> None:
     """A policy's estimate may be endless; the plan can be written all the same."""
     endless = Plan(revision=1, gangs=(attrs.evolve(FULL.gangs[0], estimated_start=math.inf),))
-    assert b'"estimated_start":"inf"' in canonical(plain_plan(endless))
+    assert b'"estimated_start":"inf"' in canonical_json(plan_as_json(endless))
 
 
 def test_equal_plans_have_none() -> None:
     """Not one."""
-    assert list(differences(plain(), plain())) == []
+    assert list(plan_differences(plain(), plain())) == []
 
 
 def test_each_part_that_is_gone_is_told_in_words() -> None:
     """A gang is not bound, nobody leaves, a Job is not paused, another sentence."""
-    said = {(each.about, each.what): each.then for each in differences(plain(), {"revision": 3})}
+    said = {
+        (each.about, each.what): each.then for each in plan_differences(plain(), {"revision": 3})
+    }
     assert said["PodGroup/a/g", "victims"] == "a/v"
     assert said["PodGroup/a/g", "pauses"] == "a/j"
     assert said["PodGroup/a/g", "room is made"] == "preempt: makes room"
@@ -141,7 +143,7 @@ def test_another_place_names_node_and_gpus() -> None:
     other["claims"] = []
     before = {**plain(), "claims": []}
     other["binds"][0]["binds"][0]["node"] = "n9"
-    (found,) = differences(before, other)
+    (found,) = plan_differences(before, other)
     assert str(found) == (
         "PodGroup/a/g: pod a/p: goes to n1 with GPUs 0,100 as rank 0 -> "
         "goes to n9 with GPUs 0,100 as rank 0"

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.app import App, AppOptions
-from gpusched.clock import SystemClock
+from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.devcluster.app import ClusterOptions, start
-from gpusched.devcluster.fast_clock import FastClock
-from gpusched.simulate import SimulationOptions, World, simulate
+from gpusched.devcluster.cluster import ClusterOptions, start
+from gpusched.devcluster.control.adjustable_clock import AdjustableClock
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 
 PROGRAM = Path(__file__).with_name("gang_lives.py")
 SPEED = 60.0
@@ -56,7 +56,7 @@ def test_real_time_at_a_speed_comes_to_the_same_outcome(tmp_path):
     scenario = _program().one_after_another
 
     async def really() -> Any:
-        clock = FastClock(SPEED)
+        clock = AdjustableClock(SPEED)
         cluster = await start(ClusterOptions(clock=clock, seed=7))
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(cluster.kubeconfig_text)
@@ -66,11 +66,11 @@ def test_real_time_at_a_speed_comes_to_the_same_outcome(tmp_path):
         app = App(options)
         daemon = asyncio.create_task(app.run())
         try:
-            return await scenario(World(cluster, clock, [daemon]))
+            return await scenario(ClusterRun(cluster, clock, [daemon]))
         finally:
             app.stop()
             await daemon
             await cluster.close()
 
-    virtual = simulate(scenario, options=SimulationOptions(seed=7))
+    virtual = simulate_cluster(scenario, options=SimulationOptions(seed=7))
     assert asyncio.run(really()) == virtual.value

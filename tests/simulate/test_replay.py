@@ -16,18 +16,23 @@ import attrs
 import msgspec
 import pytest
 
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError
 from gpusched.cli.main import main
-from gpusched.clock import SystemClock
-from gpusched.config.model import DEFAULT, Placement
-from gpusched.errors import ConfigError
-from gpusched.io.canonical import plain_plan
-from gpusched.io.decision_file import DecisionFile, Searched, pack, read_decision
-from gpusched.io.decision_recorder import DecisionRecorder, Recording, Tape
-from gpusched.pluginhost.guard import Guard
+from gpusched.config.model import DEFAULT, PlacementConfig
+from gpusched.io.decisions.decision_file import (
+    DecisionFile,
+    RecordedSearch,
+    pack_decision,
+    read_decision,
+)
+from gpusched.io.decisions.plan_json import plan_as_json
+from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions, SearchRecorder
+from gpusched.lab.recordings.replay import replay_decision, version_notes
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import Decision, decide
-from gpusched.session.masks import MaskCache
-from gpusched.simulate import SimulationOptions, World, simulate
-from gpusched.simulate.replay import replay, version_notes
+from gpusched.session.state.session_cache import SessionCache
 
 PROGRAM = Path(__file__).with_name("gang_lives.py")
 CLOCK = SystemClock()
@@ -42,7 +47,7 @@ def gang_lives() -> Any:
     return module
 
 
-async def two_gangs(world: World) -> None:
+async def two_gangs(world: ClusterRun) -> None:
     """One that stays, one that comes beside it and a third for which there is no room."""
     lives = gang_lives()
     for number in range(lives.NODES):
@@ -56,8 +61,8 @@ async def two_gangs(world: World) -> None:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every decision while gangs came and went, those that did nothing too."""
     folder = tmp_path_factory.mktemp("decisions")
-    recording = Recording(folder=folder, everything=True)
-    simulate(two_gangs, options=SimulationOptions(seed=7, recording=recording))
+    recording = RecordingOptions(folder=folder, everything=True)
+    simulate_cluster(two_gangs, options=SimulationOptions(seed=7, recording=recording))
     return sorted(folder.iterdir())
 
 
@@ -74,7 +79,7 @@ def test_every_decision_of_a_life_is_repeated(recorded: list[Path]) -> None:
     for path in recorded:
         file = read_decision(path)
         bound += len(file.decided["binds"])
-        again = replay(file, clock=CLOCK)
+        again = replay_decision(file, clock=CLOCK)
         assert again.identical, [str(each) for each in again.differences]
         assert (again.differences, again.notes) == ((), ())
     assert bound == 2
@@ -83,7 +88,7 @@ def test_every_decision_of_a_life_is_repeated(recorded: list[Path]) -> None:
 
 def test_only_what_acts_is_recorded_unless_told(recorded: list[Path], tmp_path: Path) -> None:
     """A quiet cluster fills no disk."""
-    recorder = DecisionRecorder(Recording(folder=tmp_path), inline=True)
+    recorder = DecisionRecorder(RecordingOptions(folder=tmp_path), inline=True)
     for path in recorded:
         give(recorder, read_decision(path))
     assert len(list(tmp_path.iterdir())) == 2
@@ -164,13 +169,13 @@ class Late:
 
 def test_a_search_that_was_stopped_by_the_clock_is_not_asked_to_end_alike(first: Path) -> None:
     """The recorded answer is used, and a note says so; what it leads to can still be compared."""
-    from gpusched.simulate.replay import _Repeating  # noqa: PLC0415
+    from gpusched.lab.recordings.replay import _RecordedAnswers  # noqa: PLC0415
 
-    search = _Repeating((Searched(job="Late", answer=("half", 1)),))
+    search = _RecordedAnswers((RecordedSearch(job="Late", answer=("half", 1)),))
     assert search(Late()) == ("half", 1)
     (note,) = search.notes()
     assert note.startswith("search 1 (late) was answered otherwise when this was recorded")
-    same = _Repeating((Searched(job="Late", answer=("whole", 1)),))
+    same = _RecordedAnswers((RecordedSearch(job="Late", answer=("whole", 1)),))
     assert same(Late()) == ("whole", 1)
     assert list(same.notes()) == []
 
@@ -224,7 +229,9 @@ def test_what_is_no_decision_is_told(first: Path, tmp_path: Path, capsys: Any) -
 def test_files_that_are_too_many_go_and_others_stay(recorded: list[Path], tmp_path: Path) -> None:
     """The last are kept; what is not ours is left alone."""
     (tmp_path / "notes.txt").write_text("mine")
-    recorder = DecisionRecorder(Recording(folder=tmp_path, last=2, everything=True), inline=True)
+    recorder = DecisionRecorder(
+        RecordingOptions(folder=tmp_path, last=2, everything=True), inline=True
+    )
     for path in recorded[:4]:
         give(recorder, read_decision(path))
     kept = sorted(each.name for each in tmp_path.iterdir())
@@ -233,7 +240,7 @@ def test_files_that_are_too_many_go_and_others_stay(recorded: list[Path], tmp_pa
 
 
 def give(recorder: DecisionRecorder, file: DecisionFile) -> None:
-    tape = Tape(lambda job: job.run(), ())
+    tape = SearchRecorder(lambda job: job.run(), ())
     recorder.record(
         file.inputs.snapshot, file.inputs.config, tape, decision=decided_on(file.inputs.snapshot)
     )
@@ -243,14 +250,18 @@ def decided_on(snapshot: Any) -> Decision:
     from gpusched.pluginhost.registry import load_policy  # noqa: PLC0415
 
     return decide(
-        snapshot, load_policy(DEFAULT), guard=Guard(CLOCK), masks=MaskCache(), placement=Placement()
+        snapshot,
+        load_policy(DEFAULT),
+        guard=PluginGuard(CLOCK),
+        masks=SessionCache(),
+        placement=PlacementConfig(),
     )
 
 
 def test_a_full_disk_is_one_warning(first: Path, tmp_path: Path, caplog: Any) -> None:
     """Deciding goes on."""
     (tmp_path / "file").write_text("in the way")
-    recorder = DecisionRecorder(Recording(folder=tmp_path / "file"), inline=True)
+    recorder = DecisionRecorder(RecordingOptions(folder=tmp_path / "file"), inline=True)
     file = read_decision(first)
     with caplog.at_level("WARNING"):
         give(recorder, file)
@@ -263,8 +274,8 @@ def test_the_plan_in_the_file_is_the_plan(first: Path) -> None:
     """Nothing of it is lost."""
     file = read_decision(first)
     decision = decided_on(file.inputs.snapshot)
-    assert plain_plan(decision.plan) == file.decided
-    assert pack(file.inputs, decision.plan) == pack(file.inputs, decision.plan)
+    assert plan_as_json(decision.plan) == file.decided
+    assert pack_decision(file.inputs, decision.plan) == pack_decision(file.inputs, decision.plan)
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,22 @@ from typing import Any
 import attrs
 import pytest
 
-from gpusched import limits
-from gpusched.clock import SystemClock
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import SolverFault
+from gpusched.base.limits import PLUGIN_FAULTS_MAX
 from gpusched.config.model import DEFAULT
-from gpusched.errors import SolverFault
-from gpusched.io.decision_file import DecisionFile, Inputs, pack, read_decision
-from gpusched.io.decision_recorder import DecisionRecorder, Recording, Tape
-from gpusched.limits import PLUGIN_FAULTS_MAX
-from gpusched.objects.group import TopologyWish
-from gpusched.placement.problem import Job, Search, search_here
-from gpusched.pluginhost.guard import Guard
-from gpusched.simulate.replay import replay
+from gpusched.io.decisions.decision_file import (
+    DecisionFile,
+    DecisionInputs,
+    pack_decision,
+    read_decision,
+)
+from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions, SearchRecorder
+from gpusched.lab.recordings.replay import replay_decision
+from gpusched.placement.model.problem import SearchJob, SearchRunner, search_in_process
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.testing.given import Given
 
 CLOCK = SystemClock()
@@ -31,34 +36,34 @@ def mixed_gang() -> Given:
     given = Given()
     for rack in ("r1", "r2", "r3"):
         given.nodes(3, prefix=f"{rack}-n", rack=rack, gpus=8)
-    given.group("mixed", min_member=6, topology=TopologyWish(preferred="rack"))
+    given.group("mixed", min_member=6, topology=TopologyRequest(preferred="rack"))
     given.pods("big", 2, group="mixed", gpus=6)
     given.pods("small", 4, group="mixed", gpus=3)
     return given
 
 
-def recorded(given: Given, search: Search, folder: Path) -> DecisionFile:
-    tape = Tape(search, given.guard.failing())
+def recorded(given: Given, search: SearchRunner, folder: Path) -> DecisionFile:
+    tape = SearchRecorder(search, given.guard.failing())
     given.search = tape
     plan = given.when.one_session()
     assert given.decision is not None
-    inputs = Inputs(
+    inputs = DecisionInputs(
         snapshot=given.snapshot,
         config=DEFAULT,
         failing=tape.failing,
         searches=tuple(tape.searches),
     )
     path = folder / "x.decision.gz"
-    path.write_bytes(pack(inputs, plan, faults=given.decision.faults))
+    path.write_bytes(pack_decision(inputs, plan, faults=given.decision.faults))
     return read_decision(path)
 
 
 def test_a_search_ends_alike_again(tmp_path: Path) -> None:
     """Its answer is in the file, and found anew."""
-    file = recorded(mixed_gang(), search_here, tmp_path)
+    file = recorded(mixed_gang(), search_in_process, tmp_path)
     assert len(file.inputs.searches) >= 1
     assert all(each.answer is not None for each in file.inputs.searches)
-    again = replay(file, clock=CLOCK)
+    again = replay_decision(file, clock=CLOCK)
     assert again.identical
     assert again.notes == ()
 
@@ -66,11 +71,11 @@ def test_a_search_ends_alike_again(tmp_path: Path) -> None:
 def test_a_lost_solver_is_lost_again(tmp_path: Path) -> None:
     """What was decided without an answer is repeated without it, and a note says why."""
 
-    def lost(_job: Job) -> object:
+    def lost(_job: SearchJob) -> object:
         raise SolverFault("the solver did not answer within 1.1 s")
 
     file = recorded(mixed_gang(), lost, tmp_path)
-    again = replay(file, clock=CLOCK)
+    again = replay_decision(file, clock=CLOCK)
     assert again.identical
     assert again.notes[0] == (
         "search 1 (several-job) failed: the solver did not answer within 1.1 s when this was "
@@ -81,12 +86,12 @@ def test_a_lost_solver_is_lost_again(tmp_path: Path) -> None:
 def test_a_search_that_was_stopped_leads_to_the_same_again(tmp_path: Path) -> None:
     """Only a part of the answer was known then; with it the rest of the decision is compared."""
 
-    def stopped(job: Job) -> object:
+    def stopped(job: SearchJob) -> object:
         answer: Any = job.run()
         return attrs.evolve(answer, bounds=tuple(0 for _ in answer.bounds), seconds=9.0)
 
     file = recorded(mixed_gang(), stopped, tmp_path)
-    again = replay(file, clock=CLOCK)
+    again = replay_decision(file, clock=CLOCK)
     assert again.identical
     assert len(again.notes) == len(file.inputs.searches)
     assert "was answered otherwise when this was recorded" in again.notes[0]
@@ -94,9 +99,9 @@ def test_a_search_that_was_stopped_leads_to_the_same_again(tmp_path: Path) -> No
 
 def test_other_searches_than_then_are_told(tmp_path: Path) -> None:
     """No answer is given to a question that was not asked."""
-    file = recorded(mixed_gang(), search_here, tmp_path)
+    file = recorded(mixed_gang(), search_in_process, tmp_path)
     none = attrs.evolve(file, inputs=attrs.evolve(file.inputs, searches=()))
-    again = replay(none, clock=CLOCK)
+    again = replay_decision(none, clock=CLOCK)
     assert again.identical
     assert again.notes == ("other searches are made than when this was recorded",)
 
@@ -109,17 +114,17 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
         calls.append(who)
         raise ValueError("no")
 
-    def answers(guard: Guard, who: str) -> str:
+    def answers(guard: PluginGuard, who: str) -> str:
         def refused(fault: Exception, _who: str) -> str:
             return str(fault)
 
         return guard.wrap("cap", "filter", broken, refused)(who)
 
-    first = Guard(CLOCK)
+    first = PluginGuard(CLOCK)
     first.begin_session()
     for _ in range(PLUGIN_FAULTS_MAX):
         answers(first, "then")
-    second = Guard(CLOCK)
+    second = PluginGuard(CLOCK)
     second.resume(first.failing())
     assert second.failing() == first.failing()
     first.begin_session()
@@ -137,12 +142,12 @@ async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_ou
 ) -> None:
     """The loop never waits for a file: some wait, and of more the next file knows how many."""
     given = mixed_gang()
-    tape = Tape(search_here, ())
+    tape = SearchRecorder(search_in_process, ())
     given.when.one_session()
     assert given.decision is not None
     counted: list[int] = []
     recorder = DecisionRecorder(
-        Recording(folder=tmp_path), inline=False, on_skipped=lambda: counted.append(1)
+        RecordingOptions(folder=tmp_path), inline=False, on_skipped=lambda: counted.append(1)
     )
 
     def record(number: int) -> None:
@@ -151,7 +156,7 @@ async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_ou
         recorder.record(snapshot, DEFAULT, tape, decision=given.decision)
 
     with caplog.at_level(logging.WARNING):
-        for number in range(limits.RECORDS_WAITING_MAX + 3):
+        for number in range(limits.DECISIONS_WAITING_MAX + 3):
             record(number)
         assert recorder.skipped == len(counted) == 3
         await asyncio.wait(recorder._writing, timeout=60)
@@ -159,7 +164,7 @@ async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_ou
         await recorder.rest(60)
     recorder.stop()
     files = sorted(tmp_path.iterdir())  # noqa: ASYNC240 - a test
-    assert len(files) == limits.RECORDS_WAITING_MAX + 1
+    assert len(files) == limits.DECISIONS_WAITING_MAX + 1
     assert [read_decision(each).header.skipped for each in files[-2:]] == [0, 3]
     assert [each.getMessage() for each in caplog.records] == [
         "decisions came faster than they are written: some were not recorded",

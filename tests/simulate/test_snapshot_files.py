@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.errors import ConfigError
-from gpusched.simulate.snapshot_file import (
-    Missing,
+from gpusched.base.errors import ConfigError
+from gpusched.lab.recordings.snapshot_file import (
+    MissingKind,
     SnapshotFile,
-    compressed,
+    compressed_writer,
     read_snapshot,
     write_snapshot,
 )
@@ -36,7 +36,7 @@ def written(**objects: list[dict[str, object]]) -> bytes:
     out = BytesIO()
     header = SnapshotFile(
         path="", taken_at=TAKEN, server="v1.36.1", recorder="0.1.0",
-        missing=(Missing("jobsets.jobset.x-k8s.io", "not served", served=False),), objects={},
+        missing=(MissingKind("jobsets.jobset.x-k8s.io", "not served", served=False),), objects={},
     )  # fmt: skip
     lines = {
         name: [msgspec.json.encode(item) for item in items] for name, items in by_resource.items()
@@ -68,7 +68,7 @@ def test_what_was_written_is_read(file: Path, packed: bool) -> None:
     assert read.objects == {"pods": (pod("p0"), pod("p1")), "jobs.batch": (job("j"),), "nodes": ()}
     assert list(read.objects) == ["pods", "jobs.batch", "nodes"]
     assert (read.taken_at, read.server, read.recorder) == (TAKEN, "v1.36.1", "0.1.0")
-    assert read.missing == (Missing("jobsets.jobset.x-k8s.io", "not served", served=False),)
+    assert read.missing == (MissingKind("jobsets.jobset.x-k8s.io", "not served", served=False),)
     assert len(read) == 3
     assert [item["metadata"]["name"] for item in read] == ["p0", "p1", "j"]
 
@@ -78,7 +78,7 @@ def test_the_same_content_is_the_same_compressed_file() -> None:
     bodies = []
     for _ in range(2):
         out = BytesIO()
-        with compressed(out) as packed:
+        with compressed_writer(out) as packed:
             packed.write(written(pods=[pod("p0")]))
         bodies.append(out.getvalue())
     assert bodies[0] == bodies[1]

@@ -11,27 +11,27 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusched.api.foreign import kinds
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import Denied, Gone
 from gpusched.cache.cache import Cache
 from gpusched.cli.main import main
-from gpusched.clock import SystemClock
 from gpusched.config.model import DEFAULT
-from gpusched.devcluster.app import ClusterOptions, DevCluster, start
-from gpusched.errors import Denied, Gone
-from gpusched.io.adapters import codec_of
-from gpusched.io.api import Api, Response
-from gpusched.io.feeds import KINDS, sinks
-from gpusched.objects.adapters import kinds
-from gpusched.objects.decode import CODECS
-from gpusched.pluginhost.guard import Guard
+from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.io.client.api_client import ApiClient, ApiResponse
+from gpusched.io.watch.discovery import foreign_codec
+from gpusched.io.watch.informers import KINDS, make_event_handlers
+from gpusched.lab.recordings.pseudonyms import Pseudonyms
+from gpusched.lab.recordings.recorded_kinds import RECORDED
+from gpusched.lab.recordings.restore import restore_snapshot as restored
+from gpusched.lab.recordings.snapshot_file import SnapshotFile, read_snapshot, write_snapshot
+from gpusched.lab.recordings.snapshot_reader import ClusterRecording, take_snapshot
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.masks import MaskCache
-from gpusched.simulate import SimulationOptions, World, simulate
-from gpusched.simulate.pseudonyms import Pseudonyms
-from gpusched.simulate.recorded_kinds import RECORDED
-from gpusched.simulate.restore import restore as restored
-from gpusched.simulate.snapshot_file import SnapshotFile, read_snapshot, write_snapshot
-from gpusched.simulate.snapshot_take import Recording, take_snapshot
+from gpusched.session.state.session_cache import SessionCache
 
 Obj = dict[str, Any]
 WORD = "pl4nted"
@@ -40,24 +40,24 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 RECORDED_LISTS = Path(__file__).parents[1] / "objects" / "recorded"
 
 
-def file_of(recording: Recording) -> bytes:
+def file_of(recording: ClusterRecording) -> bytes:
     out = BytesIO()
     write_snapshot(out, recording.header, recording.lines)
     return out.getvalue()
 
 
-async def taken(cluster: DevCluster, folder: Path, **how: Any) -> Recording:
+async def taken(cluster: DevCluster, folder: Path, **how: Any) -> ClusterRecording:
     config = folder / "kubeconfig"
     config.write_text(cluster.kubeconfig_text)
     config.chmod(0o600)
-    api = await Api.connect(str(config), clock=SystemClock())
+    api = await ApiClient.connect(str(config), clock=SystemClock())
     try:
         return await take_snapshot(api, now=0.0, **how)
     finally:
         await api.close()
 
 
-def reread(recording: Recording, folder: Path) -> SnapshotFile:
+def reread(recording: ClusterRecording, folder: Path) -> SnapshotFile:
     file = folder / "cluster.snapshot"
     file.write_bytes(file_of(recording))
     return read_snapshot(file)
@@ -249,7 +249,7 @@ def test_every_kind_that_is_read_is_recorded() -> None:
     assert set(KINDS.values()) < paths
     for kind in kinds.ALL:
         assert kind.name in {each.resource for each in RECORDED}
-        assert codec_of(kind).wire_type is not None
+        assert foreign_codec(kind).wire_type is not None
 
 
 def cache_of(objects: dict[str, tuple[Obj, ...]]) -> Cache:
@@ -258,7 +258,7 @@ def cache_of(objects: dict[str, tuple[Obj, ...]]) -> Cache:
     def believe(kind: str, rejected: Any) -> None:
         raise AssertionError(f"{kind}: {rejected}")
 
-    into = sinks(cache, believe)
+    into = make_event_handlers(cache, believe)
     for each in RECORDED:
         plural = each.resource.partition(".")[0]
         if KINDS.get(plural) != each.places[0][1]:
@@ -277,7 +277,7 @@ def view_of(cache: Cache, now: float) -> Obj:
     snapshot = cache.snapshot(now)
     policy = load_policy(DEFAULT)
     decision = decide(
-        snapshot, policy, guard=Guard(SystemClock()), masks=MaskCache(),
+        snapshot, policy, guard=PluginGuard(SystemClock()), masks=SessionCache(),
         placement=DEFAULT.placement,
     )  # fmt: skip
     return {
@@ -293,7 +293,7 @@ def view_of(cache: Cache, now: float) -> Obj:
 def test_a_restored_cluster_gives_the_same_decision(tmp_path: Path) -> None:
     """Recorded in the middle of gangs that run and wait, restored into an empty cluster."""
 
-    async def record(world: World) -> tuple[bytes, dict[str, tuple[Obj, ...]], float]:
+    async def record(world: ClusterRun) -> tuple[bytes, dict[str, tuple[Obj, ...]], float]:
         crowd(world)
         await world.until(lambda: bound(world) == 2, within_s=120)
         await world.clock.sleep(10)
@@ -305,7 +305,7 @@ def test_a_restored_cluster_gives_the_same_decision(tmp_path: Path) -> None:
         }
         return file_of(recording), whole, world.clock.now()
 
-    made = simulate(record, options=SimulationOptions(seed=3))
+    made = simulate_cluster(record, options=SimulationOptions(seed=3))
     body, whole, now = made.value
     file = tmp_path / "c.snapshot.gz"
     file.write_bytes(gzip.compress(body))
@@ -314,13 +314,15 @@ def test_a_restored_cluster_gives_the_same_decision(tmp_path: Path) -> None:
     assert len(before["plan"].gangs) > 0
     assert abs(snapshot.taken_at - now) <= 1
 
-    async def restore(world: World) -> dict[str, tuple[Obj, ...]]:
+    async def restore(world: ClusterRun) -> dict[str, tuple[Obj, ...]]:
         before = msgspec.json.encode(snapshot.objects)
         assert restored(world.cluster, snapshot) == ()
         assert msgspec.json.encode(snapshot.objects) == before
         return {resource: tuple(world.client.list(resource)) for resource in snapshot.objects}
 
-    again = simulate(restore, options=SimulationOptions(seed=3, daemons=0, stages=False)).value
+    again = simulate_cluster(
+        restore, options=SimulationOptions(seed=3, daemons=0, stages=False)
+    ).value
     after = view_of(cache_of(again), now)
     assert after == before
 
@@ -328,7 +330,7 @@ def test_a_restored_cluster_gives_the_same_decision(tmp_path: Path) -> None:
 def test_pseudonyms_change_no_decision_but_for_ties(tmp_path: Path) -> None:
     """Queues, groups, Jobs and their pods still belong together."""
 
-    async def record(world: World) -> tuple[list[bytes], float]:
+    async def record(world: ClusterRun) -> tuple[list[bytes], float]:
         crowd(world)
         group(world)
         await world.clock.sleep(10)
@@ -340,7 +342,7 @@ def test_pseudonyms_change_no_decision_but_for_ties(tmp_path: Path) -> None:
         return files, world.clock.now()
 
     options = SimulationOptions(seed=3, daemons=0)
-    (plain, hidden), now = simulate(record, options=options).value
+    (plain, hidden), now = simulate_cluster(record, options=options).value
     assert b"team-llm" in plain
     assert b"llm" not in hidden
     assert b"waits" not in hidden
@@ -363,7 +365,7 @@ def test_pseudonyms_change_no_decision_but_for_ties(tmp_path: Path) -> None:
     assert found[0][1]
 
 
-def group(world: World) -> None:
+def group(world: ClusterRun) -> None:
     """A PodGroup of two in a queue of its own, with a pod of each of its Jobs."""
     world.client.create(
         "queues.scheduling.gpusched.io",
@@ -396,7 +398,7 @@ def group(world: World) -> None:
         )  # fmt: skip
 
 
-def crowd(world: World) -> None:
+def crowd(world: ClusterRun) -> None:
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
     for name in ("n1", "n2"):
         world.client.create("nodes", {
@@ -417,7 +419,7 @@ def crowd(world: World) -> None:
         })  # fmt: skip
 
 
-def bound(world: World) -> int:
+def bound(world: ClusterRun) -> int:
     return sum(1 for pod in world.client.list("pods") if pod["spec"].get("nodeName"))
 
 
@@ -443,7 +445,9 @@ class StrictServer:
         """As a real one."""
         return "v1.36.1"
 
-    async def request(self, _method: str, path: str, *, query: Obj, timeout_s: float) -> Response:
+    async def request(
+        self, _method: str, path: str, *, query: Obj, timeout_s: float
+    ) -> ApiResponse:
         """One page."""
         assert timeout_s > 0
         status, body = 404, {"kind": "Status", "message": "not here"}
@@ -452,7 +456,7 @@ class StrictServer:
         elif path == "/api/v1/pods":
             status, body = self._pods(query)
         headers = {"Date": "Thu, 01 Jan 2026 00:00:00 GMT"}
-        return Response(status, headers, json.dumps(body).encode())
+        return ApiResponse(status, headers, json.dumps(body).encode())
 
     def _pods(self, query: Obj) -> tuple[int, Obj]:
         if "continue" in query and self.gone:
@@ -478,10 +482,10 @@ async def test_kinds_that_may_not_be_read_are_told() -> None:
 class ClosedServer(StrictServer):
     """Whoever asks may read nothing."""
 
-    async def request(self, _method: str, path: str, **_how: Any) -> Response:
+    async def request(self, _method: str, path: str, **_how: Any) -> ApiResponse:
         """Forbidden."""
         body = {"kind": "Status", "message": f"{path} is forbidden"}
-        return Response(403, {}, json.dumps(body).encode())
+        return ApiResponse(403, {}, json.dumps(body).encode())
 
 
 async def test_nothing_that_may_be_read_is_a_fault() -> None:

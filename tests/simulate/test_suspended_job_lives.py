@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpusched.simulate import World
+from gpusched.lab.virtual_time.cluster_run import ClusterRun
 from tests.simulate.job_lives import Obj, done, get, job, node, played, running
 
 
 def test_jobs_are_started_one_after_another_as_their_pods_fit():
     """Three Jobs of two whole nodes each on two nodes: one runs at a time, and all complete."""
 
-    async def story(world: World) -> list[int]:
+    async def story(world: ClusterRun) -> list[int]:
         for name in ("n0", "n1"):
             node(world, name)
         names = ["first", "second", "third"]
@@ -36,7 +36,7 @@ def test_jobs_are_started_one_after_another_as_their_pods_fit():
 def test_a_job_starts_with_less_and_keeps_what_its_author_asked_for():
     """Eight wished for, three needed, five GPUs free: five run, and the wish is kept."""
 
-    async def story(world: World) -> tuple[int, Obj]:
+    async def story(world: ClusterRun) -> tuple[int, Obj]:
         node(world, "n0", 5)
         notes = {"kueue.x-k8s.io/job-min-parallelism": "3"}
         job(world, "elastic", 8, gpus=1, run_for="1h", annotations=notes)
@@ -53,7 +53,7 @@ def test_a_job_starts_with_less_and_keeps_what_its_author_asked_for():
 def test_a_pools_labels_are_given_to_the_pods():
     """The queue's first pool is full: the Job is started in the second, and its pods say so."""
 
-    async def story(world: World) -> list[str]:
+    async def story(world: ClusterRun) -> list[str]:
         node(world, "h", 8, gpu="h100")
         node(world, "a", 8, gpu="a100")
         pools = [{"name": each, "nodeSelector": {"gpu": each}} for each in ("h100", "a100")]
@@ -79,7 +79,7 @@ def test_a_pools_labels_are_given_to_the_pods():
 def test_who_never_preempts_takes_no_room_as_a_suspended_job_either():
     """A Job's template names its class alone: preemptionPolicy Never is read from the class."""
 
-    async def story(world: World) -> list[bool]:
+    async def story(world: ClusterRun) -> list[bool]:
         node(world, "n0")
         for name, value, policy in (("low", 1, None), ("polite", 5, "Never"), ("high", 9, None)):
             preempting = {"preemptionPolicy": policy} if policy else {}
@@ -104,7 +104,7 @@ def test_who_never_preempts_takes_no_room_as_a_suspended_job_either():
 def test_starts_and_pauses_are_told_on_the_job():
     """That it was started, that it was preempted and why it waits are three events, none lost."""
 
-    async def story(world: World) -> set[tuple[str, str]]:
+    async def story(world: ClusterRun) -> set[tuple[str, str]]:
         node(world, "n0")
         world.client.create(
             "priorityclasses.scheduling.k8s.io",
@@ -132,7 +132,7 @@ def test_starts_and_pauses_are_told_on_the_job():
 def test_a_job_of_another_controller_is_not_paused():
     """We would never start it again: its pod is evicted, and the Job makes another."""
 
-    async def story(world: World) -> tuple[object, int]:
+    async def story(world: ClusterRun) -> tuple[object, int]:
         node(world, "n0")
         world.client.create(
             "priorityclasses.scheduling.k8s.io",

@@ -8,8 +8,8 @@ import time
 import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 
-from gpusched.clock import LoopClock
-from gpusched.simulate.loop import EPOCH, Deadlock, Endless, run_virtual
+from gpusched.base.clock import LoopClock
+from gpusched.lab.virtual_time.loop import EPOCH, Deadlock, TimeLimitExceeded, run_virtual
 
 
 def test_an_idle_hour_takes_no_time():
@@ -79,7 +79,7 @@ def test_a_run_that_never_ends_is_reported():
         while True:
             await clock.sleep(10)
 
-    with pytest.raises(Endless, match="virtual seconds"):
+    with pytest.raises(TimeLimitExceeded, match="virtual seconds"):
         run_virtual(beats, limit_s=100)
 
 

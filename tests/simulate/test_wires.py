@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpusched.clock import LoopClock
-from gpusched.simulate.loop import Deadlock, run_virtual
-from gpusched.simulate.wires import Network
+from gpusched.base.clock import LoopClock
+from gpusched.lab.virtual_time.connections import MemoryNetwork
+from gpusched.lab.virtual_time.loop import Deadlock, run_virtual
 
 
 class Notes(asyncio.Protocol):
@@ -70,7 +70,7 @@ def run(story: Any) -> Any:
         finally:
             server.close()
 
-    return run_virtual(given, network=Network())
+    return run_virtual(given, network=MemoryNetwork())
 
 
 async def turns(count: int = 5) -> None:

@@ -8,10 +8,15 @@ from typing import Any
 import attrs
 
 from gpusched.config.model import DEFAULT, Config
-from gpusched.report.record import JobLife, Record
-from gpusched.simulate.engine import Arrival, Case, play
-from gpusched.simulate.traces.model import TraceJob
-from gpusched.simulate.traces.workload import Shape, arrivals, nodes, queues
+from gpusched.lab.report.record import JobLife, RunRecord
+from gpusched.lab.simulate.engine.simulation import Arrival, SimulationCase, run_simulation
+from gpusched.lab.simulate.traces.model import TraceJob
+from gpusched.lab.simulate.traces.workload import (
+    JobShape,
+    equal_nodes,
+    job_arrivals,
+    queue_manifests,
+)
 
 Obj = dict[str, Any]
 QUICK: Config = attrs.evolve(DEFAULT, placement=attrs.evolve(DEFAULT.placement, solver="greedy"))
@@ -24,25 +29,25 @@ def job(name: str, at: float, runs: int, gpus: int, queue: str = "a") -> TraceJo
 
 def cluster(count: int, gpus: int = 8, deserved: Mapping[str, int] | None = None) -> list[Obj]:
     """Nodes and queues."""
-    return [*nodes(count, gpus), *queues(deserved or {"a": 0})]
+    return [*equal_nodes(count, gpus), *queue_manifests(deserved or {"a": 0})]
 
 
 def run(
     jobs: Sequence[TraceJob],
     objects: Sequence[Obj],
     *,
-    shape: Shape | None = None,
+    shape: JobShape | None = None,
     config: Config = QUICK,
     more: Sequence[Arrival] = (),
     until: float | None = None,
-) -> Record:
+) -> RunRecord:
     """Simulate them."""
-    came = [*arrivals(jobs, shape or Shape()), *more]
+    came = [*job_arrivals(jobs, shape or JobShape()), *more]
     came.sort(key=lambda each: each.at)
-    case = Case(name="test", config=config, objects=objects, arrivals=came, until=until)
-    return play(case)
+    case = SimulationCase(name="test", config=config, objects=objects, arrivals=came, until=until)
+    return run_simulation(case)
 
 
-def of(record: Record, name: str) -> JobLife:
+def of(record: RunRecord, name: str) -> JobLife:
     """A job by its name."""
     return next(each for each in record.jobs if each.key.endswith(f"/{name}"))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpusched.objects.meta import parse_time
-from gpusched.objects.slot import format_slots
-from gpusched.simulate import SimulationOptions, World, simulate
-from gpusched.simulate.loop import EPOCH
-from gpusched.simulate.traces.workload import Shape, job_manifest
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.meta.identity import parse_time
+from gpusched.lab.simulate.traces.workload import JobShape, job_manifest
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+from gpusched.lab.virtual_time.loop import EPOCH
 from tests.simulate_engine.engine_cases import QUICK, cluster, job, run
 
 JOBS = [
@@ -29,7 +29,7 @@ Seats = dict[tuple[str, str], list[tuple[str, str, float]]]
 def by_daemon(*, suspend: bool) -> tuple[Seats, float]:
     """Node, slots and moment of the binding of each pod that completed, by its job."""
 
-    async def scenario(world: World) -> Seats:
+    async def scenario(world: ClusterRun) -> Seats:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trace"}}
         world.client.create("namespaces", space)
         for obj in cluster(2, deserved=DESERVED):
@@ -39,7 +39,7 @@ def by_daemon(*, suspend: bool) -> tuple[Seats, float]:
         start = world.clock.monotonic()
         for each in JOBS:
             await world.clock.sleep(start + each.submit_s - world.clock.monotonic())
-            world.client.create("jobs.batch", job_manifest(each, Shape(suspend=suspend)))
+            world.client.create("jobs.batch", job_manifest(each, JobShape(suspend=suspend)))
         await world.until(
             lambda: all(_complete(each) for each in world.client.list("jobs.batch")), within_s=900
         )
@@ -49,7 +49,7 @@ def by_daemon(*, suspend: bool) -> tuple[Seats, float]:
                 _seat(seats, pod, start)
         return seats
 
-    outcome = simulate(scenario, options=SimulationOptions(config=QUICK))
+    outcome = simulate_cluster(scenario, options=SimulationOptions(config=QUICK))
     return outcome.value, outcome.virtual_s
 
 
@@ -77,7 +77,7 @@ def test_both_place_alike(suspend: bool) -> None:
     # Given jobs that fill two nodes, wait, and have their room reclaimed
     # When the whole daemon and the simulator run them
     seats, _ = by_daemon(suspend=suspend)
-    record = run(JOBS, cluster(2, deserved=DESERVED), shape=Shape(suspend=suspend))
+    record = run(JOBS, cluster(2, deserved=DESERVED), shape=JobShape(suspend=suspend))
     # Then every pod sits on the same slots
     assert len(seats) == len(JOBS)
     ours: Seats = {}

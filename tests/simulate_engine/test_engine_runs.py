@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from gpusched.report.record import End
-from gpusched.simulate.engine import Arrival
-from gpusched.simulate.traces.model import TraceJob
-from gpusched.simulate.traces.workload import Shape, job_manifest
+from gpusched.lab.report.record import LifeEnd
+from gpusched.lab.simulate.engine.simulation import Arrival
+from gpusched.lab.simulate.traces.model import TraceJob
+from gpusched.lab.simulate.traces.workload import JobShape, job_manifest
 from tests.simulate_engine.engine_cases import cluster, job, of, run
 
 PRIORITY = {
@@ -29,7 +29,7 @@ def test_a_job_starts_at_once_where_there_is_room_and_ends_after_its_time() -> N
     assert life.created == 10
     assert life.started == pytest.approx(10, abs=0.05)
     assert life.ended == pytest.approx(71, abs=0.05)
-    assert (life.end, life.gpus, life.klass) == (End.SUCCEEDED, 2000, "2-4-GPUs")
+    assert (life.end, life.gpus, life.klass) == (LifeEnd.SUCCEEDED, 2000, "2-4-GPUs")
     assert record.pods[0].slots == (0, 1)
     assert not record.broken
 
@@ -58,12 +58,12 @@ def test_a_preempted_job_gives_way_comes_back_and_completes(suspend: bool) -> No
     objects = [PRIORITY, *cluster(1)]
     low = job("low", 0, 1000, 8)
     # When an urgent job comes
-    urgent = run([job("high", 200, 100, 8)], objects, shape=Shape(priority="urgent")).jobs[0]
+    urgent = run([job("high", 200, 100, 8)], objects, shape=JobShape(priority="urgent")).jobs[0]
     assert urgent.priority == 1000
     high = Arrival(
-        200, (job_manifest(job("high", 200, 100, 8), Shape(priority="urgent", suspend=suspend)),)
+        200, (job_manifest(job("high", 200, 100, 8), JobShape(priority="urgent", suspend=suspend)),)
     )
-    record = run([low], objects, shape=Shape(suspend=suspend), more=[high])
+    record = run([low], objects, shape=JobShape(suspend=suspend), more=[high])
     assert of(record, "high").priority == 1000
     # Then the first one is evicted once, with what it lost, and both complete
     (eviction,) = record.evictions
@@ -73,8 +73,8 @@ def test_a_preempted_job_gives_way_comes_back_and_completes(suspend: bool) -> No
     assert of(record, "high").ended == pytest.approx(301, abs=0.5)
     assert of(record, "low").ended == pytest.approx(1302, abs=1)
     assert [pod.end for pod in record.pods if pod.job == "trace/low"] == [
-        End.EVICTED,
-        End.SUCCEEDED,
+        LifeEnd.EVICTED,
+        LifeEnd.SUCCEEDED,
     ]
     assert not record.broken
 
@@ -89,7 +89,7 @@ def test_borrowed_gpus_are_given_back_to_the_queue_that_deserves_them() -> None:
     # Then it starts soon, and the borrower's job runs to its end later
     assert of(record, "b1").started == pytest.approx(100, abs=2)
     assert {each.why for each in record.evictions} == {"Reclaimed"}
-    assert all(life.end is End.SUCCEEDED for life in record.jobs)
+    assert all(life.end is LifeEnd.SUCCEEDED for life in record.jobs)
     marks = {life.name: life.marks for life in record.queues}
     assert max(mark.allocated for mark in marks["a"]) == 16_000
     assert marks["a"][-1].allocated == 0
@@ -104,9 +104,9 @@ def test_work_that_was_saved_is_not_done_again() -> None:
         "metadata": {"name": "saver", "namespace": "trace"},
         "spec": {"queue": "a", "minMember": 1, "disruption": {"checkpointInterval": "100s"}},
     }
-    saver = job_manifest(job("saver", 0, 1000, 8), Shape())
+    saver = job_manifest(job("saver", 0, 1000, 8), JobShape())
     saver["spec"]["template"]["metadata"]["labels"] = {"gpusched.io/pod-group": "saver"}
-    high = job_manifest(job("high", 251, 100, 8), Shape(priority="urgent"))
+    high = job_manifest(job("high", 251, 100, 8), JobShape(priority="urgent"))
     record = run(
         [],
         [PRIORITY, *cluster(1)],
@@ -117,7 +117,7 @@ def test_work_that_was_saved_is_not_done_again() -> None:
     assert eviction.lost == pytest.approx(50 * 8000, rel=0.02)
     last = max(pod.ended or 0 for pod in record.pods if pod.job == "trace/saver")
     assert last == pytest.approx(251 + 1 + 100 + 1 + 800, abs=2)
-    assert of(record, "saver").end is End.SUCCEEDED
+    assert of(record, "saver").end is LifeEnd.SUCCEEDED
 
 
 def _many(count: int) -> list[TraceJob]:
@@ -143,7 +143,7 @@ def test_equal_cases_give_equal_records_and_nothing_is_given_twice() -> None:
     first, second = run(jobs, objects), run(jobs, objects)
     # Then nothing is broken, everybody completes, and both are equal
     assert not first.broken
-    assert all(each.end is End.SUCCEEDED for each in first.jobs)
+    assert all(each.end is LifeEnd.SUCCEEDED for each in first.jobs)
     assert any((each.started or 0) - each.created > 60 for each in first.jobs)
     assert first == second
 
@@ -153,7 +153,7 @@ def test_a_run_is_over_although_somebody_waits_for_ever() -> None:
     # Given one node of eight, when a job asks for sixteen in one pod
     record = run([job("small", 0, 60, 1), job("huge", 1, 60, 16)], cluster(1))
     # Then the other one completed, and this one is told to wait
-    assert of(record, "small").end is End.SUCCEEDED
+    assert of(record, "small").end is LifeEnd.SUCCEEDED
     assert of(record, "huge").started is None
     assert of(record, "huge").reasons
     assert record.counters["waiting"] == 1

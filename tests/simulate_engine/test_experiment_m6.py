@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.simulate.experiment_m6 import M6, Months, as_tables, experiment_m6, gang_months
-from gpusched.simulate.openb_fill import CHECKPOINTS, POLICIES, fill
-from gpusched.simulate.traces.generator import Plan, generate
-from gpusched.simulate.traces.openb import PUBLISHED, Host, Request
-from gpusched.simulate.traces.workload import nodes_for
+from gpusched.lab.experiments.m6 import M6, Months, as_tables, experiment_m6, gang_months
+from gpusched.lab.experiments.openb_fill import CHECKPOINTS, POLICIES, fill_hosts
+from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
+from gpusched.lab.simulate.traces.openb import PUBLISHED, TraceHost, TracePod
+from gpusched.lab.simulate.traces.workload import nodes_for
 
-HOSTS = [Host(f"h-{number}", 64_000, 262_144, 4, "T4") for number in range(4)]
+HOSTS = [TraceHost(f"h-{number}", 64_000, 262_144, 4, "T4") for number in range(4)]
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_a_fill_places_in_order_until_the_cluster_is_full(policy: str) -> None:
     """Pods of one GPU fill all of it; what comes after finds nothing; equal seeds are equal."""
-    requests = [Request(1000, 1024, 1, 1000)]
-    one = fill(HOSTS, requests, POLICIES[policy], seed=1)
+    requests = [TracePod(1000, 1024, 1, 1000)]
+    one = fill_hosts(HOSTS, requests, POLICIES[policy], seed=1)
     assert tuple(one.allocated) == CHECKPOINTS
     assert one.allocated[130] == pytest.approx(100)
     assert one.allocated[50] == pytest.approx(50)
     assert (one.placed, one.dropped) == (16, 5)
-    assert one == fill(HOSTS, requests, POLICIES[policy], seed=1)
+    assert one == fill_hosts(HOSTS, requests, POLICIES[policy], seed=1)
 
 
 def test_pods_of_other_types_are_dropped() -> None:
     """A request that names a GPU type which no host has is counted and gets nothing."""
-    requests = [Request(1000, 1024, 1, 1000, ("A10",))]
-    assert fill(HOSTS, requests, POLICIES["fragmentation"], seed=1).placed == 0
+    requests = [TracePod(1000, 1024, 1, 1000, ("A10",))]
+    assert fill_hosts(HOSTS, requests, POLICIES["fragmentation"], seed=1).placed == 0
 
 
 def test_the_five_lists_have_their_published_figures() -> None:
@@ -64,7 +64,7 @@ def test_each_half_has_its_table() -> None:
 
 def test_a_cluster_is_as_large_as_the_load_asks() -> None:
     """What long jobs do after the last one came does not count."""
-    trace = generate(Plan(jobs=300, days=5))
+    trace = generate_jobs(GeneratorOptions(jobs=300, days=5))
     count = nodes_for(trace.jobs, days=5, node_gpus=8, load=0.5)
     span = 5 * 86_400
     used = sum(job.gpus * min(job.duration_s, span - job.submit_s) for job in trace.jobs)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from gpusched.api.meta.identity import parse_time
+from gpusched.base.errors import ConfigError, UsageError
+from gpusched.cli.lab.simulate.settings import settings
 from gpusched.cli.main import main
-from gpusched.cli.simulate_settings import settings
-from gpusched.errors import ConfigError, UsageError
-from gpusched.objects.meta import parse_time
-from gpusched.simulate.from_snapshot import beginning
-from gpusched.simulate.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.lab.recordings.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.lab.simulate.from_snapshot import start_from_snapshot
 
 JOBS = """submit_s,duration_s,gpus,queue
 0,600,16,a
@@ -229,5 +229,5 @@ def test_pods_that_say_how_long_they_run_are_told() -> None:
         for name, notes in (("told", {"gpusched.io/run-for": "30m"}), ("untold", {}))
     )}  # fmt: skip
     recorded = SnapshotFile(path="", taken_at=0.0, server="", recorder="", objects=objects)
-    (remark,) = beginning(recorded).remarks
+    (remark,) = start_from_snapshot(recorded).remarks
     assert remark.startswith("of 1 running pods nothing tells when they end")

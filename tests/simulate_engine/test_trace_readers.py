@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from gpusched.errors import ConfigError
-from gpusched.simulate.engine import Case, play
-from gpusched.simulate.traces.csv_jobs import read_csv_jobs
-from gpusched.simulate.traces.generator import WEEK_S, Plan, generate
-from gpusched.simulate.traces.openb import (
+from gpusched.base.errors import ConfigError
+from gpusched.lab.simulate.engine.simulation import SimulationCase, run_simulation
+from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs
+from gpusched.lab.simulate.traces.generator import WEEK_S, GeneratorOptions, generate_jobs
+from gpusched.lab.simulate.traces.openb import (
     QUEUE,
     hosts_as_nodes,
     read_hosts,
     read_requests,
     read_timed,
-    timed_arrivals,
+    timed_pod_arrivals,
 )
-from gpusched.simulate.traces.philly import read_philly
-from gpusched.simulate.traces.workload import pods_of, queues, shares
+from gpusched.lab.simulate.traces.philly import read_philly
+from gpusched.lab.simulate.traces.workload import gpu_shares, pods_of, queue_manifests
 from tests.simulate_engine.engine_cases import QUICK
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -166,9 +166,11 @@ def test_openb_is_read_and_played_with_its_times(tmp_path: Path) -> None:
     timed = read_timed(written(tmp_path, "pods.csv", PODS))
     assert [(pod.created, pod.duration_s) for pod in timed.pods] == [(0, 300), (10, 99), (20, 60)]
     # When they are simulated
-    objects = [*hosts_as_nodes(hosts), *queues({QUEUE: 0})]
-    record = play(
-        Case(name="t", config=QUICK, objects=objects, arrivals=timed_arrivals(timed.pods))
+    objects = [*hosts_as_nodes(hosts), *queue_manifests({QUEUE: 0})]
+    record = run_simulation(
+        SimulationCase(
+            name="t", config=QUICK, objects=objects, arrivals=timed_pod_arrivals(timed.pods)
+        )
     )
     # Then all run to their ends, the share and the whole GPU on two slots of the host with GPUs
     assert [each.end for each in record.pods] == ["Succeeded"] * 3
@@ -199,9 +201,9 @@ def test_the_published_list_has_the_gpus_that_are_published() -> None:
 
 def test_generated_jobs_have_the_published_shape_and_repeat() -> None:
     """Most jobs have one GPU, minutes to weeks, fifteen queues of unequal size, quiet nights."""
-    trace = generate(Plan(jobs=4000, days=28, seed=3))
-    assert trace == generate(Plan(jobs=4000, days=28, seed=3))
-    assert trace != generate(Plan(jobs=4000, days=28, seed=4))
+    trace = generate_jobs(GeneratorOptions(jobs=4000, days=28, seed=3))
+    assert trace == generate_jobs(GeneratorOptions(jobs=4000, days=28, seed=3))
+    assert trace != generate_jobs(GeneratorOptions(jobs=4000, days=28, seed=4))
     jobs = trace.jobs
     assert 0.65 < sum(job.gpus == 1 for job in jobs) / len(jobs) < 0.75
     assert max(job.gpus for job in jobs) == 128
@@ -227,7 +229,7 @@ def test_jobs_larger_than_a_node_become_equal_pods(gpus: int, expected: tuple[in
 
 def test_shares_of_queues_sum_up_to_the_cluster() -> None:
     """By the GPU time that was used; nobody gets nothing."""
-    trace = generate(Plan(jobs=200, days=2))
-    parts = shares(trace.jobs, 100)
+    trace = generate_jobs(GeneratorOptions(jobs=200, days=2))
+    parts = gpu_shares(trace.jobs, 100)
     assert sum(parts.values()) == 100
     assert min(parts.values()) >= 1

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from gpusched.clock import SystemClock
-from gpusched.io.solver_process import SolverProcess
-from gpusched.io.telemetry import Telemetry
+from gpusched.base.clock import SystemClock
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.solver.process import SolverProcess
 
 JOBS = '''
 import ctypes
@@ -21,7 +21,7 @@ import threading
 
 import attrs
 
-from gpusched.errors import SolverFault
+from gpusched.base.errors import SolverFault
 
 
 @attrs.frozen
@@ -181,7 +181,7 @@ class Puzzle:
     def run(self):
         import random
         from ortools.sat.python import cp_model
-        from gpusched.placement.cpsat import tune
+        from gpusched.placement.cpsat.solver import tune
         rng = random.Random(1)
         model = cp_model.CpModel()
         half = [model.new_bool_var("") for _ in range(self.size)]
@@ -238,7 +238,7 @@ def jobs(packages):
 
 COLD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "import gpusched.io.solver_child as child; child.warm = lambda: None; "
+    "import gpusched.io.solver.child as child; child.warm = lambda: None; "
     "child.main(memory_max=int(sys.argv[2]))"
 )
 
@@ -246,7 +246,7 @@ COLD = (
 @pytest.fixture
 def bench(jobs, monkeypatch):
     """A solver that allows a tenth of a second; it loads nothing ahead that these jobs never use."""
-    monkeypatch.setattr("gpusched.io.solver_pipe._START", COLD)
+    monkeypatch.setattr("gpusched.io.solver.pipe._START", COLD)
     clock, telemetry = _Clock(), Telemetry()
     solver = SolverProcess(clock, telemetry)
     solver.budget_s = 0.1

@@ -8,14 +8,14 @@ from functools import cache
 import pytest
 
 from benchmarks.placement.aged import aged, problem_of
-from gpusched.placement import cpsat_exact, cpsat_master
-from gpusched.placement.cpsat_patterns import Book
-from gpusched.placement.cpsat_several import SeveralJob
-from gpusched.placement.greedy import greedy
-from gpusched.placement.problem import Effort, Problem, Solution, search_here
-from gpusched.placement.several import place_several
-from gpusched.placement.stopping import STOPPING
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.cpsat import exact_search, rack_search
+from gpusched.placement.cpsat.gang_search import GangSearchJob
+from gpusched.placement.cpsat.pattern_model import SolverBudget
+from gpusched.placement.cpsat.solver import SEARCH_STOPPER
+from gpusched.placement.greedy import place_greedily
+from gpusched.placement.model.problem import Effort, Problem, Solution, search_in_process
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.solver_placement import place_by_solver
 
 GANG = ((16, 8), (12, 5), (16, 2), (6, 0))
 
@@ -29,7 +29,7 @@ def scattered() -> Problem:
 @cache
 def best() -> Solution:
     """What a search that nobody stops says."""
-    return place_several(scattered(), Effort(budget_s=20.0), search_here)
+    return place_by_solver(scattered(), Effort(budget_s=20.0), search_in_process)
 
 
 @pytest.fixture
@@ -42,34 +42,34 @@ def counted(monkeypatch):
         def counting(build):
             def frame(*args, **kwargs):
                 counts["built"] += 1
-                counts["late"] += STOPPING.stopped
+                counts["late"] += SEARCH_STOPPER.stopped
                 return build(*args, **kwargs)
 
             return frame
 
-        solve = Book.solve
+        solve = SolverBudget.solve
 
         def counted_solve(self, model, *, most):
             answer = solve(self, model, most=most)
             counts["solved"] += 1
             if counts["solved"] == solves:
-                STOPPING.stop()
+                SEARCH_STOPPER.stop()
             return answer
 
-        for module in (cpsat_exact, cpsat_master):
+        for module in (exact_search, rack_search):
             monkeypatch.setattr(module, "frame", counting(module.frame))
-        monkeypatch.setattr(Book, "solve", counted_solve)
+        monkeypatch.setattr(SolverBudget, "solve", counted_solve)
         return counts
 
     yield at
-    STOPPING.again()
+    SEARCH_STOPPER.again()
 
 
 def test_the_whole_search_builds_several_models(counted):
     """Otherwise the next test would promise nothing."""
     counts = counted(0)
     problem = scattered()
-    place_several(problem, Effort(budget_s=5.0), search_here, start=greedy(problem))
+    place_by_solver(problem, Effort(budget_s=5.0), search_in_process, start=place_greedily(problem))
     assert counts["built"] >= 2
     assert counts["solved"] >= 6
 
@@ -81,12 +81,12 @@ def test_nothing_is_built_after_the_stop_and_what_is_known_comes_back(counted, s
     problem = scattered()
     best()
     counts = counted(solves)
-    start = greedy(problem) if known else None
-    answer = place_several(problem, Effort(budget_s=5.0), search_here, start=start)
+    start = place_greedily(problem) if known else None
+    answer = place_by_solver(problem, Effort(budget_s=5.0), search_in_process, start=start)
     assert counts["late"] == 0
     assert answer.counts.size
-    assert not trouble(problem, answer.counts)
-    assert tuple(term.value for term in answer.terms) == objective(problem, answer.counts)
+    assert not solution_errors(problem, answer.counts)
+    assert tuple(term.value for term in answer.terms) == objective_values(problem, answer.counts)
     for mine, least in zip(answer.terms, best().terms, strict=True):
         assert mine.bound <= least.value
         if mine.value != least.value:
@@ -96,8 +96,8 @@ def test_nothing_is_built_after_the_stop_and_what_is_known_comes_back(counted, s
 def test_a_search_that_is_stopped_before_it_begins_builds_nothing(counted):
     """Counting alone is done, and no bound is lost by it."""
     counts = counted(0)
-    STOPPING.stop()
-    answer = SeveralJob(problem=scattered(), effort=Effort()).run()
+    SEARCH_STOPPER.stop()
+    answer = GangSearchJob(problem=scattered(), effort=Effort()).run()
     assert counts["built"] == 0
     assert answer.counts is None
     assert answer.bounds

@@ -11,11 +11,11 @@ import signal
 
 import pytest
 
-from gpusched import limits
 from gpusched.app import App, AppOptions
-from gpusched.clock import SystemClock
-from gpusched.config.load import load
-from gpusched.devcluster import app as devcluster
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.config.load import load_config
+from gpusched.devcluster import cluster as devcluster
 from tests.solver.conftest import COLD
 
 ACTION = """
@@ -25,7 +25,7 @@ import threading
 import attrs
 
 from acme_jobs.it import Exits, Hangs, Sum
-from gpusched.errors import SolverFault
+from gpusched.base.errors import SolverFault
 
 asked, begun = [], []
 job = [Exits()]
@@ -101,7 +101,7 @@ POD = {
 @pytest.fixture
 def asks(jobs, packages, monkeypatch):
     """An action that asks the solver in every session in which there is a gang."""
-    monkeypatch.setattr("gpusched.io.solver_pipe._START", COLD)
+    monkeypatch.setattr("gpusched.io.solver.pipe._START", COLD)
     packages.install("acme_asks", actions="asks = acme_asks.it:Asks", it=ACTION)
     import acme_asks.it as module  # noqa: PLC0415 - it was made just now
 
@@ -128,7 +128,7 @@ ASKING = (
 
 
 def run_daemon(tmp_path, scenario, text=ASKING):
-    config = load(text, source="f.yaml")
+    config = load_config(text, source="f.yaml")
 
     async def main():
         cluster = await devcluster.start(devcluster.ClusterOptions(clock=SystemClock(), token="t"))
@@ -157,8 +157,8 @@ def run_daemon(tmp_path, scenario, text=ASKING):
 def test_crash_after_crash_is_told_once_and_ends_well(asks, tmp_path, monkeypatch, caplog):
     """Readiness says what is wrong until the solver answers again; there is one event for each."""
     monkeypatch.setattr(limits, "SOLVER_LOSSES_OF_JOB_MAX", 100)
-    monkeypatch.setattr(limits, "SOLVER_ASIDE_MIN_S", 0.2)
-    monkeypatch.setattr(limits, "SOLVER_ASIDE_MAX_S", 0.2)
+    monkeypatch.setattr(limits, "SOLVER_PAUSE_MIN_S", 0.2)
+    monkeypatch.setattr(limits, "SOLVER_PAUSE_MAX_S", 0.2)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def scenario(app, running, client):
@@ -229,7 +229,7 @@ def test_a_gang_is_placed_by_the_process_and_without_it(tmp_path, monkeypatch, c
         assert metric(app, f'{seconds}{{result="optimal"}}') >= 1
         assert metric(app, f'{seconds}{{result="fault"}}') == 0
         assert metric(app, "gpusched_solver_gap_ratio") == 0.0
-        monkeypatch.setattr("gpusched.io.solver_pipe._START", "import sys; sys.exit(7)")
+        monkeypatch.setattr("gpusched.io.solver.pipe._START", "import sys; sys.exit(7)")
         os.kill(app.cycle._solver.pid, signal.SIGKILL)
         gang(client, "second", (4, 3, 2, 1))
         await until(lambda: racks("second"), running)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from gpusched import limits
-from gpusched.errors import SolverFault
-from gpusched.io import solver_pipe
-from gpusched.io.solver_process import Losses
-from gpusched.placement.stopping import Stopping
+from gpusched.base import limits
+from gpusched.base.errors import SolverFault
+from gpusched.io.solver import pipe
+from gpusched.io.solver.process import SolverLosses
+from gpusched.placement.cpsat.solver import SearchStopper
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_stopped_process_of_searches_gives_later_solvers_no_time():
         def stop_search(self):
             self.stops += 1
 
-    stopping, first, second, third = Stopping(), Solver(), Solver(), Solver()
+    stopping, first, second, third = SearchStopper(), Solver(), Solver(), Solver()
     stopping.begun(first)
     stopping.stop()
     stopping.begun(second)
@@ -198,7 +198,7 @@ def test_losses_in_a_row_set_it_aside_for_a_time(bench, quick, caplog):
         assert bench.solver.pid == 0
         with pytest.raises(SolverFault, match="set aside for 5 s: the solver was ended by"):
             bench.solver(bench.jobs.Sum((1,)))
-    bench.ticks = limits.SOLVER_ASIDE_MIN_S
+    bench.ticks = limits.SOLVER_PAUSE_MIN_S
     assert bench.solver(bench.jobs.Sum((1,))) == 1
     assert bench.solver.trouble == ""
     assert len([r for r in caplog.records if "ended by signal" in r.message]) == 3
@@ -208,21 +208,21 @@ def test_a_solver_that_cannot_be_loaded_is_said_with_its_last_words(
     bench, quick, monkeypatch, caplog
 ):
     """It is no worse than one that crashes."""
-    works = solver_pipe._START
-    monkeypatch.setattr(solver_pipe, "_START", "import sys; sys.exit('no such thing')")
+    works = pipe._START
+    monkeypatch.setattr(pipe, "_START", "import sys; sys.exit('no such thing')")
     with (
         caplog.at_level(logging.ERROR, logger="gpusched"),
         pytest.raises(SolverFault, match="could not be started: it ended with status 1"),
     ):
         bench.solver(bench.jobs.Sum((1,)))
     assert "no such thing" in caplog.records[0].gpusched_dump
-    monkeypatch.setattr(solver_pipe, "_START", works)
+    monkeypatch.setattr(pipe, "_START", works)
     assert bench.solver(bench.jobs.Sum((1,))) == 1
 
 
 def test_pauses_double_up_to_a_limit():
     """Three losses cost 5 s, each further one twice as much, at most five minutes."""
-    losses, pauses = Losses(), []
+    losses, pauses = SolverLosses(), []
     for _ in range(40):
         losses.lost("it broke", now=1000.0)
         pauses.append(max(0.0, losses.until - 1000.0))
@@ -245,7 +245,7 @@ def test_the_story_of_a_fault_names_a_file_that_can_be_run_again(bench, quick, c
     file = record.gpusched_facts["kept"]
     assert pickle.loads(Path(file).read_bytes()) == bench.jobs.Raises()
     again = subprocess.run(
-        [sys.executable, "-m", "gpusched.io.solver_child", file],
+        [sys.executable, "-m", "gpusched.io.solver.child", file],
         env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "ZeroDivisionError: of nothing" in again.stderr
@@ -277,9 +277,9 @@ def _lives(pid):
 OWNER = """
 import sys, json
 sys.path[:] = json.loads(sys.argv[1])
-from gpusched.clock import SystemClock
-from gpusched.io.solver_process import SolverProcess
-from gpusched.io.telemetry import Telemetry
+from gpusched.base.clock import SystemClock
+from gpusched.io.solver.process import SolverProcess
+from gpusched.io.observe.telemetry import Telemetry
 from acme_jobs.it import Hangs, Spins, Sum
 solver = SolverProcess(SystemClock(), Telemetry())
 solver.budget_s = 600.0

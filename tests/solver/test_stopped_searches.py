@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from gpusched.placement.pipeline import place
-from gpusched.placement.problem import Effort, Outcome, search_here
-from gpusched.placement.stopping import STOPPING
-from gpusched.placement.verify import objective, trouble
+from gpusched.placement.cpsat.solver import SEARCH_STOPPER
+from gpusched.placement.model.problem import Effort, SearchOutcome, search_in_process
+from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.pipeline.gang_placement import place_gang
 from tests.placement.tiny import tiny
 
 
@@ -19,21 +19,21 @@ def stopped_after(monkeypatch):
 
     def at(count):
         left = [count]
-        begun = STOPPING.begun
+        begun = SEARCH_STOPPER.begun
 
         def counted(solver):
             if not left[0]:
-                STOPPING.stop()
+                SEARCH_STOPPER.stop()
             left[0] -= 1
             begun(solver)
 
-        monkeypatch.setattr(STOPPING, "begun", counted)
+        monkeypatch.setattr(SEARCH_STOPPER, "begun", counted)
         if not count:
-            STOPPING.stop()
+            SEARCH_STOPPER.stop()
 
     yield at
     monkeypatch.undo()
-    STOPPING.again()
+    SEARCH_STOPPER.again()
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
@@ -41,17 +41,19 @@ def test_a_stopped_search_claims_nothing_that_is_not_so(stopped_after, after):
     """No proof, bound or answer that the whole search contradicts."""
     effort = Effort(budget_s=5.0)
     problems = [tiny(random.Random(seed), roles=2, parts=seed % 2 == 0) for seed in range(60)]
-    whole = [place(problem, effort) for problem in problems]
+    whole = [place_gang(problem, effort) for problem in problems]
     for problem, right in zip(problems, whole, strict=True):
         stopped_after(after)
-        answer = place(problem, effort, search=search_here)
-        STOPPING.again()
+        answer = place_gang(problem, effort, search=search_in_process)
+        SEARCH_STOPPER.again()
         assert not answer.faults
-        if answer.outcome is Outcome.INFEASIBLE:
-            assert right.outcome is Outcome.INFEASIBLE
+        if answer.outcome is SearchOutcome.INFEASIBLE:
+            assert right.outcome is SearchOutcome.INFEASIBLE
         if answer.counts.size:
-            assert not trouble(problem, answer.counts)
-            assert tuple(term.value for term in answer.terms) == objective(problem, answer.counts)
+            assert not solution_errors(problem, answer.counts)
+            assert tuple(term.value for term in answer.terms) == objective_values(
+                problem, answer.counts
+            )
             for mine, best in zip(answer.terms, right.terms, strict=True):
                 assert mine.bound <= best.value
                 if mine.value != best.value:

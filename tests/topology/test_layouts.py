@@ -8,25 +8,31 @@ import attrs
 import msgspec
 import pytest
 
-from gpusched.config.layouts import load_layouts, shipped
-from gpusched.errors import ConfigError
-from gpusched.objects.adapters import devices
-from gpusched.objects.layout import FLAT, Catalogue, Layout, LayoutError, believed_islands
-from gpusched.objects.meta import Disbelief
-from gpusched.objects.resources import Resources
+from gpusched.api.devices import published_devices
+from gpusched.api.devices.gpu_layout import (
+    FLAT,
+    GpuLayout,
+    GpuLayoutCatalog,
+    GpuLayoutError,
+    parse_islands,
+)
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.resources import Resources
+from gpusched.base.errors import ConfigError
+from gpusched.config.gpu_layouts import load_layouts, load_shipped_layouts
 from gpusched.testing import entities
-from gpusched.topology.layouts import layout_of
-from gpusched.topology.published import published
+from gpusched.topology.layout_choice import choose_layout
+from gpusched.topology.published_layout import layout_from_devices
 
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
 HALVES = ((0, 1, 2, 3), (4, 5, 6, 7))
-CATALOGUE = Catalogue({"pairs": Layout(PAIRS), "Acme-8": Layout(HALVES, HALVES)})
+CATALOGUE = GpuLayoutCatalog({"pairs": GpuLayout(PAIRS), "Acme-8": GpuLayout(HALVES, HALVES)})
 
 
 def node(gpus=8, layout=(), built_in=0, trouble="", **labels):
     """A node as the API has it."""
     plain = entities.node("n", gpus=gpus, layout=layout, labels=labels)
-    return attrs.evolve(plain, gpus_built_in=built_in, layout_trouble=trouble)
+    return attrs.evolve(plain, gpus_installed=built_in, layout_error=trouble)
 
 
 def said(found):
@@ -42,19 +48,19 @@ PRODUCT = {"nvidia.com/gpu.product": "Acme-8"}
 def test_sources_count_in_the_published_order():
     """Slices, annotation, label, product, nothing."""
     everything = node(layout=((0, 7), (1, 6), (2, 5), (3, 4)), **LABEL, **PRODUCT)
-    crossed = Layout(((0, 2, 4, 6), (1, 3, 5, 7)))
-    assert said(layout_of(everything, CATALOGUE, crossed)) == (crossed.islands, [])
-    assert said(layout_of(everything, CATALOGUE))[0][0] == (0, 7)
-    assert said(layout_of(node(**LABEL, **PRODUCT), CATALOGUE)) == (PAIRS, [])
-    assert layout_of(node(**PRODUCT), CATALOGUE) == (Layout(HALVES, HALVES), ())
-    assert said(layout_of(node(), CATALOGUE)) == ((), [])
+    crossed = GpuLayout(((0, 2, 4, 6), (1, 3, 5, 7)))
+    assert said(choose_layout(everything, CATALOGUE, crossed)) == (crossed.islands, [])
+    assert said(choose_layout(everything, CATALOGUE))[0][0] == (0, 7)
+    assert said(choose_layout(node(**LABEL, **PRODUCT), CATALOGUE)) == (PAIRS, [])
+    assert choose_layout(node(**PRODUCT), CATALOGUE) == (GpuLayout(HALVES, HALVES), ())
+    assert said(choose_layout(node(), CATALOGUE)) == ((), [])
 
 
 def test_each_source_that_does_not_match_leaves_the_word_to_the_next():
     """Six GPUs where the node has eight, an unknown name: told, and the product counts."""
-    six = Layout(((0, 1, 2), (3, 4, 5)))
+    six = GpuLayout(((0, 1, 2), (3, 4, 5)))
     odd = node(layout=six.islands, **{"gpusched.io/gpu-layout": "x"}, **PRODUCT)
-    layout, doubts = layout_of(odd, CATALOGUE, six)
+    layout, doubts = choose_layout(odd, CATALOGUE, six)
     assert layout.islands == HALVES
     assert [doubt.sentence for doubt in doubts] == [
         "ResourceSlice.spec.devices: name 6 GPUs, the node has 8",
@@ -65,7 +71,7 @@ def test_each_source_that_does_not_match_leaves_the_word_to_the_next():
 
 def test_a_gpu_that_failed_leaves_the_layout_as_it_is():
     """Seven of eight are allocatable: the annotation of eight is right all the same."""
-    found = layout_of(node(gpus=7, layout=PAIRS, built_in=8), CATALOGUE)
+    found = choose_layout(node(gpus=7, layout=PAIRS, built_in=8), CATALOGUE)
     assert said(found) == (PAIRS, [])
 
 
@@ -74,18 +80,18 @@ def test_a_layout_names_whole_gpus_and_no_slices():
     plain = node(4, ((0, 1), (2, 3)))
     slices = {**dict(plain.allocatable.items), "nvidia.com/mig-1g.5gb": 7}
     beside = attrs.evolve(plain, allocatable=Resources.of(slices))
-    assert said(layout_of(beside, CATALOGUE)) == (((0, 1), (2, 3)), [])
+    assert said(choose_layout(beside, CATALOGUE)) == (((0, 1), (2, 3)), [])
 
 
 def test_a_product_with_fewer_slots_than_the_node_says_nothing():
     """A layout of eight does not do for sixteen; one of eight does for four."""
-    assert said(layout_of(node(gpus=16, **PRODUCT), CATALOGUE)) == ((), [])
-    assert said(layout_of(node(gpus=4, **PRODUCT), CATALOGUE)) == (HALVES, [])
+    assert said(choose_layout(node(gpus=16, **PRODUCT), CATALOGUE)) == ((), [])
+    assert said(choose_layout(node(gpus=4, **PRODUCT), CATALOGUE)) == (HALVES, [])
 
 
 def test_a_node_without_gpus_is_asked_nothing():
     """Drivers come later than nodes: a layout before its GPUs is no mistake."""
-    assert layout_of(node(gpus=0, layout=PAIRS), CATALOGUE) == (FLAT, ())
+    assert choose_layout(node(gpus=0, layout=PAIRS), CATALOGUE) == (FLAT, ())
 
 
 # -- what a layout may be --------------------------------------------------------------------
@@ -110,8 +116,8 @@ def test_a_node_without_gpus_is_asked_nothing():
 )
 def test_a_layout_is_disjoint_islands_of_slots_from_zero(value, why):
     """Anything else is refused with a sentence."""
-    with pytest.raises(LayoutError, match=why):
-        believed_islands(value)
+    with pytest.raises(GpuLayoutError, match=why):
+        parse_islands(value)
 
 
 # -- the catalogue ---------------------------------------------------------------------------
@@ -137,8 +143,8 @@ def test_a_bad_catalogue_is_refused_with_file_and_line(text, why):
 
 def test_the_shipped_catalogue_is_read():
     """It comes with the program, and an empty one says nothing."""
-    assert shipped().get("NVIDIA-H100-80GB-HBM3") is not None
-    assert load_layouts(b"{}", source="f") == Catalogue()
+    assert load_shipped_layouts().get("NVIDIA-H100-80GB-HBM3") is not None
+    assert load_layouts(b"{}", source="f") == GpuLayoutCatalog()
 
 
 # -- slices ----------------------------------------------------------------------------------
@@ -153,8 +159,8 @@ def device_slice(devices_, *, driver="gpu.nvidia.com", generation=1, parts=1, na
             "devices": devices_,
         },
     }
-    parsed = msgspec.json.decode(msgspec.json.encode(raw), type=devices.ResourceSlice)
-    return devices.slice_of(parsed)
+    parsed = msgspec.json.decode(msgspec.json.encode(raw), type=published_devices.ResourceSlice)
+    return published_devices.decode_resource_slice(parsed)
 
 
 def gpu(number, *, kind="gpu", **attributes):
@@ -174,20 +180,23 @@ def test_pcie_roots_are_islands_and_numa_nodes_hold_them():
         for n in range(8)
     ]
     for order in itertools.islice(itertools.permutations(some), 0, 40000, 4999):
-        found = published([device_slice(list(order))])
-        assert found == Layout((((0, 1), (2, 3)), ((4, 5), (6, 7))), HALVES)
+        found = layout_from_devices([device_slice(list(order))])
+        assert found == GpuLayout((((0, 1), (2, 3)), ((4, 5), (6, 7))), HALVES)
 
 
 def test_devices_are_numbered_by_their_index():
     """The index of the device decides, not its name."""
     some = [gpu(7 - n, index=n, pcieRoot=f"r{n % 2}") for n in range(8)]
-    assert published([device_slice(some)]).islands == ((0, 2, 4, 6), (1, 3, 5, 7))
+    assert layout_from_devices([device_slice(some)]).islands == ((0, 2, 4, 6), (1, 3, 5, 7))
 
 
 def test_ten_comes_behind_nine():
     """Numbers in names are numbers."""
     some = [gpu(n, numa=n // 8) for n in range(16)]
-    assert published([device_slice(some[::-1])]).islands == (tuple(range(8)), tuple(range(8, 16)))
+    assert layout_from_devices([device_slice(some[::-1])]).islands == (
+        tuple(range(8)),
+        tuple(range(8, 16)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,7 @@ def test_ten_comes_behind_nine():
 )
 def test_attributes_that_tell_nothing_leave_the_word_to_others(some):
     """All alone, all together, or not all of them: no layout."""
-    assert published([device_slice(some)]) is None
+    assert layout_from_devices([device_slice(some)]) is None
 
 
 def test_only_whole_gpus_of_gpu_drivers_count():
@@ -210,7 +219,7 @@ def test_only_whole_gpus_of_gpu_drivers_count():
     whole = [gpu(n, numa=n // 4) for n in range(8)]
     parts = [gpu(n + 8, kind="mig", numa=0) for n in range(3)]
     nics = device_slice(whole, driver="dra.net", name="t")
-    assert published([device_slice(whole + parts), nics]).slots == 8
+    assert layout_from_devices([device_slice(whole + parts), nics]).slots == 8
     assert nics.node == ""
 
 
@@ -219,11 +228,11 @@ def test_a_pool_counts_when_it_is_complete():
     first = device_slice([gpu(n, numa=0) for n in range(4)], parts=2, generation=2, name="a")
     second = device_slice([gpu(n, numa=1) for n in range(4, 8)], parts=2, generation=2, name="b")
     old = device_slice([gpu(n, numa=n % 2) for n in range(8)], generation=1, name="c")
-    assert published([first, old]) is None
-    assert published([first, second, old]).islands == HALVES
+    assert layout_from_devices([first, old]) is None
+    assert layout_from_devices([first, second, old]).islands == HALVES
 
 
 def test_thousands_of_devices_are_not_believed():
     """Nobody has so many in one slice."""
-    with pytest.raises(Disbelief, match="has 2000 devices"):
+    with pytest.raises(InvalidObject, match="has 2000 devices"):
         device_slice([gpu(n) for n in range(2000)])

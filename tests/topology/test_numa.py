@@ -8,12 +8,17 @@ from itertools import product
 import msgspec
 import pytest
 
-from gpusched.objects.adapters import devices
-from gpusched.objects.layout import FLAT, Layout
-from gpusched.objects.numa import Cell, Numa, aligned_needs
-from gpusched.objects.resources import Resources
+from gpusched.api.devices import published_devices
+from gpusched.api.devices.gpu_layout import FLAT, GpuLayout
+from gpusched.api.devices.numa import NumaNode, NumaTopology, aligned_requests
+from gpusched.api.meta.resources import Resources
 from gpusched.testing import entities
-from gpusched.topology.numa import cells_that_hold, numa_of, pods_that_fit, room_of
+from gpusched.topology.numa_admission import (
+    build_numa_topology,
+    free_numa_room,
+    numa_nodes_that_hold,
+    pods_that_fit,
+)
 
 GPU = entities.GPU
 HALVES = ((0, 1, 2, 3), (4, 5, 6, 7))
@@ -27,15 +32,15 @@ def need(gpus=0, **amounts):
 def two(policy="single-numa-node", *, whole=False, cpu=(8000, 8000), slots=(0x0F, 0xF0)):
     """Two NUMA nodes."""
     cells = tuple(
-        Cell(mask, Resources.of({"cpu": 8000}), Resources.of({"cpu": free}))
+        NumaNode(mask, Resources.of({"cpu": 8000}), Resources.of({"cpu": free}))
         for mask, free in zip(slots, cpu, strict=True)
     )
-    return Numa(policy, whole, cells)
+    return NumaTopology(policy, whole, cells)
 
 
 def fit(numa, *needs, free=0xFF, most=99):
     """How many pods fit."""
-    return pods_that_fit(numa, needs, room_of(numa, free), most=most)
+    return pods_that_fit(numa, needs, free_numa_room(numa, free), most=most)
 
 
 def test_a_pod_of_one_container_needs_one_numa_node():
@@ -96,10 +101,10 @@ def test_equal_pods_are_counted_exactly(size):
 def test_only_numa_nodes_with_room_may_hold_the_slots():
     """The half without CPUs is no choice; a pod that spans has none to be held to."""
     numa = two(cpu=(1000, 8000))
-    assert cells_that_hold(numa, [need(2, cpu=2000)], room_of(numa, 0xFF)) == (0xF0,)
+    assert numa_nodes_that_hold(numa, [need(2, cpu=2000)], free_numa_room(numa, 0xFF)) == (0xF0,)
     wide = two("restricted")
-    assert cells_that_hold(wide, [need(6)], room_of(wide, 0xFF)) == ()
-    assert cells_that_hold(numa, [need(1), need(1)], room_of(numa, 0xFF)) == ()
+    assert numa_nodes_that_hold(wide, [need(6)], free_numa_room(wide, 0xFF)) == ()
+    assert numa_nodes_that_hold(numa, [need(1), need(1)], free_numa_room(numa, 0xFF)) == ()
 
 
 # -- whom it concerns ------------------------------------------------------------------------
@@ -107,10 +112,10 @@ def test_gpus_of_every_pod_and_whole_cpus_of_guaranteed_ones():
     """As the kubelet's managers hint: shared CPUs are kept nowhere."""
     both = need(2, cpu=4000, memory=1024)
     half = need(2, cpu=4500, memory=1024)
-    assert aligned_needs([(both, both)]) == (need(2, cpu=4000, memory=1024),)
-    assert aligned_needs([(half, half)]) == (need(2, memory=1024),)
-    assert aligned_needs([(both, need(2))]) == (need(2),)
-    assert aligned_needs([(need(cpu=4000), need())]) == ()
+    assert aligned_requests([(both, both)]) == (need(2, cpu=4000, memory=1024),)
+    assert aligned_requests([(half, half)]) == (need(2, memory=1024),)
+    assert aligned_requests([(both, need(2))]) == (need(2),)
+    assert aligned_requests([(need(cpu=4000), need())]) == ()
 
 
 # -- reports ---------------------------------------------------------------------------------
@@ -140,27 +145,29 @@ def report(*, gpus=(4, 4), attributes=True, policy="single-numa-node", cpu=("8",
             else {"topologyPolicies": ["SingleNUMANodePodLevel"]}
         ),
     }
-    parsed = msgspec.json.decode(msgspec.json.encode(raw), type=devices.NodeResourceTopology)
-    return devices.zones_of(parsed)
+    parsed = msgspec.json.decode(
+        msgspec.json.encode(raw), type=published_devices.NodeResourceTopology
+    )
+    return published_devices.decode_numa_zones(parsed)
 
 
 @pytest.mark.parametrize("attributes", [True, False])
 def test_policy_and_scope_are_read_from_either_form(attributes):
     """Attributes, or the older topologyPolicies."""
-    numa = numa_of(report(attributes=attributes), FLAT, {GPU: range(8)})
+    numa = build_numa_topology(report(attributes=attributes), FLAT, {GPU: range(8)})
     assert (numa.policy, numa.whole_pods) == ("single-numa-node", True)
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", ""])
 def test_other_policies_refuse_nobody(policy):
     """Only single-numa-node and restricted do."""
-    assert numa_of(report(policy=policy), FLAT, {GPU: range(8)}) is None
+    assert build_numa_topology(report(policy=policy), FLAT, {GPU: range(8)}) is None
 
 
 def test_gpus_of_numa_nodes_come_from_the_layout_that_agrees():
     """Else they are counted off in order."""
-    crossed = Layout(HALVES, ((0, 2, 4, 6), (1, 3, 5, 7)))
-    numa = numa_of(report(), crossed, {GPU: range(8)})
+    crossed = GpuLayout(HALVES, ((0, 2, 4, 6), (1, 3, 5, 7)))
+    numa = build_numa_topology(report(), crossed, {GPU: range(8)})
     assert [cell.slots for cell in numa.cells] == [0b01010101, 0b10101010]
-    numa = numa_of(report(gpus=(6, 2)), crossed, {GPU: range(8)})
+    numa = build_numa_topology(report(gpus=(6, 2)), crossed, {GPU: range(8)})
     assert [cell.slots for cell in numa.cells] == [0b00111111, 0b11000000]

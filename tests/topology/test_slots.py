@@ -7,10 +7,10 @@ from itertools import combinations
 
 import pytest
 
-from gpusched.objects.slot import mask_of, numbers_of
-from gpusched.topology.fabric import choose_slots
-from gpusched.topology.islands import free_of, isles
-from gpusched.topology.slot_costs import POPULATION, SlotTables, cost_of, fragmentation
+from gpusched.api.devices.slots import slot_mask, slot_numbers
+from gpusched.topology.islands import free_islands, node_islands
+from gpusched.topology.slot_choice import choose_slots
+from gpusched.topology.slot_costs import POPULATION, SlotTables, fragmentation, slot_cost
 
 QUADS = ((0, 1, 2, 3), (4, 5, 6, 7))
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -62,10 +62,10 @@ def wasted(layout, free):
 def test_a_pod_gets_the_best_slots_that_exist(layout):
     """Fewest islands, then least fragmentation left, then the lowest mask: against all subsets."""
     for free in range(1, 256):
-        slots = set(numbers_of(free))
+        slots = set(slot_numbers(free))
         for count in range(1, len(slots) + 1):
             best = min(
-                (span_of(layout, set(some)), wasted(layout, slots - set(some)), mask_of(some))
+                (span_of(layout, set(some)), wasted(layout, slots - set(some)), slot_mask(some))
                 for some in combinations(sorted(slots), count)
             )
             assert best[2] == choose_slots(free, count, layout, slots=ALL), (free, count)
@@ -102,10 +102,10 @@ def test_several_pods_together_cost_the_least_that_is_possible(layout):
     rng = random.Random(7)
     for free in masks(rng, 12):
         sizes = sizes_within(rng, free.bit_count())[:3]
-        slots = set(numbers_of(free))
+        slots = set(slot_numbers(free))
         span, after = least(layout, slots, sizes)
-        state = free_of(isles(layout, ALL), free)
-        assert (span, after - wasted(layout, slots)) == cost_of(state, sizes), (free, sizes)
+        state = free_islands(node_islands(layout, ALL), free)
+        assert (span, after - wasted(layout, slots)) == slot_cost(state, sizes), (free, sizes)
 
 
 LARGE = (
@@ -120,11 +120,11 @@ def test_pods_placed_one_after_the_other_reach_the_cost_of_all(layout):
     """Largest first, each knowing who follows: together they cost what was promised."""
     rng = random.Random(11)
     many = 24 if layout in LARGE else 8
-    every = mask_of(tuple(slots_of(layout))) if layout else ALL
+    every = slot_mask(tuple(slots_of(layout))) if layout else ALL
     for _ in range(150):
         free = rng.randint(1, 2**many - 1) & every
         sizes = sizes_within(rng, free.bit_count())
-        promised = cost_of(free_of(isles(layout, every), free), sizes)
+        promised = slot_cost(free_islands(node_islands(layout, every), free), sizes)
         left, touched = free, 0
         for number, size in enumerate(sizes):
             taken = choose_slots(left, size, layout, slots=every, then=sizes[number + 1 :])
@@ -132,16 +132,16 @@ def test_pods_placed_one_after_the_other_reach_the_cost_of_all(layout):
             assert taken.bit_count() == size
             touched += span(layout, every, taken)
             left &= ~taken
-        node = isles(layout, every)
-        added = fragmentation(free_of(node, left)) - fragmentation(free_of(node, free))
+        node = node_islands(layout, every)
+        added = fragmentation(free_islands(node, left)) - fragmentation(free_islands(node, free))
         assert promised == (touched, added), (free, sizes)
 
 
 def span(layout, every, taken):
     """Islands of all levels beyond the first that a pod touches."""
-    levels, level = [], list(isles(layout, every))
+    levels, level = [], list(node_islands(layout, every))
     while level:
-        levels.append([mask_of(tuple(bits(each))) for each in level])
+        levels.append([slot_mask(tuple(bits(each))) for each in level])
         level = [part for each in level if not isinstance(each, int) for part in each]
     return sum(sum(1 for each in level if each & taken) - 1 for level in levels)
 
@@ -149,7 +149,7 @@ def span(layout, every, taken):
 def bits(isle):
     """Slot numbers of an island given as masks."""
     if isinstance(isle, int):
-        yield from numbers_of(isle)
+        yield from slot_numbers(isle)
     else:
         for each in isle:
             yield from bits(each)
@@ -158,7 +158,7 @@ def bits(isle):
 def test_islands_of_single_slots_are_as_good_as_none():
     """Where every slot stands alone, all choices span the same, so the lowest are taken."""
     alone = tuple((slot,) for slot in range(16))
-    assert isles(alone, 2**16 - 1) == (2**16 - 1,)
+    assert node_islands(alone, 2**16 - 1) == (2**16 - 1,)
     assert choose_slots(2**16 - 1, 8, alone) == 255
 
 
@@ -166,7 +166,7 @@ def test_an_island_that_is_not_divided_counts_once_at_each_level():
     """Pairs in one half, nothing known of the other: a pod in either spans nothing."""
     layout = (((0, 1), (2, 3)), (4, 5, 6, 7))
     assert choose_slots(0b11110111, 4, layout, slots=ALL) == 0b11110000
-    state = free_of(isles(layout, ALL), ALL)
+    state = free_islands(node_islands(layout, ALL), ALL)
     assert SlotTables((state,)).cost(0, (4,))[0] == 0
 
 
@@ -174,7 +174,7 @@ def test_more_slots_than_are_free_are_refused():
     """Nothing is chosen where too few are free, and a cost of it is a fault of the caller."""
     assert choose_slots(0b111, 4, QUADS) == 0
     with pytest.raises(ValueError, match="4 slots are taken where 3 are free"):
-        cost_of(free_of(isles(QUADS, ALL), 0b111), (4,))
+        slot_cost(free_islands(node_islands(QUADS, ALL), 0b111), (4,))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -183,5 +183,5 @@ def test_a_pod_more_never_makes_the_others_cheaper(layout):
     rng = random.Random(5)
     for free in masks(rng, 60):
         sizes = sizes_within(rng, free.bit_count())
-        state = free_of(isles(layout, ALL), free)
-        assert cost_of(state, sizes[1:])[0] <= cost_of(state, sizes)[0]
+        state = free_islands(node_islands(layout, ALL), free)
+        assert slot_cost(state, sizes[1:])[0] <= slot_cost(state, sizes)[0]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.cel.faults import CelFault
+from gpusched.devcluster.cel.errors import CelError
 
 AUTHORIZER: Final = "kubernetes.authorization.Authorizer"
 PATH_CHECK: Final = "kubernetes.authorization.PathCheck"
@@ -23,7 +23,7 @@ REQUESTED: Final = "requestResource"
 
 
 @attrs.frozen(kw_only=True)
-class Question:
+class AuthorizationQuestion:
     """What is asked: of whom, and which verb on what.
 
     Attributes:
@@ -43,18 +43,18 @@ class Question:
 
 
 @attrs.frozen
-class Decision:
+class AuthorizationDecision:
     """Whether something is allowed, and by what."""
 
     allowed: bool
     reason: str = ""
 
 
-Decide = Callable[[Question], Decision]
+Decide = Callable[[AuthorizationQuestion], AuthorizationDecision]
 
 
 @attrs.frozen
-class Authorizer:
+class AuthorizerVariable:
     """Where every question begins.
 
     Attributes:
@@ -70,7 +70,7 @@ class Authorizer:
 class PathCheck:
     """A path that is no resource."""
 
-    authorizer: Authorizer
+    authorizer: AuthorizerVariable
     path: str
 
 
@@ -78,7 +78,7 @@ class PathCheck:
 class GroupCheck:
     """A group of the API."""
 
-    authorizer: Authorizer
+    authorizer: AuthorizerVariable
     group: str
 
 
@@ -86,7 +86,7 @@ class GroupCheck:
 class ResourceCheck:
     """A resource, narrowed down as far as the rule says."""
 
-    authorizer: Authorizer
+    authorizer: AuthorizerVariable
     group: str
     resource: str
     subresource: str = ""
@@ -94,15 +94,15 @@ class ResourceCheck:
     name: str = ""
 
 
-def _path(value: Authorizer, path: str) -> PathCheck:
+def _path(value: AuthorizerVariable, path: str) -> PathCheck:
     if not path.strip():
-        raise CelFault("path must not be empty")
+        raise CelError("path must not be empty")
     return PathCheck(value, path)
 
 
 def _resource(value: GroupCheck, resource: str) -> ResourceCheck:
     if not resource.strip():
-        raise CelFault("resource must not be empty")
+        raise CelError("resource must not be empty")
     return ResourceCheck(authorizer=value.authorizer, group=value.group, resource=resource)
 
 
@@ -110,12 +110,12 @@ def _narrowed(field: str) -> Callable[..., ResourceCheck]:
     return lambda value, text: attrs.evolve(value, **{field: text})
 
 
-def _check(value: PathCheck | ResourceCheck, verb: str) -> Decision:
+def _check(value: PathCheck | ResourceCheck, verb: str) -> AuthorizationDecision:
     authorizer = value.authorizer
     if isinstance(value, PathCheck):
-        question = Question(verb=verb, account=authorizer.account, path=value.path)
+        question = AuthorizationQuestion(verb=verb, account=authorizer.account, path=value.path)
     else:
-        question = Question(
+        question = AuthorizationQuestion(
             verb=verb,
             account=authorizer.account,
             group=value.group,
@@ -129,10 +129,10 @@ def _check(value: PathCheck | ResourceCheck, verb: str) -> Decision:
 
 _CHECKS: Final = (PathCheck, ResourceCheck)
 _FUNCTIONS: Final[Mapping[str, tuple[Any, Callable[..., Any]]]] = {
-    "path": (Authorizer, _path),
-    "group": (Authorizer, GroupCheck),
+    "path": (AuthorizerVariable, _path),
+    "group": (AuthorizerVariable, GroupCheck),
     "serviceAccount": (
-        Authorizer, lambda value, namespace, name: attrs.evolve(value, account=(namespace, name)),
+        AuthorizerVariable, lambda value, namespace, name: attrs.evolve(value, account=(namespace, name)),
     ),
     "resource": (GroupCheck, _resource),
     "subresource": (ResourceCheck, _narrowed("subresource")),
@@ -142,17 +142,17 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, Callable[..., Any]]]] = {
     "fieldSelector": (ResourceCheck, lambda value, _text: value),
     "labelSelector": (ResourceCheck, lambda value, _text: value),
     "check": (_CHECKS, _check),
-    "allowed": (Decision, lambda value: value.allowed),
-    "reason": (Decision, lambda value: value.reason),
-    "errored": (Decision, lambda _value: False),
-    "error": (Decision, lambda _value: ""),
+    "allowed": (AuthorizationDecision, lambda value: value.allowed),
+    "reason": (AuthorizationDecision, lambda value: value.reason),
+    "errored": (AuthorizationDecision, lambda _value: False),
+    "error": (AuthorizationDecision, lambda _value: ""),
 }  # fmt: skip
 
 
 def _typed(receiver: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(value: Any, *args: Any) -> Any:
         if not isinstance(value, receiver) or not all(isinstance(a, str) for a in args):
-            raise CelFault("no such overload")
+            raise CelError("no such overload")
         return function(value, *args)
 
     return call

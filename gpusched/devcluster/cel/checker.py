@@ -12,8 +12,7 @@ from typing import Final
 import attrs
 
 from gpusched.devcluster.cel.authorization import AUTHORIZER, METHODS, REQUESTED, RESOURCE_CHECK
-from gpusched.devcluster.cel.conversions import CONVERSIONS
-from gpusched.devcluster.cel.evaluate import TYPE_NAMES, VARIABLES, qualified
+from gpusched.devcluster.cel.evaluation import TYPE_NAMES, VARIABLES, qualified_function
 from gpusched.devcluster.cel.functions import FUNCTIONS
 from gpusched.devcluster.cel.signatures import (
     ARITHMETIC,
@@ -21,12 +20,22 @@ from gpusched.devcluster.cel.signatures import (
     OPTIONALS,
     ORDERED,
     Type,
-    misused,
+    misuse_message,
     result_of,
 )
-from gpusched.devcluster.cel.syntax import Call, Expr, Index, ListOf, Literal, MapOf, Name, Select
-from gpusched.devcluster.cel.values import escaped
-from gpusched.devcluster.schema.types import Node
+from gpusched.devcluster.cel.standard import CONVERSIONS
+from gpusched.devcluster.cel.syntax import (
+    CallNode,
+    Expr,
+    IndexNode,
+    ListNode,
+    LiteralNode,
+    MapNode,
+    NameNode,
+    SelectNode,
+)
+from gpusched.devcluster.cel.values import escape_identifier
+from gpusched.devcluster.schema.types import SchemaNode
 
 _LITERALS: Final = {bool: "bool", int: "int", float: "double", str: "string", bytes: "bytes"}
 _TIMES: Final = {
@@ -41,19 +50,19 @@ _NUMBERS: Final = frozenset({"int", "uint", "double"})
 
 
 @attrs.frozen
-class Issue:
+class TypeIssue:
     """Something wrong at a place of the text."""
 
     at: int
     text: str
 
 
-def declared(node: Node, *, depth: int = 0) -> Type:
+def declared_type(node: SchemaNode, *, depth: int = 0) -> Type:
     """The type that a schema gives a value."""
     if node.type == "array":
-        return ("list", declared(node.items, depth=depth + 1) if node.items else "dyn")
+        return ("list", declared_type(node.items, depth=depth + 1) if node.items else "dyn")
     if node.type == "object" and node.additional is not None and not node.props:
-        return ("map", "string", declared(node.additional, depth=depth + 1))
+        return ("map", "string", declared_type(node.additional, depth=depth + 1))
     if node.type == "object" and node.props:
         return ("object", node)
     if node.type == "string" and node.format in _TIMES:
@@ -63,18 +72,18 @@ def declared(node: Node, *, depth: int = 0) -> Type:
     return _SCALARS.get(node.type, "dyn")
 
 
-def shown(kind: Type) -> str:
+def type_text(kind: Type) -> str:
     """A type as issues spell it."""
     if isinstance(kind, tuple):
         if kind[0] == "object":
             return "object"
         if kind[0] == "record":
             return str(kind[1])
-        return f"{kind[0]}({', '.join(shown(inner) for inner in kind[1:])})"
+        return f"{kind[0]}({', '.join(type_text(inner) for inner in kind[1:])})"
     return str(_LONG.get(kind, kind))
 
 
-def check(tree: Expr, variables: Mapping[str, Type]) -> tuple[Type, list[Issue]]:
+def check_types(tree: Expr, variables: Mapping[str, Type]) -> tuple[Type, list[TypeIssue]]:
     """The type of an expression, and everything wrong with it in order of place."""
     checker = _Checker()
     kind = checker.of(tree, dict(variables))
@@ -83,19 +92,19 @@ def check(tree: Expr, variables: Mapping[str, Type]) -> tuple[Type, list[Issue]]
 
 class _Checker:
     def __init__(self) -> None:
-        self.issues: list[Issue] = []
+        self.issues: list[TypeIssue] = []
 
     def _issue(self, at: int, text: str) -> Type:
-        self.issues.append(Issue(at, text))
+        self.issues.append(TypeIssue(at, text))
         return "dyn"
 
     def of(self, tree: Expr, names: dict[str, Type]) -> Type:  # noqa: PLR0911  # one a kind
         match tree:
-            case Literal():
+            case LiteralNode():
                 if tree.value is None:
                     return "null"
                 return "uint" if tree.unsigned else _LITERALS[type(tree.value)]
-            case Name():
+            case NameNode():
                 if tree.name in names:
                     return names[tree.name]
                 if tree.name in TYPE_NAMES:
@@ -103,15 +112,15 @@ class _Checker:
                 return self._issue(
                     tree.at, f"undeclared reference to '{tree.name}' (in container '')"
                 )
-            case Select():
+            case SelectNode():
                 return self._select(tree, names)
-            case Index():
+            case IndexNode():
                 return self._element(tree, names)
-            case ListOf():
+            case ListNode():
                 kinds = [self.of(item, names) for item in tree.items]
                 alike = kinds and not tree.optional and all(k == kinds[0] for k in kinds)
                 return ("list", kinds[0] if alike else "dyn")
-            case MapOf():
+            case MapNode():
                 keys = {self.of(key, names) for key, _ in tree.entries}
                 values = [self.of(value, names) for _, value in tree.entries]
                 alike = values and not tree.optional and all(v == values[0] for v in values)
@@ -120,16 +129,16 @@ class _Checker:
                     keys.pop() if len(keys) == 1 else "dyn",
                     values[0] if alike else "dyn",
                 )
-            case Call():
+            case CallNode():
                 return self._call(tree, names)
 
-    def _select(self, tree: Select, names: dict[str, Type]) -> Type:
+    def _select(self, tree: SelectNode, names: dict[str, Type]) -> Type:
         operand = self.of(tree.operand, names)
         inner, maybe = _unwrapped(operand)
         found = self._field(tree, inner)
         return _wrapped(found) if maybe or tree.optional else found
 
-    def _field(self, tree: Select, operand: Type) -> Type:
+    def _field(self, tree: SelectNode, operand: Type) -> Type:
         if operand in ("dyn", "optional"):
             return "dyn"
         if operand == AUTHORIZER and tree.field == REQUESTED:
@@ -137,24 +146,24 @@ class _Checker:
         if isinstance(operand, tuple) and operand[0] == "map":
             return operand[2]
         if isinstance(operand, tuple) and operand[0] == "object":
-            node: Node = operand[1]
+            node: SchemaNode = operand[1]
             for key, child in node.props.items():
-                if escaped(key) == tree.field:
-                    return declared(child)
+                if escape_identifier(key) == tree.field:
+                    return declared_type(child)
             return self._issue(tree.at, f"undefined field '{tree.field}'")
         if isinstance(operand, tuple) and operand[0] == "record":
             if tree.field in operand[2]:
                 return operand[2][tree.field]
             return self._issue(tree.at, f"undefined field '{tree.field}'")
-        return self._issue(tree.at, f"type '{shown(operand)}' does not support field selection")
+        return self._issue(tree.at, f"type '{type_text(operand)}' does not support field selection")
 
-    def _element(self, tree: Index, names: dict[str, Type]) -> Type:
+    def _element(self, tree: IndexNode, names: dict[str, Type]) -> Type:
         operand, key = self.of(tree.operand, names), self.of(tree.key, names)
         operand, maybe = _unwrapped(operand)
         found = self._element_of(tree, operand, key)
         return _wrapped(found) if maybe or tree.optional else found
 
-    def _element_of(self, tree: Index, operand: Type, key: Type) -> Type:
+    def _element_of(self, tree: IndexNode, operand: Type, key: Type) -> Type:
         if isinstance(operand, tuple) and operand[0] == "record":
             return self._no_overload(tree.at, "_[_]", (operand, key))
         if not isinstance(operand, tuple):
@@ -170,17 +179,17 @@ class _Checker:
     def _no_overload(
         self, at: int, name: str, kinds: tuple[Type, ...], *, method: str = ""
     ) -> Type:
-        told = ", ".join(shown(kind) for kind in kinds)
+        told = ", ".join(type_text(kind) for kind in kinds)
         text = f"found no matching overload for '{name}' applied to '{method}({told})'"
         return self._issue(at, text)
 
-    def _call(self, tree: Call, names: dict[str, Type]) -> Type:
+    def _call(self, tree: CallNode, names: dict[str, Type]) -> Type:
         macro = (tree.function, len(tree.args))
         if tree.target is not None and macro in VARIABLES:
             return self._macro(tree, names)
         if tree.function == "has" and tree.target is None:
             return self._has(tree, names)
-        target, name = None, qualified(tree)
+        target, name = None, qualified_function(tree)
         if tree.target is not None and name == tree.function:
             target = self.of(tree.target, names)
         kinds = tuple(self.of(arg, names) for arg in tree.args)
@@ -192,32 +201,32 @@ class _Checker:
             return self._right(tree, target, kinds)
         if name in OPTIONALS:
             return _of_optional(name, target, kinds)
-        if misused(name, target, kinds):
-            method = f"{shown(target)}." if target is not None else ""
+        if misuse_message(name, target, kinds):
+            method = f"{type_text(target)}." if target is not None else ""
             return self._no_overload(tree.at, name, kinds, method=method)
         return result_of(name, target)
 
-    def _right(self, tree: Call, target: Type, kinds: tuple[Type, ...]) -> Type:
+    def _right(self, tree: CallNode, target: Type, kinds: tuple[Type, ...]) -> Type:
         """A step of a question about rights."""
         receivers, result, texts = METHODS[tree.function]
         known = target == "dyn" or (isinstance(target, str) and target in receivers)
         if known and len(kinds) == texts and all(kind in ("string", "dyn") for kind in kinds):
             return result
-        method = f"{shown(target)}." if target is not None else ""
+        method = f"{type_text(target)}." if target is not None else ""
         return self._no_overload(tree.at, tree.function, kinds, method=method)
 
-    def _has(self, tree: Call, names: dict[str, Type]) -> Type:
-        if len(tree.args) != 1 or not isinstance(tree.args[0], Select):
+    def _has(self, tree: CallNode, names: dict[str, Type]) -> Type:
+        if len(tree.args) != 1 or not isinstance(tree.args[0], SelectNode):
             return self._issue(tree.at, "invalid argument to has() macro")
         self.of(tree.args[0], names)
         return "bool"
 
-    def _macro(self, tree: Call, names: dict[str, Type]) -> Type:
+    def _macro(self, tree: CallNode, names: dict[str, Type]) -> Type:
         count = VARIABLES[tree.function, len(tree.args)]
         for arg in tree.args[:count]:
-            if not isinstance(arg, Name):
+            if not isinstance(arg, NameNode):
                 return self._issue(arg.at, "argument must be a simple name")
-        variables = [a.name for a in tree.args[:count] if isinstance(a, Name)]
+        variables = [a.name for a in tree.args[:count] if isinstance(a, NameNode)]
         if tree.function == "bind":
             kinds = [self.of(tree.args[1], names)]
         elif tree.function in {"optMap", "optFlatMap"} and tree.target is not None:
@@ -227,7 +236,7 @@ class _Checker:
             kinds = _loop_types(self.of(tree.target, names), count)
             if not kinds:
                 why = "cannot be range of a comprehension (must be list, map, or dynamic)"
-                kind = shown(self.of(tree.target, names))
+                kind = type_text(self.of(tree.target, names))
                 return self._issue(tree.target.at, f"expression of type '{kind}' {why}")
         inner = {**names, **dict(zip(variables, kinds, strict=False))}
         start = 2 if tree.function == "bind" else count
@@ -245,7 +254,7 @@ class _Checker:
                 return "dyn"
         return "bool"
 
-    def _operator(self, tree: Call, kinds: tuple[Type, ...]) -> Type:  # noqa: PLR0911  # one a kind
+    def _operator(self, tree: CallNode, kinds: tuple[Type, ...]) -> Type:  # noqa: PLR0911  # one a kind
         name = tree.function
         if name in {"_&&_", "_||_", "!_"}:
             if any(kind not in ("bool", "dyn") for kind in kinds):
@@ -268,7 +277,7 @@ class _Checker:
             return "bool" if name in ORDERED else _beside_dyn(kinds)
         return self._arithmetic(tree, kinds)
 
-    def _arithmetic(self, tree: Call, kinds: tuple[Type, ...]) -> Type:
+    def _arithmetic(self, tree: CallNode, kinds: tuple[Type, ...]) -> Type:
         name = tree.function
         if name == "-_":
             fits = kinds[0] in ("int", "double")

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, parse_quantity
 from gpusched.devcluster.cel.authorization import AUTHORIZATION
-from gpusched.devcluster.cel.faults import CelFault
+from gpusched.devcluster.cel.errors import CelError
 from gpusched.devcluster.cel.libraries import LIBRARIES, Semver
-from gpusched.devcluster.quantities import QuantityError, parse
 
 _QUANTITY = "\x00quantity"
 Quantity = dict[str, str]
@@ -35,15 +35,15 @@ def _quantity(text: Any) -> Quantity:
     if not isinstance(text, str):
         raise TypeError("no such overload: quantity() takes a string")
     try:
-        return _pack(parse(text))
-    except QuantityError as fault:
-        raise CelFault(str(fault)) from None
+        return _pack(parse_quantity(text))
+    except QuantityFormatError as fault:
+        raise CelError(str(fault)) from None
 
 
 def _is_quantity(text: Any) -> bool:
     try:
         _quantity(text)
-    except (CelFault, TypeError):
+    except (CelError, TypeError):
         return False
     return True
 

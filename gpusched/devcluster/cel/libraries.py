@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import attrs
 
-from gpusched.devcluster.cel.faults import CelFault
+from gpusched.devcluster.cel.errors import CelError
 
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
@@ -20,7 +20,7 @@ _SEMVER: Final = re.compile(
 
 
 @attrs.frozen
-class Ip:
+class IpAddress:
     """An IP address."""
 
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -31,7 +31,7 @@ class Ip:
 
 
 @attrs.frozen
-class Cidr:
+class IpNetwork:
     """An address with the length of its network."""
 
     interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -54,33 +54,33 @@ class Semver:
         return (self.numbers, not self.before, self.before)
 
 
-def _ip(text: Any) -> Ip:
-    if isinstance(text, Cidr):
-        return Ip(text.interface.ip)
+def _ip(text: Any) -> IpAddress:
+    if isinstance(text, IpNetwork):
+        return IpAddress(text.interface.ip)
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise CelFault(f'IP Address "{text}" parse error during conversion from string') from None
+        raise CelError(f'IP Address "{text}" parse error during conversion from string') from None
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
-        raise CelFault(f'IP Address "{text}" is not allowed')
-    return Ip(address)
+        raise CelError(f'IP Address "{text}" is not allowed')
+    return IpAddress(address)
 
 
-def _cidr(text: Any) -> Cidr:
+def _cidr(text: Any) -> IpNetwork:
     why = f"network address parse error during conversion from string: {text}"
     if not isinstance(text, str) or "/" not in text:
-        raise CelFault(why)
+        raise CelError(why)
     try:
-        return Cidr(ipaddress.ip_interface(text))
+        return IpNetwork(ipaddress.ip_interface(text))
     except ValueError:
-        raise CelFault(why) from None
+        raise CelError(why) from None
 
 
 def _works(make: Callable[..., Any]) -> Callable[..., bool]:
     def test(*args: Any) -> bool:
         try:
             make(*args)
-        except CelFault:
+        except CelError:
             return False
         return True
 
@@ -88,15 +88,15 @@ def _works(make: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def _network(value: Any) -> Any:
-    return (value if isinstance(value, Cidr) else _cidr(value)).interface.network
+    return (value if isinstance(value, IpNetwork) else _cidr(value)).interface.network
 
 
-def _contains_ip(cidr: Cidr, address: Any) -> bool:
-    inner = address if isinstance(address, Ip) else _ip(address)
+def _contains_ip(cidr: IpNetwork, address: Any) -> bool:
+    inner = address if isinstance(address, IpAddress) else _ip(address)
     return inner.address in cidr.interface.network
 
 
-def _contains_cidr(cidr: Cidr, other: Any) -> bool:
+def _contains_cidr(cidr: IpNetwork, other: Any) -> bool:
     inner, outer = _network(other), cidr.interface.network
     return inner.version == outer.version and bool(inner.subnet_of(outer))
 
@@ -106,9 +106,9 @@ def _url(text: Any) -> SplitResult:
         found: SplitResult = urlsplit(text)
         _ = found.port
     except (ValueError, AttributeError):
-        raise CelFault(f"URL parse error during conversion from string: {text}") from None
+        raise CelError(f"URL parse error during conversion from string: {text}") from None
     if not (found.scheme or text.startswith("/")) or re.search(r"\s", text):
-        raise CelFault(f"URL parse error during conversion from string: {text}")
+        raise CelError(f"URL parse error during conversion from string: {text}")
     return found
 
 
@@ -132,12 +132,12 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
-        raise CelFault("illegal base64 data") from None
+        raise CelError("illegal base64 data") from None
 
 
 def _slice(values: list[Any], start: int, end: int) -> list[Any]:
     if not 0 <= start <= end <= len(values):
-        raise CelFault(f"cannot slice({start}, {end}), list is length {len(values)}")
+        raise CelError(f"cannot slice({start}, {end}), list is length {len(values)}")
     return values[start:end]
 
 
@@ -159,7 +159,7 @@ def _flatten(values: list[Any], depth: int = 1) -> list[Any]:
 def _semver(text: Any, *_normalize: bool) -> Semver:
     found = _SEMVER.fullmatch(text)
     if found is None:
-        raise CelFault(f'Semver "{text}" is invalid')
+        raise CelError(f'Semver "{text}" is invalid')
     parts = (found[4] or "").split(".") if found[4] else []
     before = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts)
     return Semver(tuple(int(found[i]) for i in (1, 2, 3)), before)
@@ -191,7 +191,7 @@ LIBRARIES: Final[dict[str, Callable[..., Any]]] = {
     "isCIDR": _works(_cidr),
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
-    "masked": lambda cidr: Cidr(ipaddress.ip_interface(str(cidr.interface.network))),
+    "masked": lambda cidr: IpNetwork(ipaddress.ip_interface(str(cidr.interface.network))),
     "prefixLength": lambda cidr: cidr.interface.network.prefixlen,
     "url": _url,
     "isURL": _works(_url),

@@ -139,7 +139,7 @@ TEXT_METHODS: Final = frozenset(
 TEXT_TESTS: Final = frozenset({"startsWith", "endsWith", "contains", "matches"})
 
 
-def misused(name: str, target: Type, kinds: tuple[Type, ...]) -> bool:
+def misuse_message(name: str, target: Type, kinds: tuple[Type, ...]) -> bool:
     """Whether a function of texts or sizes is used on something else."""
     if name == "size":
         return (target or (*kinds, "dyn")[0]) in {"int", "double", "bool", "uint"}

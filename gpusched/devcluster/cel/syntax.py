@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.errors import GpuschedError
+from gpusched.base.errors import GpuschedError
 
 _TOKEN: Final = re.compile(
     r"""
@@ -41,7 +41,7 @@ class CelSyntaxError(GpuschedError):
 
 
 @attrs.frozen(eq=False)
-class Literal:
+class LiteralNode:
     """A constant; ``unsigned`` for numbers that end in u."""
 
     at: int
@@ -50,7 +50,7 @@ class Literal:
 
 
 @attrs.frozen(eq=False)
-class Name:
+class NameNode:
     """A variable."""
 
     at: int
@@ -58,7 +58,7 @@ class Name:
 
 
 @attrs.frozen(eq=False)
-class Select:
+class SelectNode:
     """A field of a value; ``optional`` for ``.?``."""
 
     at: int
@@ -68,7 +68,7 @@ class Select:
 
 
 @attrs.frozen(eq=False)
-class Index:
+class IndexNode:
     """An element of a list or map; ``optional`` for ``[?``."""
 
     at: int
@@ -78,7 +78,7 @@ class Index:
 
 
 @attrs.frozen(eq=False)
-class Call:
+class CallNode:
     """A function, operator (``_+_``) or macro; ``target`` is what a method stands behind."""
 
     at: int
@@ -88,7 +88,7 @@ class Call:
 
 
 @attrs.frozen(eq=False)
-class ListOf:
+class ListNode:
     """A list; ``optional`` tells which elements are there only when they hold something."""
 
     at: int
@@ -97,7 +97,7 @@ class ListOf:
 
 
 @attrs.frozen(eq=False)
-class MapOf:
+class MapNode:
     """A map; ``optional`` tells which entries are there only when they hold something."""
 
     at: int
@@ -105,22 +105,22 @@ class MapOf:
     optional: frozenset[int]
 
 
-Expr = Literal | Name | Select | Index | Call | ListOf | MapOf
+Expr = LiteralNode | NameNode | SelectNode | IndexNode | CallNode | ListNode | MapNode
 
 
-def parse(text: str) -> Expr:
+def parse_expression(text: str) -> Expr:
     """Read an expression.
 
     Raises:
         CelSyntaxError: it is none.
     """
     try:
-        return _Parser(text).whole()
+        return _CelParser(text).whole()
     except RecursionError:
         raise CelSyntaxError("expression recursion limit exceeded") from None
 
 
-class _Parser:
+class _CelParser:
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str, int]] = []
         self._at = 0
@@ -168,7 +168,7 @@ class _Parser:
             at = self._take()[2]
             then = self._binary(0)
             self._expect(":")
-            condition = Call(at, "_?_:_", (condition, then, self._ternary()))
+            condition = CallNode(at, "_?_:_", (condition, then, self._ternary()))
         self._depth -= 1
         return condition
 
@@ -179,7 +179,7 @@ class _Parser:
         while self._peek(*_LEVELS[level]):
             _, operator, at = self._take()
             name = "@in" if operator == "in" else f"_{operator}_"
-            left = Call(at, name, (left, self._binary(level + 1)))
+            left = CallNode(at, name, (left, self._binary(level + 1)))
         return left
 
     def _unary(self) -> Expr:
@@ -188,13 +188,13 @@ class _Parser:
             kind, text, _ = self._tokens[self._at]
             if operator == "-" and kind in {"int", "float"} and not text.endswith(("u", "U")):
                 self._take()
-                return self._members(Literal(at, _number(kind, f"-{text}")))
+                return self._members(LiteralNode(at, _number(kind, f"-{text}")))
             self._depth += 1
             if self._depth > _DEPTH_MAX:
                 raise CelSyntaxError("expression recursion limit exceeded")
             operand = self._unary()
             self._depth -= 1
-            return Call(at, "!_" if operator == "!" else "-_", (operand,))
+            return CallNode(at, "!_" if operator == "!" else "-_", (operand,))
         return self._members(self._primary())
 
     def _members(self, value: Expr) -> Expr:
@@ -204,7 +204,7 @@ class _Parser:
             if optional:
                 self._take()
             if symbol == "[":
-                value = Index(at, value, self._ternary(), optional=optional)
+                value = IndexNode(at, value, self._ternary(), optional=optional)
                 self._expect("]")
                 continue
             kind, name, _ = self._take()
@@ -213,9 +213,9 @@ class _Parser:
                 raise self._unexpected()
             if self._peek("(") and not optional:
                 opening = self._take()[2]
-                value = Call(opening, name, self._arguments(")"), target=value)
+                value = CallNode(opening, name, self._arguments(")"), target=value)
             else:
-                value = Select(at, value, name.strip("`"), optional=optional)
+                value = SelectNode(at, value, name.strip("`"), optional=optional)
         return value
 
     def _arguments(self, closing: str) -> tuple[Expr, ...]:
@@ -232,16 +232,16 @@ class _Parser:
         kind, text, at = self._take()
         if kind in {"int", "float"}:
             unsigned = text.endswith(("u", "U"))
-            return Literal(at, _number(kind, text.rstrip("uU")), unsigned=unsigned)
+            return LiteralNode(at, _number(kind, text.rstrip("uU")), unsigned=unsigned)
         if kind == "text":
-            return Literal(at, _text(text))
+            return LiteralNode(at, _text(text))
         if kind == "name":
             if text in {"true", "false", "null"}:
-                return Literal(at, {"true": True, "false": False, "null": None}[text])
+                return LiteralNode(at, {"true": True, "false": False, "null": None}[text])
             if self._peek("("):
                 opening = self._take()[2]
-                return Call(opening, text, self._arguments(")"))
-            return Name(at, text)
+                return CallNode(opening, text, self._arguments(")"))
+            return NameNode(at, text)
         if text == "(":
             inner = self._ternary()
             self._expect(")")
@@ -270,7 +270,7 @@ class _Parser:
                 break
             self._take()
         self._expect("]")
-        return ListOf(at, tuple(items), frozenset(optional))
+        return ListNode(at, tuple(items), frozenset(optional))
 
     def _map(self, at: int) -> Expr:
         entries: list[tuple[Expr, Expr]] = []
@@ -284,7 +284,7 @@ class _Parser:
                 break
             self._take()
         self._expect("}")
-        return MapOf(at, tuple(entries), frozenset(optional))
+        return MapNode(at, tuple(entries), frozenset(optional))
 
 
 def _number(kind: str, text: str) -> float | int:

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from gpusched.devcluster.schema.types import Json, Node
+from gpusched.devcluster.schema.types import Json, SchemaNode
 
 KEYWORDS = frozenset(
     [
@@ -50,7 +50,7 @@ _UNITS = {
 }
 
 
-def escaped(key: str) -> str | None:
+def escape_identifier(key: str) -> str | None:
     """Name of a field inside a rule; None when no rule can name it."""
     for plain, spelled in _ESCAPES:
         key = key.replace(plain, spelled)
@@ -59,7 +59,7 @@ def escaped(key: str) -> str | None:
     return f"__{key}__" if key in KEYWORDS else key
 
 
-def cel_value(value: Json, node: Node, *, root: bool = False) -> Any:
+def cel_value(value: Json, node: SchemaNode, *, root: bool = False) -> Any:
     """The value as rules see it: declared fields only, numbers and times typed by the schema.
 
     Of a whole resource rules see its type and, of its metadata, name and generateName.
@@ -79,12 +79,12 @@ def cel_value(value: Json, node: Node, *, root: bool = False) -> Any:
     return value
 
 
-def _object(value: dict[str, Json], node: Node, *, root: bool) -> dict[str, Any]:
+def _object(value: dict[str, Json], node: SchemaNode, *, root: bool) -> dict[str, Any]:
     if node.additional is not None and not node.props:
         return {k: cel_value(v, node.additional) for k, v in value.items()}
     seen: dict[str, Any] = {}
     for key, inner in value.items():
-        child, name = node.props.get(key), escaped(key)
+        child, name = node.props.get(key), escape_identifier(key)
         if child is None or name is None:
             continue
         if key == "metadata" and (root or node.embedded):

@@ -7,9 +7,14 @@ from typing import Any, Final
 
 import yaml
 
-from gpusched.devcluster.control.rules import Rule, RuleError, parse_rules, shown
-from gpusched.errors import ConfigError
-from gpusched.limits import FAULT_FILE_BYTES_MAX
+from gpusched.base.errors import ConfigError
+from gpusched.base.limits import FAULT_FILE_BYTES_MAX
+from gpusched.devcluster.control.fault_rules import (
+    FaultRule,
+    FaultRuleError,
+    parse_rules,
+    path_text,
+)
 
 API_VERSION: Final = "devcluster.gpusched.io/v1alpha1"
 KIND: Final = "FaultSchedule"
@@ -18,7 +23,7 @@ _DEPTH_MAX: Final = 8
 At = tuple[str | int, ...]
 
 
-def load_faults(path: Path) -> list[Rule]:
+def load_faults(path: Path) -> list[FaultRule]:
     """Read the rules of a FaultSchedule; raises ConfigError ``FILE:LINE: what is wrong``."""
     try:
         raw = path.read_bytes()
@@ -37,21 +42,21 @@ def load_faults(path: Path) -> list[Rule]:
         raise ConfigError(f"{path}:{line}: {e.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as e:
         raise ConfigError(f"{path}:1: is no YAML: {e}") from None
-    except RuleError as e:
+    except FaultRuleError as e:
         line = _line(lines, e.path)
-        where = f"{shown(e.path)}: " if e.path else ""
+        where = f"{path_text(e.path)}: " if e.path else ""
         raise ConfigError(f"{path}:{line}: {where}{e.why}") from None
 
 
-def _rules(value: Any) -> list[Rule]:
+def _rules(value: Any) -> list[FaultRule]:
     if not isinstance(value, dict):
-        raise RuleError((), "must be a mapping with apiVersion, kind and rules")
+        raise FaultRuleError((), "must be a mapping with apiVersion, kind and rules")
     for key in value:
         if key not in {"apiVersion", "kind", "rules"}:
-            raise RuleError((str(key),), "is no known key; known: apiVersion, kind, rules")
+            raise FaultRuleError((str(key),), "is no known key; known: apiVersion, kind, rules")
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if value.get(key) != wanted:
-            raise RuleError((key,), f"must be {wanted}")
+            raise FaultRuleError((key,), f"must be {wanted}")
     return parse_rules(value.get("rules"))
 
 
@@ -65,7 +70,7 @@ def _line(lines: dict[At, int], path: At) -> int:
 def _plain(node: yaml.Node, path: At, lines: dict[At, int]) -> Any:
     lines.setdefault(path, node.start_mark.line + 1)
     if len(path) > _DEPTH_MAX:
-        raise RuleError(path, "is nested too deep")
+        raise FaultRuleError(path, "is nested too deep")
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*path, i), lines) for i, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
@@ -75,13 +80,13 @@ def _plain(node: yaml.Node, path: At, lines: dict[At, int]) -> Any:
             at = (*path, key)
             first, lines[at] = lines.get(at), key_node.start_mark.line + 1
             if first is not None:
-                raise RuleError(at, f"is given twice, first on line {first}")
+                raise FaultRuleError(at, f"is given twice, first on line {first}")
             table[key] = _plain(value_node, at, lines)
         return table
     try:
         return yaml.SafeLoader("").construct_object(node)
     except ValueError as e:
-        raise RuleError(path, str(e)) from None
+        raise FaultRuleError(path, str(e)) from None
 
 
 def _refuse_aliases(raw: bytes) -> None:

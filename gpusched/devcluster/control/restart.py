@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gpusched.devcluster.store import Frozen
-from gpusched.limits import SNAPSHOTS_MAX
+from gpusched.base.limits import SNAPSHOTS_MAX
+from gpusched.devcluster.storage.store import Frozen
 
 if TYPE_CHECKING:
-    from gpusched.devcluster.core import Core
+    from gpusched.devcluster.apiserver.server_state import ServerState
 
 
-class Unknown(Exception):
+class UnknownSnapshot(Exception):
     """No snapshot has that name."""
 
 
 @attrs.frozen(kw_only=True)
-class Machinery:
+class RestartableParts:
     """What a restart needs of the program around it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Machinery:
 class Restarts:
     """Restarts one cluster and holds its snapshots."""
 
-    def __init__(self, core: Core, machinery: Machinery) -> None:
+    def __init__(self, core: ServerState, machinery: RestartableParts) -> None:
         self._core = core
         self._machinery = machinery
         self._snapshots: dict[str, Frozen] = {}
@@ -67,7 +67,7 @@ class Restarts:
     def drop(self, name: str) -> None:
         """Forget a snapshot; raises Unknown."""
         if self._snapshots.pop(name, None) is None:
-            raise Unknown(name)
+            raise UnknownSnapshot(name)
 
     def cut(self) -> int:
         """Let no watch begin before now; return the version of now. Open watches go on."""
@@ -115,7 +115,7 @@ class Restarts:
             return None
         found = self._snapshots.get(snapshot)
         if found is None:
-            raise Unknown(snapshot)
+            raise UnknownSnapshot(snapshot)
         return found
 
     async def _return(self, seconds: float) -> None:

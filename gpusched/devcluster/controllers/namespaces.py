@@ -3,15 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpusched.clock import Clock
-from gpusched.devcluster.controllers.kinds_watch import AllKinds, namespaced_kinds
-from gpusched.devcluster.controllers.namespace_conditions import conditions
-from gpusched.devcluster.controllers.workqueue import WorkQueue, serve
-from gpusched.devcluster.core import rfc3339
-from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import Clock
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.client.all_kinds_watch import AllKindsWatch, namespaced_kinds
+from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
+from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
+from gpusched.devcluster.apiserver.server_state import rfc3339
+
+_FINE = (
+    (
+        "NamespaceDeletionDiscoveryFailure",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
+
+
+def deletion_conditions(
+    left: Mapping[str, Sequence[Obj]], before: Sequence[Obj], *, now: str
+) -> list[Obj]:
+    """The conditions of a namespace.
+
+    Args:
+        left: remaining objects by plural with group.
+        before: conditions so far; those that say the same keep their time.
+        now: time of those that changed.
+    """
+    told = [(kind, "False", reason, message) for kind, reason, message in _FINE]
+    told += [_content(left), _finalizers(left)]
+    known = {condition.get("type"): condition for condition in before}
+    made: list[Obj] = []
+    for kind, status, reason, message in told:
+        old = known.get(kind) or {}
+        same = old.get("status") == status
+        made.append(
+            {
+                "type": kind,
+                "status": status,
+                "lastTransitionTime": old.get("lastTransitionTime") if same else now,
+                "reason": reason,
+                "message": message,
+            }
+        )
+    return made
+
+
+def _content(left: Mapping[str, Sequence[Obj]]) -> tuple[str, str, str, str]:
+    kind = "NamespaceContentRemaining"
+    parts = sorted(
+        f"{name if '.' in name else name + '.'} has {len(objects)} resource instances"
+        for name, objects in left.items()
+    )
+    if not parts:
+        return kind, "False", "ContentRemoved", "All content successfully removed"
+    return kind, "True", "SomeResourcesRemain", f"Some resources are remaining: {', '.join(parts)}"
+
+
+def _finalizers(left: Mapping[str, Sequence[Obj]]) -> tuple[str, str, str, str]:
+    kind = "NamespaceFinalizersRemaining"
+    counts: dict[str, int] = {}
+    for objects in left.values():
+        for obj in objects:
+            for finalizer in obj["metadata"].get("finalizers") or ():
+                counts[finalizer] = counts.get(finalizer, 0) + 1
+    if not counts:
+        why = "All content-preserving finalizers finished"
+        return kind, "False", "ContentHasNoFinalizers", why
+    parts = sorted(f"{name} in {count} resource instances" for name, count in counts.items())
+    why = f"Some content in the namespace has finalizers remaining: {', '.join(parts)}"
+    return kind, "True", "SomeFinalizersRemain", why
+
 
 _FINALIZER: Final = "kubernetes"
 _BEGIN_S: Final = 0.5
@@ -37,8 +111,8 @@ class NamespaceController:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(AllKinds(self._client, self._see).run())
-            group.create_task(serve(self._queue, self.sync, name="namespace controller"))
+            group.create_task(AllKindsWatch(self._client, self._see).run())
+            group.create_task(serve_queue(self._queue, self.sync, name="namespace controller"))
 
     def _see(self, resource: str, item: WatchItem) -> None:
         metadata = item.object["metadata"]
@@ -74,7 +148,9 @@ class NamespaceController:
     def _tell(self, namespace: Obj, left: dict[str, list[Obj]]) -> None:
         """Say in the namespace's conditions what keeps it."""
         fresh = {**namespace["status"]}
-        fresh["conditions"] = conditions(left, fresh.get("conditions") or [], now=self._now())
+        fresh["deletion_conditions"] = deletion_conditions(
+            left, fresh.get("conditions") or [], now=self._now()
+        )
         if fresh != namespace["status"]:
             current = {**namespace, "status": fresh}
             self._client.update("namespaces", current, "status")

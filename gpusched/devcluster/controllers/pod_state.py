@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.devcluster.core import parse_time
+from gpusched.devcluster.apiserver.server_state import parse_time
 
 Obj = dict[str, Any]
 
@@ -19,27 +19,27 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
-def phase(pod: Obj) -> str:
+def pod_phase(pod: Obj) -> str:
     """The pod's phase."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
-def terminal(pod: Obj) -> bool:
+def is_terminal(pod: Obj) -> bool:
     """Whether the pod has ended by itself."""
-    return phase(pod) in {"Succeeded", "Failed"}
+    return pod_phase(pod) in {"Succeeded", "Failed"}
 
 
-def deleting(pod: Obj) -> bool:
+def is_deleting(pod: Obj) -> bool:
     """Whether somebody deleted the pod."""
     return "deletionTimestamp" in pod["metadata"]
 
 
-def active(pod: Obj) -> bool:
+def is_active(pod: Obj) -> bool:
     """Whether the pod does or will do work."""
-    return not terminal(pod) and not deleting(pod)
+    return not is_terminal(pod) and not is_deleting(pod)
 
 
-def ready(pod: Obj) -> bool:
+def is_ready(pod: Obj) -> bool:
     """Whether the pod's Ready condition is True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
@@ -56,7 +56,7 @@ def ready_since(pod: Obj) -> str | None:
 
 def available_in(pod: Obj, least_ready_s: int, now: float) -> float | None:
     """Seconds until a ready pod counts as available, not above 0 when it does; else None."""
-    if not ready(pod):
+    if not is_ready(pod):
         return None
     if not least_ready_s:
         return 0.0
@@ -83,7 +83,7 @@ def ended_at(pod: Obj, now: float) -> float:
     return min(max((parse_time(text) for text in texts if text), default=now), now)
 
 
-def restarts(pods: Iterable[Obj]) -> int:
+def restart_count(pods: Iterable[Obj]) -> int:
     """Container restarts of pods, which count as failures where pods are restarted in place."""
     total = 0
     for pod in pods:

@@ -4,28 +4,126 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ipaddress
 import logging
 import random
+import re
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from email.utils import formatdate
 from typing import Any, Final
 
+import attrs
 from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
-from gpusched.clock import Clock
-from gpusched.devcluster import status
-from gpusched.devcluster.control.desk import Desk
-from gpusched.devcluster.control.front import Front, LostConnection
-from gpusched.devcluster.control.host import asking
-from gpusched.devcluster.http.access import Access
-from gpusched.devcluster.http.health import health
-from gpusched.devcluster.http.host_names import HostNames
-from gpusched.devcluster.http.messages import Answer, Request
-from gpusched.devcluster.rbac.rules import User
-from gpusched.devcluster.status import StatusError
-from gpusched.devcluster.views import encode
-from gpusched.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
+from gpusched.base.clock import Clock
+from gpusched.base.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
+from gpusched.devcluster.apimachinery import status
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
+from gpusched.devcluster.apiserver.endpoints.messages import ApiAnswer, ApiRequest
+from gpusched.devcluster.apiserver.rbac.rules import User
+from gpusched.devcluster.apiserver.reading.representations import encode
+from gpusched.devcluster.http.control_endpoints import ControlEndpoints
+from gpusched.devcluster.http.handler_chain import HandlerChain, LostConnection
+from gpusched.devcluster.http.listener import asking
+
+_HOOKS: Final = (
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+)
+_CHECKS: Final = {
+    "healthz": ("ping", "log", "etcd", *_HOOKS),
+    "livez": ("ping", "log", "etcd", *_HOOKS),
+    "readyz": ("ping", "log", "etcd", "informer-sync", *_HOOKS, "shutdown"),
+}
+"""Those checks of a real server that have a counterpart here; all of them hold while it answers."""
+
+
+def answer_health(parts: list[str], *, verbose: bool, excluded: list[str]) -> tuple[int, str]:
+    """Answer a health path.
+
+    Args:
+        parts: of the path: ``["readyz"]``, or with the name of one check behind it.
+        verbose: whether the single checks are listed.
+        excluded: names of checks that do not count.
+
+    Returns:
+        HTTP status and text.
+    """
+    checks = _CHECKS[parts[0]]
+    one = "/".join(parts[1:])
+    if one:
+        return (200, "ok") if one in checks else (404, "404 page not found\n")
+    if not verbose:
+        return 200, "ok"
+    lines = [
+        f"[+]{check} excluded: ok" if check in excluded else f"[+]{check} ok" for check in checks
+    ]
+    unknown = sorted({name for name in excluded if name not in checks})
+    if unknown:
+        names = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+    return 200, "\n".join([*lines, f"{parts[0]} check passed", ""])
+
+
+_PORT = re.compile(r":\d{0,5}")
+
+
+@attrs.frozen
+class HostNames:
+    """The names that count.
+
+    Attributes:
+        listening: the address that is listened on; on another than a loopback one every request
+            needs a token, so that a page has nothing to gain, and any name will do.
+        told: further names, as of a container's host or a tunnel; without ports.
+    """
+
+    listening: str
+    told: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, listening: str, told: Iterable[str]) -> HostNames:
+        """Return those of an address and names in any case."""
+        return cls(listening, frozenset(name.lower().rstrip(".") for name in told))
+
+    def check(self, sent: Sequence[str]) -> None:
+        """Refuse a request by its ``Host`` headers; raises StatusError 400 or 421."""
+        if not _loopback(self.listening):
+            return
+        if len(sent) != 1 or not sent[0].strip():
+            raise status.bad_request("the request must have one Host header, with a name in it")
+        name = _name(sent[0].strip())
+        if name and (_loopback(name) or name == "localhost" or name in self.told):
+            return
+        why = (
+            f"the Host {sent[0][:80]!r} is not this server: use localhost or {self.listening}, "
+            "or start it with --host-names and that name"
+        )
+        raise status.failure(421, "MisdirectedRequest", why)
+
+
+def _name(host: str) -> str:
+    """The name or address of a Host header, without its port; empty when it makes no sense."""
+    if host.startswith("["):
+        address, bracket, port = host[1:].partition("]")
+        return address.lower() if bracket and (not port or _PORT.fullmatch(port)) else ""
+    name, colon, port = host.partition(":")
+    if colon and not _PORT.fullmatch(f":{port}"):
+        return ""
+    return name.lower().rstrip(".")
+
+
+def _loopback(name: str) -> bool:
+    address: Any
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
 
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 _JSON: Final = "application/json"
@@ -36,7 +134,7 @@ _FEATURES: Final = "/devcluster/features"
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 
 
-class Server:
+class HttpServer:
     """One request at a time from bytes to an Answer and back.
 
     Args:
@@ -50,9 +148,11 @@ class Server:
             request.
     """
 
-    desk: Desk
+    desk: ControlEndpoints
 
-    def __init__(self, front: Front, *, access: Access, clock: Clock, names: HostNames) -> None:
+    def __init__(
+        self, front: HandlerChain, *, access: RequestAccess, clock: Clock, names: HostNames
+    ) -> None:
         self._front = front
         self._access = access
         self._names = names
@@ -104,7 +204,7 @@ class Server:
         self._names.check(request.headers.getall("Host", ()))
         first = request.path.strip("/").partition("/")[0]
         if first in _HEALTH:
-            code, text = health(
+            code, text = answer_health(
                 request.path.strip("/").split("/"),
                 verbose="verbose" in request.query,
                 excluded=request.query.getall("exclude", []),
@@ -123,7 +223,7 @@ class Server:
             return await _stream(request, answer)
         if answer.cut is not None:
             return await _cut_short(request, answer, answer.cut)
-        response = _Reply(
+        response = _StreamReply(
             body=answer.body, status=answer.code, headers={"Content-Type": answer.content_type}
         )
         _pack(request, response, answer)
@@ -142,11 +242,11 @@ class Server:
             response.force_close()
         return response
 
-    async def _answer(self, request: web.BaseRequest, user: User) -> Answer:
+    async def _answer(self, request: web.BaseRequest, user: User) -> ApiAnswer:
         raw = await _body(request)
         query: dict[str, str] = dict(request.query)
         return await self._front.serve(
-            Request(
+            ApiRequest(
                 method=request.method,
                 path=request.path,
                 query=query,
@@ -170,7 +270,7 @@ def _from_a_page(request: web.BaseRequest) -> bool:
     return "Origin" in headers or headers.get("Sec-Fetch-Site", "none").lower() != "none"
 
 
-class _Reply(web.Response):
+class _StreamReply(web.Response):
     """Forgets its body once it is sent.
 
     A connection that is kept open holds on to its last answer: long lists would pile up, one for
@@ -207,7 +307,7 @@ def _bad_escape(path: str) -> bool:
     return any(not _HEX.issuperset(part[:2]) or len(part) < 2 for part in path.split("%")[1:])
 
 
-async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def _stream(request: web.BaseRequest, answer: ApiAnswer) -> web.StreamResponse:
     assert answer.stream is not None
     response = web.StreamResponse(headers={"Cache-Control": _NO_CACHE, "Content-Type": _JSON})
     if request.version >= HttpVersion11:
@@ -226,7 +326,7 @@ async def _stream(request: web.BaseRequest, answer: Answer) -> web.StreamRespons
     return response
 
 
-async def _cut_short(request: web.BaseRequest, answer: Answer, size: int) -> web.StreamResponse:
+async def _cut_short(request: web.BaseRequest, answer: ApiAnswer, size: int) -> web.StreamResponse:
     """Announce the whole body, send the beginning of it, and go."""
     headers = {"Content-Type": answer.content_type, "Content-Length": str(len(answer.body))}
     response = web.StreamResponse(status=answer.code, headers=headers)
@@ -237,7 +337,7 @@ async def _cut_short(request: web.BaseRequest, answer: Answer, size: int) -> web
     raise LostConnection("a body is cut short")
 
 
-def _pack(request: web.BaseRequest, response: web.Response, answer: Answer) -> None:
+def _pack(request: web.BaseRequest, response: web.Response, answer: ApiAnswer) -> None:
     """Compress a long answer to a read for clients that take it."""
     if len(answer.body) < GZIP_FROM_BYTES or request.method != "GET":
         return

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpusched.devcluster.schema.types import ANY, PRIMITIVES, Doc, Node
+from gpusched.devcluster.schema.types import ANY, PRIMITIVES, Doc, SchemaNode
 
 _REF = "#/components/schemas/"
 _SPECIAL = {"Quantity": "quantity", "IntOrString": "int-or-string", "Time": "time"}
@@ -26,7 +26,7 @@ class NoSchema(LookupError):
     """This group, version or kind is not among the shipped documents."""
 
 
-def shipped(name: str) -> Any:
+def load_shipped(name: str) -> Any:
     """Decode one gzipped JSON document of the package, such as ``discovery.json.gz``."""
     file = resources.files("gpusched.devcluster").joinpath("data", name)
     return msgspec.json.decode(gzip.decompress(file.read_bytes()))
@@ -41,31 +41,31 @@ def openapi_document(group: str, version: str) -> Doc:
     """
     path = f"apis_{group}_{version}" if group else f"api_{version}"
     try:
-        document: Doc = shipped(f"v3-{path}.json.gz")
+        document: Doc = load_shipped(f"v3-{path}.json.gz")
     except FileNotFoundError:
         raise NoSchema(f"no OpenAPI document of {group or 'core'}/{version} is shipped") from None
     return document
 
 
 @functools.cache
-def builtin_builder(group: str, version: str) -> Builder:
+def builtin_builder(group: str, version: str) -> SchemaBuilder:
     """The compiler of one shipped document; nodes are built once and shared."""
-    return Builder(openapi_document(group, version)["components"]["schemas"])
+    return SchemaBuilder(openapi_document(group, version)["components"]["schemas"])
 
 
-class Builder:
+class SchemaBuilder:
     """Compiles the schemas of one OpenAPI document, following its references."""
 
     def __init__(self, schemas: dict[str, Doc]) -> None:
         self._schemas = schemas
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, SchemaNode] = {}
         self._kinds = {
             (gvk["group"], gvk["version"], gvk["kind"]): name
             for name, raw in schemas.items()
             for gvk in raw.get("x-kubernetes-group-version-kind", ())
         }
 
-    def kind(self, group: str, version: str, kind: str) -> Node:
+    def kind(self, group: str, version: str, kind: str) -> SchemaNode:
         """Node of a kind's whole object.
 
         Raises:
@@ -76,26 +76,26 @@ class Builder:
             raise NoSchema(f"no schema of {kind} in {group or 'core'}/{version} is shipped")
         return self.named(name)
 
-    def named(self, name: str) -> Node:
+    def named(self, name: str) -> SchemaNode:
         """Node of a named schema, shared by everything that refers to it."""
         if name in self._nodes:
             return self._nodes[name]
         raw = self._schemas[name]
         short = name.rsplit(".", 1)[-1]
         if short in _SPECIAL:
-            node = Node(type=_SPECIAL[short])
+            node = SchemaNode(type=_SPECIAL[short])
         elif "type" not in raw:
             node = ANY
         else:
             # Entered before it is filled: schemas of schemas refer to themselves.
-            node = Node(type=raw["type"], go_struct=short)
+            node = SchemaNode(type=raw["type"], go_struct=short)
             node.preserve_unknown = raw["type"] == "object" and "properties" not in raw
             self._nodes[name] = node
             self._fill(node, raw)
         self._nodes[name] = node
         return node
 
-    def _fill(self, node: Node, raw: Doc) -> None:
+    def _fill(self, node: SchemaNode, raw: Doc) -> None:
         for key, value in raw.get("properties", {}).items():
             node.props[key] = self._compile(value)
         _structure(node, raw)
@@ -104,14 +104,14 @@ class Builder:
         if "items" in raw:
             node.items = self._compile(raw["items"])
 
-    def _compile(self, raw: Doc) -> Node:
+    def _compile(self, raw: Doc) -> SchemaNode:
         ref = raw.get("$ref") or (raw["allOf"][0]["$ref"] if "allOf" in raw else None)
         if ref is None:
-            node = Node(type=raw.get("type", ""))
+            node = SchemaNode(type=raw.get("type", ""))
             self._fill(node, raw)
             return node
         base = self.named(ref.removeprefix(_REF))
-        own = Node()
+        own = SchemaNode()
         _structure(own, raw)
         if not (own.has_default or own.patch_strategy) and "x-kubernetes-map-type" not in raw:
             return base
@@ -125,7 +125,7 @@ class Builder:
         )
 
 
-def _structure(node: Node, raw: Doc) -> None:
+def _structure(node: SchemaNode, raw: Doc) -> None:
     """Set what built-in and custom schemas spell alike, children excepted."""
     node.format = raw.get("format", "")
     node.required = tuple(raw.get("required", ()))
@@ -160,9 +160,9 @@ _LIMITS = {
 }
 
 
-def custom(raw: Doc, *, root: bool = False) -> Node:
+def custom_schema(raw: Doc, *, root: bool = False) -> SchemaNode:
     """Compile a structural schema, already found to be one; ``root`` for whole objects."""
-    node = Node(type=raw.get("type", ""))
+    node = SchemaNode(type=raw.get("type", ""))
     _structure(node, raw)
     node.has_default, node.default = "default" in raw, raw.get("default")
     for key, attribute in _LIMITS.items():
@@ -175,25 +175,25 @@ def custom(raw: Doc, *, root: bool = False) -> Node:
     node.validations = tuple(raw.get("x-kubernetes-validations", ()))
     if raw.get("x-kubernetes-int-or-string"):
         node.type = "int-or-string"
-    node.props = {key: custom(value) for key, value in raw.get("properties", {}).items()}
+    node.props = {key: custom_schema(value) for key, value in raw.get("properties", {}).items()}
     if isinstance(raw.get("additionalProperties"), dict):
-        node.additional = custom(raw["additionalProperties"])
+        node.additional = custom_schema(raw["additionalProperties"])
     elif raw.get("additionalProperties") is True:
         node.additional = ANY
     if isinstance(raw.get("items"), dict):
-        node.items = custom(raw["items"])
+        node.items = custom_schema(raw["items"])
     _junctors(node, raw)
     if root or raw.get("x-kubernetes-embedded-resource"):
         _embed(node, root=root)
     return node
 
 
-def _junctors(node: Node, raw: Doc) -> None:
-    node.all_of = tuple(custom(part) for part in raw.get("allOf", ()))
-    node.any_of = tuple(custom(part) for part in raw.get("anyOf", ()))
-    node.one_of = tuple(custom(part) for part in raw.get("oneOf", ()))
+def _junctors(node: SchemaNode, raw: Doc) -> None:
+    node.all_of = tuple(custom_schema(part) for part in raw.get("allOf", ()))
+    node.any_of = tuple(custom_schema(part) for part in raw.get("anyOf", ()))
+    node.one_of = tuple(custom_schema(part) for part in raw.get("oneOf", ()))
     if "not" in raw:
-        node.negated = custom(raw["not"])
+        node.negated = custom_schema(raw["not"])
     if node.type == "int-or-string":
         # The customary anyOf of integer and string says the same once more.
         same = [p for p in node.any_of if p.type in {"integer", "string"}]
@@ -201,20 +201,20 @@ def _junctors(node: Node, raw: Doc) -> None:
             node.any_of = ()
 
 
-def _embed(node: Node, *, root: bool) -> None:
+def _embed(node: SchemaNode, *, root: bool) -> None:
     """Give an object the three fields that every resource has."""
     meta = _metadata()
     node.embedded = not root
     own = node.props.get("metadata")
     if own is not None and own.props:
         meta = attrs.evolve(meta, props={**meta.props, **_narrowed(meta, own)})
-    node.props["apiVersion"] = node.props.get("apiVersion", Node(type="string"))
-    node.props["kind"] = node.props.get("kind", Node(type="string"))
+    node.props["apiVersion"] = node.props.get("apiVersion", SchemaNode(type="string"))
+    node.props["kind"] = node.props.get("kind", SchemaNode(type="string"))
     node.props["metadata"] = meta
 
 
 @functools.cache
-def _metadata() -> Node:
+def _metadata() -> SchemaNode:
     """Metadata of custom objects: what is required inside is checked where all kinds are."""
     meta = builtin_builder("", "v1").named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
     owners = meta.props["ownerReferences"]
@@ -223,6 +223,6 @@ def _metadata() -> Node:
     return attrs.evolve(meta, props={**meta.props, "ownerReferences": free})
 
 
-def _narrowed(meta: Node, own: Node) -> dict[str, Node]:
+def _narrowed(meta: SchemaNode, own: SchemaNode) -> dict[str, SchemaNode]:
     """Limits a custom schema puts on metadata.name; the other fields cannot be limited."""
     return {k: v for k, v in own.props.items() if k in meta.props and v.type in PRIMITIVES}

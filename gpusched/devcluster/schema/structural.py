@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusched.devcluster.field_errors import FieldError, forbidden, invalid, not_supported, required
+from gpusched.devcluster.apimachinery.field_errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from gpusched.devcluster.schema.types import PRIMITIVES, Doc
 
 _TYPES = {"object", "array", *PRIMITIVES}

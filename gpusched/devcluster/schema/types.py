@@ -19,7 +19,7 @@ PRIMITIVES = frozenset({"string", "integer", "number", "boolean"})
 
 
 @attrs.define(eq=False, repr=False)
-class Node:
+class SchemaNode:
     """What one value must look like.
 
     Attributes:
@@ -40,9 +40,9 @@ class Node:
     type: str = ""
     go_struct: str = ""
     format: str = ""
-    props: dict[str, Node] = attrs.field(factory=dict)
-    additional: Node | None = None
-    items: Node | None = None
+    props: dict[str, SchemaNode] = attrs.field(factory=dict)
+    additional: SchemaNode | None = None
+    items: SchemaNode | None = None
     required: tuple[str, ...] = ()
     has_default: bool = False
     default: Json = None
@@ -70,12 +70,12 @@ class Node:
     merge_key: str = ""
     patch_strategy: frozenset[str] = frozenset()
     validations: tuple[Doc, ...] = ()
-    all_of: tuple[Node, ...] = ()
-    any_of: tuple[Node, ...] = ()
-    one_of: tuple[Node, ...] = ()
-    negated: Node | None = None
+    all_of: tuple[SchemaNode, ...] = ()
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    negated: SchemaNode | None = None
 
-    def child(self, key: str) -> Node | None:
+    def child(self, key: str) -> SchemaNode | None:
         """The node of an object's key, None when the schema does not know it."""
         found = self.props.get(key)
         return found if found is not None else self.additional
@@ -91,7 +91,7 @@ class Node:
         return self.list_type == "map" and bool(self.map_keys)
 
 
-ANY = Node(preserve_unknown=True)
+ANY = SchemaNode(preserve_unknown=True)
 """Accepts and keeps whatever comes."""
 
 

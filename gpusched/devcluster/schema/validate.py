@@ -5,32 +5,102 @@ Errors come in the order of paths: the real server's order is that of a hash map
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import base64
+import binascii
+import ipaddress
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import urlsplit
 
-from gpusched.devcluster.field_errors import (
+from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
     invalid,
     not_supported,
-    quote,
+    quote_value,
     required,
     too_long,
     too_many,
     type_invalid,
 )
-from gpusched.devcluster.json_values import equal
-from gpusched.devcluster.schema.formats import CHECKS
-from gpusched.devcluster.schema.types import Doc, Json, Node, join, kind_of
+from gpusched.devcluster.apimachinery.json_values import json_equal
+from gpusched.devcluster.schema.types import Doc, Json, SchemaNode, join, kind_of
+
+_DATE = re.compile(r"^(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")
+_DATE_TIME = re.compile(
+    r"^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[Tt](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+    r"(?:[.,]\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?$"
+)
+_GO_DURATION = re.compile(r"^[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$")
+_WORD_DURATION = re.compile(
+    r"^\s*\d+\s*(?:ns|nano|nanos?econds?|us|µs|micros?|microseconds?|ms|millis?|milliseconds?"
+    r"|s|secs?|seconds?|m|mins?|minutes?|h|hr|hours?|d|days?|w|wks?|weeks?)\s*$"
+)
+_HOSTNAME = re.compile(
+    r"^(?=.{1,255}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_-]{1,63})*$"
+)
+_EMAIL = re.compile(r"^[^@\s]+@[^@\s]+$")
+
+
+def _by_parser(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, binascii.Error):
+            return False
+        return True
+
+    return check
+
+
+def _base64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _cidr(text: str) -> object:
+    if "/" not in text:
+        raise ValueError(text)
+    return ipaddress.ip_network(text, strict=False)
+
+
+def _uri(text: str) -> bool:
+    try:
+        return bool(urlsplit(text).scheme) or text.startswith("/")
+    except ValueError:
+        return False
+
+
+def _duration(text: str) -> bool:
+    return bool(_GO_DURATION.match(text) or _WORD_DURATION.match(text))
+
+
+CHECKS: dict[str, Callable[[str], bool]] = {
+    "byte": _by_parser(_base64),
+    "cidr": _by_parser(_cidr),
+    "date": lambda text: bool(_DATE.match(text)),
+    "date-time": lambda text: bool(_DATE_TIME.match(text)),
+    "datetime": lambda text: bool(_DATE_TIME.match(text)),
+    "duration": _duration,
+    "email": lambda text: bool(_EMAIL.match(text)),
+    "hostname": lambda text: bool(_HOSTNAME.match(text)),
+    "ipv4": _by_parser(ipaddress.IPv4Address),
+    "ipv6": _by_parser(ipaddress.IPv6Address),
+    "uri": _uri,
+    "uuid": _by_parser(uuid.UUID),
+}
+"""Format name to whether a text has that form."""
+
 
 _TYPE_NAMES = {"int-or-string": "integer,string", "time": "string", "micro-time": "string"}
 
 
-def validate_value(value: Json, node: Node, path: str = "") -> list[FieldError]:
+def validate_value(value: Json, node: SchemaNode, path: str = "") -> list[FieldError]:
     """All field errors of a value that a custom schema describes, list keys included."""
     return [*_shape(value, node, path), *_lists(value, node, path)]
 
 
-def validate_builtin(value: Json, node: Node) -> list[FieldError]:
+def validate_builtin(value: Json, node: SchemaNode) -> list[FieldError]:
     """Required and enumerated fields of a built-in object; everything else is a strategy's.
 
     Metadata and status are left out: their required fields only describe what is printed.
@@ -55,7 +125,7 @@ def _written(place: Place) -> str:
     return path
 
 
-def _given(value: Doc, node: Node, key: str) -> bool:
+def _given(value: Doc, node: SchemaNode, key: str) -> bool:
     """Whether a required field is there; numbers and switches count as given."""
     if value.get(key) is not None and value[key] not in ("", []):
         return True
@@ -63,7 +133,7 @@ def _given(value: Doc, node: Node, key: str) -> bool:
     return child is None or child.type in {"integer", "boolean", "number"}
 
 
-def _builtin(value: Json, node: Node, place: Place, *, errors: list[FieldError]) -> None:
+def _builtin(value: Json, node: SchemaNode, place: Place, *, errors: list[FieldError]) -> None:
     if isinstance(value, list):
         if node.items is not None:
             for i, element in enumerate(value):
@@ -87,14 +157,14 @@ def _field(path: str) -> str:
     return path or "<nil>"
 
 
-def _shape(value: Json, node: Node, path: str) -> Iterator[FieldError]:
+def _shape(value: Json, node: SchemaNode, path: str) -> Iterator[FieldError]:
     if value is None and (node.nullable or node.type == ""):
         return
     mismatch = _type_error(value, node, path)
     if mismatch is not None:
         yield mismatch
         return
-    if node.enum is not None and not any(equal(value, allowed) for allowed in node.enum):
+    if node.enum is not None and not any(json_equal(value, allowed) for allowed in node.enum):
         yield not_supported(_field(path), value, node.enum)
     if isinstance(value, str):
         yield from _string(value, node, path)
@@ -118,15 +188,17 @@ def _fits(value: Json, wanted: str) -> bool:
     return kind == _TYPE_NAMES.get(wanted, wanted)
 
 
-def _type_error(value: Json, node: Node, path: str) -> FieldError | None:
+def _type_error(value: Json, node: SchemaNode, path: str) -> FieldError | None:
     if node.type == "" or _fits(value, node.type):
         return None
     name = _TYPE_NAMES.get(node.type, node.type)
     kind = kind_of(value)
-    return type_invalid(_field(path), kind, f"{path} in body must be of type {name}: {quote(kind)}")
+    return type_invalid(
+        _field(path), kind, f"{path} in body must be of type {name}: {quote_value(kind)}"
+    )
 
 
-def _string(value: str, node: Node, path: str) -> Iterator[FieldError]:
+def _string(value: str, node: SchemaNode, path: str) -> Iterator[FieldError]:
     if node.max_length is not None and len(value) > node.max_length:
         yield too_long(_field(path), node.max_length)
     if node.min_length is not None and len(value) < node.min_length:
@@ -138,7 +210,9 @@ def _string(value: str, node: Node, path: str) -> Iterator[FieldError]:
     check = CHECKS.get(node.format)
     if check is not None and not check(value):
         yield type_invalid(
-            _field(path), value, f"{path} in body must be of type {node.format}: {quote(value)}"
+            _field(path),
+            value,
+            f"{path} in body must be of type {node.format}: {quote_value(value)}",
         )
 
 
@@ -146,7 +220,7 @@ def _shown(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _number(value: float, node: Node, path: str) -> Iterator[FieldError]:
+def _number(value: float, node: SchemaNode, path: str) -> Iterator[FieldError]:
     low, high = node.minimum, node.maximum
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
@@ -162,7 +236,7 @@ def _number(value: float, node: Node, path: str) -> Iterator[FieldError]:
         )
 
 
-def _array(value: list[Json], node: Node, path: str) -> Iterator[FieldError]:
+def _array(value: list[Json], node: SchemaNode, path: str) -> Iterator[FieldError]:
     if node.max_items is not None and len(value) > node.max_items:
         yield too_many(_field(path), len(value), node.max_items)
     if node.min_items is not None and len(value) < node.min_items:
@@ -176,7 +250,7 @@ def _array(value: list[Json], node: Node, path: str) -> Iterator[FieldError]:
             yield from _shape(element, node.items, f"{path}[{i}]")
 
 
-def _object(value: Doc, node: Node, path: str) -> Iterator[FieldError]:
+def _object(value: Doc, node: SchemaNode, path: str) -> Iterator[FieldError]:
     if node.max_properties is not None and len(value) > node.max_properties:
         yield too_many(_field(path), len(value), node.max_properties)
     if node.min_properties is not None and len(value) < node.min_properties:
@@ -196,7 +270,7 @@ def _object(value: Doc, node: Node, path: str) -> Iterator[FieldError]:
         yield from (required(join(path, k)) for k in ("apiVersion", "kind") if not value.get(k))
 
 
-def _junctors(value: Json, node: Node, path: str) -> Iterator[FieldError]:
+def _junctors(value: Json, node: SchemaNode, path: str) -> Iterator[FieldError]:
     for part in node.all_of:
         yield from _shape(value, part, path)
     if node.any_of:
@@ -208,21 +282,21 @@ def _junctors(value: Json, node: Node, path: str) -> Iterator[FieldError]:
 
 
 def _composite(path: str, why: str) -> FieldError:
-    return invalid(_field(path), "", f"{quote(path)} {why}")
+    return invalid(_field(path), "", f"{quote_value(path)} {why}")
 
 
 def _closest(failures: Iterable[list[FieldError]]) -> list[FieldError]:
     return min(failures, key=len)
 
 
-def _any_of(value: Json, node: Node, path: str) -> Iterator[FieldError]:
+def _any_of(value: Json, node: SchemaNode, path: str) -> Iterator[FieldError]:
     failures = [list(_shape(value, part, path)) for part in node.any_of]
     if all(failures):
         yield _composite(path, "must validate at least one schema (anyOf)")
         yield from _closest(failures)
 
 
-def _one_of(value: Json, node: Node, path: str) -> Iterator[FieldError]:
+def _one_of(value: Json, node: SchemaNode, path: str) -> Iterator[FieldError]:
     failures = [list(_shape(value, part, path)) for part in node.one_of]
     passed = sum(1 for errors in failures if not errors)
     if passed == 1:
@@ -235,7 +309,7 @@ def _one_of(value: Json, node: Node, path: str) -> Iterator[FieldError]:
     yield from _closest(failures)
 
 
-def _lists(value: Json, node: Node, path: str) -> Iterator[FieldError]:
+def _lists(value: Json, node: SchemaNode, path: str) -> Iterator[FieldError]:
     """Elements that lists of type set or map hold twice."""
     if isinstance(value, list) and node.items is not None:
         yield from _duplicates(value, node, path)
@@ -248,19 +322,19 @@ def _lists(value: Json, node: Node, path: str) -> Iterator[FieldError]:
                 yield from _lists(inner, child, join(path, key))
 
 
-def _duplicates(value: list[Json], node: Node, path: str) -> Iterator[FieldError]:
+def _duplicates(value: list[Json], node: SchemaNode, path: str) -> Iterator[FieldError]:
     if node.list_type == "atomic" and not node.unique_items:
         return
     seen: set[str] = set()
     for i, element in enumerate(value):
         key = _list_key(element, node)
-        told = quote(key)
+        told = quote_value(key)
         if told in seen:
             yield duplicate(f"{path}[{i}]", key)
         seen.add(told)
 
 
-def _list_key(element: Json, node: Node) -> Json:
+def _list_key(element: Json, node: SchemaNode) -> Json:
     """What tells an element apart: itself in a set, its keys (with their defaults) in a map."""
     if node.list_type != "map" or not isinstance(element, dict):
         return element

@@ -10,26 +10,88 @@ deleted object loses its job. Templates see the object as it was when its stage 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 import attrs
 
-from gpusched.clock import Clock
-from gpusched.devcluster.controllers.workqueue import WorkQueue
-from gpusched.devcluster.core import rfc3339
-from gpusched.devcluster.draws import KeyedRandom
-from gpusched.devcluster.local_client import LocalClient, Obj, WatchItem
-from gpusched.devcluster.stages import funcs, match, render
-from gpusched.devcluster.stages.addresses import AddressBook
-from gpusched.devcluster.stages.expressions import Subject
-from gpusched.devcluster.stages.gotmpl_parse import TemplateError
-from gpusched.devcluster.stages.model import PatchType, Stage, StageError
-from gpusched.devcluster.status import StatusError
+from gpusched.base.clock import Clock
+from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
+from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
+from gpusched.devcluster.apiserver.client.workqueue import WorkQueue
+from gpusched.devcluster.apiserver.server_state import rfc3339
+from gpusched.devcluster.stages import matching, rendering
+from gpusched.devcluster.stages.expressions import ExpressionInput
+from gpusched.devcluster.stages.model import KwokStage, PatchType, StageError
+from gpusched.devcluster.stages.templates import functions as funcs
+from gpusched.devcluster.stages.templates.parser import TemplateError
+
+_NODES: Final = "172.16.0.0/12"
+_PODS: Final = "10.0.0.0/24"
+"""Where a node has no podCIDR, as on KWOK; more pods than fit run on into the next network."""
+
+
+class _AddressPool:
+    def __init__(self, network: str) -> None:
+        self._first = ip_network(network, strict=False).network_address
+        self._count = 0
+        self._free: list[int] = []
+
+    def take(self) -> str:
+        if self._free:
+            return str(self._first + heapq.heappop(self._free))
+        self._count += 1
+        return str(self._first + self._count)
+
+    def give_back(self, address: str) -> None:
+        heapq.heappush(self._free, int(ip_address(address)) - int(self._first))
+
+
+class AddressBook:
+    """Remembers who has which address.
+
+    Args:
+        pod_network: the podCIDR of a node by name, empty when it has none.
+    """
+
+    def __init__(self, pod_network: Callable[[str], str]) -> None:
+        self._pod_network = pod_network
+        self._node_pool = _AddressPool(_NODES)
+        self._nodes: dict[str, str] = {}
+        self._pools: dict[str, _AddressPool] = {}
+        self._pods: dict[str, tuple[str, str]] = {}
+
+    def node(self, name: str) -> str:
+        """The address of a node; the same for as long as the process lives."""
+        if name not in self._nodes:
+            self._nodes[name] = self._node_pool.take()
+        return self._nodes[name]
+
+    def pod(self, node: str, *, host_network: bool, uid: str, name: str, namespace: str) -> str:
+        """The address of a pod; the same until ``release``."""
+        if host_network:
+            return self.node(node)
+        key = uid or f"{namespace}/{name}"
+        if key not in self._pods:
+            network = self._pod_network(node) or _PODS
+            pool = self._pools.setdefault(network, _AddressPool(network))
+            self._pods[key] = (network, pool.take())
+        return self._pods[key][1]
+
+    def release(self, uid: str) -> None:
+        """Free the address of a pod that is gone."""
+        held = self._pods.pop(uid, None)
+        if held is not None:
+            network, address = held
+            self._pools[network].give_back(address)
+
 
 _log = logging.getLogger(__name__)
-FAKE: Final = ("kwok.x-k8s.io/node", "fake")
+FAKE_NODE_ANNOTATION: Final = ("kwok.x-k8s.io/node", "fake")
 """The annotation of nodes that stages drive, together with the pods bound to them."""
 _RETRIED: Final = frozenset({429, 503, 504})
 _RETRY_FIRST_S: Final = 1.0
@@ -42,7 +104,7 @@ _MANAGER: Final = "kwok"
 class _Job:
     """A chosen stage waiting for its moment, and where to go on after a refused step."""
 
-    stage: Stage
+    stage: KwokStage
     snapshot: Obj
     version: int
     step: int = 0
@@ -67,7 +129,7 @@ class StageEngine:
     def __init__(
         self,
         client: LocalClient,
-        stages: Sequence[Stage],
+        stages: Sequence[KwokStage],
         *,
         clock: Clock,
         rng: KeyedRandom,
@@ -78,8 +140,8 @@ class StageEngine:
         self._rng = rng
         self._all_nodes = all_nodes
         self._started = rfc3339(clock.now())
-        self._stages: dict[str, list[Stage]] = {}
-        self._matchers: dict[str, match.Matcher] = {}
+        self._stages: dict[str, list[KwokStage]] = {}
+        self._matchers: dict[str, matching.StageMatcher] = {}
         self._resources: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
         self._queue: WorkQueue[str] = WorkQueue(clock)
@@ -97,7 +159,7 @@ class StageEngine:
                 group.create_task(self._watch(resource))
             group.create_task(self._play_due())
 
-    def put(self, stage: Stage) -> None:
+    def put(self, stage: KwokStage) -> None:
         """Play a stage from now on, instead of the one of that name if there is one.
 
         Objects that wait for the stage replaced, or for none, or that match the new one choose
@@ -137,14 +199,14 @@ class StageEngine:
         self._jobs.pop(uid, None)
         self._queue.drop(uid)
 
-    def _choose_anew(self, resource: str, *, new: Stage | None = None) -> None:
+    def _choose_anew(self, resource: str, *, new: KwokStage | None = None) -> None:
         stages = self._stages[resource]
         if not stages or not self._client.kind_of(stages[0].group_version, stages[0].kind):
             return  # nothing to choose from, or the kind has gone with its definition
         for obj in self._client.list(resource):
             uid: str = obj["metadata"]["uid"]
             if uid in self._jobs:
-                if new is None or not match.candidates([new], self._subject(obj)):
+                if new is None or not matching.matching_stages([new], self._subject(obj)):
                     continue
                 self._drop(uid)
             if self._managed(resource, obj):
@@ -176,7 +238,7 @@ class StageEngine:
                 self._consider("pods", pod)
 
     def _drives(self, node: Obj) -> bool:
-        key, value = FAKE
+        key, value = FAKE_NODE_ANNOTATION
         annotations = node["metadata"].get("annotations") or {}
         return self._all_nodes or annotations.get(key) == value
 
@@ -203,16 +265,16 @@ class StageEngine:
             return
         matcher = self._matchers.get(resource)
         if matcher is None:
-            matcher = self._matchers[resource] = match.Matcher(self._stages[resource])
-        choice = match.choose(matcher, self._subject(obj), self._rng)
+            matcher = self._matchers[resource] = matching.StageMatcher(self._stages[resource])
+        choice = matching.choose_stage(matcher, self._subject(obj), self._rng)
         if choice is None:
             return
         self._jobs[uid] = _Job(choice.stage, obj, version)
         self._queue.at(uid, choice.delay_s)
 
-    def _subject(self, obj: Obj) -> Subject:
+    def _subject(self, obj: Obj) -> ExpressionInput:
         self._rng.about(obj["metadata"]["uid"])
-        return Subject(obj, now=self._clock.now(), rand=self._rng.random)
+        return ExpressionInput(obj, now=self._clock.now(), rand=self._rng.random)
 
     async def _play_due(self) -> None:
         async for uid in self._queue.keys():
@@ -230,10 +292,10 @@ class StageEngine:
         deleted = False
         try:
             while job.step < len(job.stage.steps):
-                effect = render.effect(job.stage.steps[job.step], snapshot, functions)
-                if not deleted or isinstance(effect, render.Event):
+                effect = rendering.render_effect(job.stage.steps[job.step], snapshot, functions)
+                if not deleted or isinstance(effect, rendering.EventEffect):
                     last = self._carry_out(effect, snapshot, job.stage) or last
-                    deleted = deleted or isinstance(effect, render.Delete)
+                    deleted = deleted or isinstance(effect, rendering.DeleteEffect)
                 job.step += 1
         except StatusError as refusal:
             self._refused(uid, job, refusal)
@@ -257,23 +319,23 @@ class StageEngine:
         metadata = job.snapshot["metadata"]
         _log.warning("stage %s on %s is dropped: %s", job.stage.name, metadata.get("name"), why)
 
-    def _resource(self, stage: Stage) -> str:
+    def _resource(self, stage: KwokStage) -> str:
         return resource_of(self._client, stage.group_version, stage.kind)
 
-    def _carry_out(self, effect: render.Effect | None, obj: Obj, stage: Stage) -> Obj | None:
+    def _carry_out(self, effect: rendering.Effect | None, obj: Obj, stage: KwokStage) -> Obj | None:
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
         if effect is None:
             return None
-        if isinstance(effect, render.Event):
+        if isinstance(effect, rendering.EventEffect):
             self._client.event(obj, effect.reason, effect.message, effect.type, component=_MANAGER)
             return None
-        if isinstance(effect, render.Delete):
+        if isinstance(effect, rendering.DeleteEffect):
             self._client.delete(
                 self._resource(stage), namespace, name, grace_s=0, uid=metadata["uid"]
             )
             return None
-        if isinstance(effect, render.Apply):
+        if isinstance(effect, rendering.ApplyEffect):
             self._apply(effect)
             return None
         default: PatchType = "strategic" if stage.kind in {"Pod", "Node"} else "merge"
@@ -287,7 +349,7 @@ class StageEngine:
             field_manager=_MANAGER,
         )
 
-    def _apply(self, effect: render.Apply) -> None:
+    def _apply(self, effect: rendering.ApplyEffect) -> None:
         body = effect.body
         metadata: dict[str, Any] = body.get("metadata") or {}
         self._client.patch(

@@ -9,9 +9,15 @@ from typing import Any, Final
 
 import purejq
 
-from gpusched.devcluster.cel.library import library as cel
-from gpusched.devcluster.stages.model import Expression
-from gpusched.devcluster.stages.readings import Readings, View, plain, pure, settled
+from gpusched.devcluster.cel.external_library import library as cel
+from gpusched.devcluster.stages.model import StageExpression
+from gpusched.devcluster.stages.read_cache import (
+    ReadCache,
+    TrackedView,
+    is_pure,
+    jq_value,
+    without_views,
+)
 from gpusched.devcluster.stages.typed_objects import is_typed
 
 _NO_DATA: Final = (purejq.JqError, ArithmeticError, ValueError, TypeError, RecursionError)
@@ -32,15 +38,15 @@ def compile_cel(text: str) -> cel.Program:
 
 
 @functools.cache
-def _outputs(text: str, *, typed: bool) -> Readings[list[Any]]:
+def _outputs(text: str, *, typed: bool) -> ReadCache[list[Any]]:
     """The outputs of a jq program over objects, remembered by what it reads of them."""
     program = compile_jq(text)
 
     def run(obj: dict[str, Any]) -> list[Any]:
-        found: list[Any] = settled(_evaluated(program, obj))
+        found: list[Any] = without_views(_evaluated(program, obj))
         return found
 
-    return Readings(run, typed=typed)
+    return ReadCache(run, typed=typed)
 
 
 def _evaluated(program: purejq.Program, obj: dict[str, Any]) -> list[Any]:
@@ -51,7 +57,7 @@ def _evaluated(program: purejq.Program, obj: dict[str, Any]) -> list[Any]:
     return [item for item in found if item is not None]
 
 
-class Subject:
+class ExpressionInput:
     """One object with the forms that expressions need, each made at most once.
 
     Args:
@@ -77,12 +83,12 @@ class Subject:
         return found
 
     def _evaluate(self, text: str) -> list[Any]:
-        if isinstance(self.obj, View):
+        if isinstance(self.obj, TrackedView):
             return _evaluated(compile_jq(text), self.obj)
         typed = is_typed(self.obj.get("apiVersion", ""), self.obj.get("kind", ""))
-        if pure(text):
+        if is_pure(text):
             return _outputs(text, typed=typed).of(self.obj)
-        return _evaluated(compile_jq(text), plain(self.obj, typed=typed))
+        return _evaluated(compile_jq(text), jq_value(self.obj, typed=typed))
 
     def cel(self, text: str) -> tuple[Any, bool]:
         """Value and True, or None and False when CEL fails on this object."""
@@ -106,7 +112,7 @@ class Subject:
             return self.obj
         return {key: item for key, item in self.obj.items() if key not in {"apiVersion", "kind"}}
 
-    def first(self, expression: Expression) -> Any:
+    def first(self, expression: StageExpression) -> Any:
         """The first output of an expression, None when it has none."""
         if expression.language == "cel":
             return self.cel(expression.text)[0]

@@ -9,27 +9,27 @@ from typing import Any, Final
 import purejq
 import yaml
 
-from gpusched.devcluster.stages import gotmpl
 from gpusched.devcluster.stages.expressions import compile_cel, compile_jq
-from gpusched.devcluster.stages.funcs import known_functions
-from gpusched.devcluster.stages.gotmpl_parse import TemplateError
 from gpusched.devcluster.stages.model import (
     ApplyStep,
     CelTest,
-    Delay,
     DeleteStep,
     EqualTest,
     EventStep,
-    Expression,
     FinalizersStep,
     JqTest,
+    KwokStage,
     PatchStep,
     PatchType,
-    Stage,
+    StageDelay,
     StageError,
+    StageExpression,
     Step,
     Test,
 )
+from gpusched.devcluster.stages.templates import execution
+from gpusched.devcluster.stages.templates.functions import known_functions
+from gpusched.devcluster.stages.templates.parser import TemplateError
 
 API_GROUP: Final = "kwok.x-k8s.io"
 _PATCH_TYPES: Final[dict[str, PatchType]] = {
@@ -64,7 +64,7 @@ def _checked(mapping: Any, known: Iterable[str], where: str) -> dict[str, Any]:
     return mapping
 
 
-def _expression(value: Any, where: str) -> Expression | None:
+def _expression(value: Any, where: str) -> StageExpression | None:
     if value is None:
         return None
     fields = _checked(value, {"expressionFrom", "jq", "cel"}, where)
@@ -72,13 +72,13 @@ def _expression(value: Any, where: str) -> Expression | None:
         if "cel" in fields:
             text = str(_checked(fields["cel"], {"expression"}, f"{where}.cel").get("expression"))
             compile_cel(text)
-            return Expression("cel", text)
+            return StageExpression("cel", text)
         inner = fields.get("jq")
         text = fields.get("expressionFrom") or _checked(inner, {"expression"}, where)["expression"]
         compile_jq(text)
     except (ValueError, KeyError, purejq.JqError, purejq.JqParseError) as fault:
         raise StageError(f"{where} holds no usable expression: {fault}") from fault
-    return Expression("jq", text)
+    return StageExpression("jq", text)
 
 
 def _test(value: Any, where: str) -> Test:
@@ -114,7 +114,7 @@ def _selector(value: Any, where: str) -> tuple[Test, ...]:
     return tuple(tests)
 
 
-def _delay(value: Any, where: str) -> Delay | None:
+def _delay(value: Any, where: str) -> StageDelay | None:
     if value is None:
         return None
     known = {
@@ -124,7 +124,7 @@ def _delay(value: Any, where: str) -> Delay | None:
         "jitterDurationFrom",
     }
     fields = _checked(value, known, where)
-    return Delay(
+    return StageDelay(
         duration_ms=fields.get("durationMilliseconds"),
         duration_from=_expression(fields.get("durationFrom"), f"{where}.durationFrom"),
         jitter_ms=fields.get("jitterDurationMilliseconds"),
@@ -136,10 +136,10 @@ def _template(text: Any, kind: str, where: str) -> str:
     if not isinstance(text, str):
         raise StageError(f"{where} must be the text of a template")
     try:
-        parsed = gotmpl.compiled(text)
+        parsed = execution.parse_cached(text)
     except TemplateError as fault:
         raise StageError(f"{where}: {fault}") from fault
-    unknown = parsed.functions - known_functions(kind) - gotmpl.LANGUAGE_FUNCTIONS
+    unknown = parsed.functions - known_functions(kind) - execution.LANGUAGE_FUNCTIONS
     if unknown:
         raise StageError(f"{where} calls {min(unknown)}, which is not a function for {kind} here")
     return text
@@ -223,7 +223,7 @@ def _apply(value: Any, kind: str, where: str) -> ApplyStep:
     )
 
 
-def stage(document: dict[str, Any]) -> Stage | None:
+def read_stage(document: dict[str, Any]) -> KwokStage | None:
     """A Stage out of its decoded document; None when it has no selector and so matches nothing.
 
     Raises:
@@ -236,7 +236,7 @@ def stage(document: dict[str, Any]) -> Stage | None:
         raise StageError(f"Stage {name!r}: {fault}") from fault
 
 
-def _stage(name: str, value: Any) -> Stage | None:
+def _stage(name: str, value: Any) -> KwokStage | None:
     spec = _checked(value, _SPEC_KEYS, "spec")
     reference = _checked(spec.get("resourceRef"), {"apiGroup", "kind"}, "spec.resourceRef")
     kind = reference.get("kind")
@@ -245,7 +245,7 @@ def _stage(name: str, value: Any) -> Stage | None:
     if "selector" not in spec or spec["selector"] is None:
         return None
     steps = [*_next(spec.get("next"), kind), *_steps(spec.get("steps"), kind)]
-    return Stage(
+    return KwokStage(
         name=name,
         group_version=reference.get("apiGroup") or "v1",
         kind=kind,
@@ -258,17 +258,17 @@ def _stage(name: str, value: Any) -> Stage | None:
     )
 
 
-def load(paths: Iterable[Path]) -> list[Stage]:
+def load_stages(paths: Iterable[Path]) -> list[KwokStage]:
     """All Stages in YAML files and folders of such, in name order; other kinds are passed over.
 
     Raises:
         StageError: a file cannot be read as YAML or holds an unusable Stage.
     """
-    read = [stage(document) for document in documents(paths)]
+    read = [read_stage(document) for document in stage_documents(paths)]
     return sorted((one for one in read if one is not None), key=lambda one: one.name)
 
 
-def documents(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def stage_documents(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """The Stage documents of YAML files and folders of such, the last one of each name.
 
     Raises:

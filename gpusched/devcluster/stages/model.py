@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
@@ -45,7 +45,7 @@ class EqualTest:
 
 
 @attrs.frozen
-class Expression:
+class StageExpression:
     """Where a number or a time comes from: a jq or a CEL expression over the object."""
 
     language: Literal["jq", "cel"]
@@ -53,13 +53,13 @@ class Expression:
 
 
 @attrs.frozen
-class Delay:
+class StageDelay:
     """Milliseconds, each with an expression that overrules it."""
 
     duration_ms: int | None = None
-    duration_from: Expression | None = None
+    duration_from: StageExpression | None = None
     jitter_ms: int | None = None
-    jitter_from: Expression | None = None
+    jitter_from: StageExpression | None = None
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ Test = JqTest | CelTest | EqualTest
 
 
 @attrs.frozen
-class Stage:
+class KwokStage:
     """One checked Stage."""
 
     name: str
@@ -118,6 +118,6 @@ class Stage:
     tests: tuple[Test, ...]
     steps: tuple[Step, ...]
     weight: int = 0
-    weight_from: Expression | None = None
-    delay: Delay | None = None
+    weight_from: StageExpression | None = None
+    delay: StageDelay | None = None
     immediate_next: bool = False

@@ -36,7 +36,7 @@ _PLAIN: Final = frozenset(
 """Truths and numbers that are left out when false or 0; pointers, such as ``priority``, are not."""
 
 
-class Number(str):
+class TypedNumber(str):
     """A number of JSON in a template: a text to Go, true even when it is 0, no match for numbers."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ def is_typed(group_version: str, kind: str) -> bool:
     return (group_version, kind) in _TYPED
 
 
-def left_out(path: Path, key: str, value: Any) -> bool:
+def omitted_fields(path: Path, key: str, value: Any) -> bool:
     """Whether Go's encoding of a typed object has no such field.
 
     Args:
@@ -82,21 +82,21 @@ def _seen(value: Any, path: Path, typed: bool) -> Any:
         return {
             key: item if type(item) is str else _seen(item, (*path, key), typed)
             for key, item in value.items()
-            if not (typed and left_out(path, key, item))
+            if not (typed and omitted_fields(path, key, item))
         }
     if kind is list:
         return [_seen(item, path, typed) for item in value]
     if kind is int or kind is float:
-        return Number(value)
+        return TypedNumber(value)
     return value
 
 
-def numbers_again(value: Any) -> Any:
+def restore_numbers(value: Any) -> Any:
     """A part of ``template_data`` with its numbers as numbers, for what writes JSON or YAML."""
     if isinstance(value, dict):
-        return {key: numbers_again(item) for key, item in value.items()}
+        return {key: restore_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [numbers_again(item) for item in value]
-    if isinstance(value, Number):
+        return [restore_numbers(item) for item in value]
+    if isinstance(value, TypedNumber):
         return float(value) if set(value) & set(".eE") else int(value)
     return value

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpusched.testing.invariants.gangs import of_gangs, ours
-from gpusched.testing.invariants.journal import Write, check_journal, fences
-from gpusched.testing.invariants.model import GROUP_LABEL, RECOVERY_S, Finding, Obj, requests
-from gpusched.testing.invariants.nodes import rooms
-from gpusched.testing.invariants.queues import quotas
+from gpusched.testing.invariants.gangs import gang_findings, unrequested_binds
+from gpusched.testing.invariants.journal import Write, check_journal, fence_findings
+from gpusched.testing.invariants.model import GROUP_LABEL, RECOVERY_S, Finding, Obj, pod_requests
+from gpusched.testing.invariants.nodes import node_findings
+from gpusched.testing.invariants.queues import queue_findings
 
 __all__ = [
     "GROUP_LABEL",
@@ -24,7 +24,7 @@ __all__ = [
     "check",
     "check_journal",
     "findings",
-    "requests",
+    "pod_requests",
 ]
 
 
@@ -47,17 +47,17 @@ def findings(
     groups = objects.get("podgroups", ())
     topologies = objects.get("topologies", ())
     return [
-        *rooms(pods, nodes),
-        *of_gangs(pods, groups, nodes=nodes, topologies=topologies, now=now),
-        *(found for pod in pods for found in ours(pod, schedulers)),
-        *quotas(
+        *node_findings(pods, nodes),
+        *gang_findings(pods, groups, nodes=nodes, topologies=topologies, now=now),
+        *(found for pod in pods for found in unrequested_binds(pod, schedulers)),
+        *queue_findings(
             pods,
             objects.get("queues", ()),
             groups=groups,
             jobs=objects.get("jobs", ()),
             namespaces=objects.get("namespaces", ()),
         ),
-        *fences(pods),
+        *fence_findings(pods),
     ]
 
 

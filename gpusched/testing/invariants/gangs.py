@@ -10,14 +10,14 @@ from gpusched.testing.invariants.model import (
     SUB_GROUP_LABEL,
     Finding,
     Obj,
-    counts,
-    holds,
+    bound_node,
+    counts_for_minimum,
+    holds_room,
     is_ours,
     is_over,
-    label,
-    members,
-    name_of,
-    node_of,
+    label_value,
+    members_by_group,
+    object_name,
     scheduled_at,
 )
 
@@ -27,7 +27,7 @@ Levels = Mapping[str, tuple[str, ...]]
 """Of each level its node label, after those of all wider levels."""
 
 
-def atomic(group: Obj, mine: Sequence[Obj], now: float | None) -> Iterator[Finding]:
+def partially_bound_gangs(group: Obj, mine: Sequence[Obj], now: float | None) -> Iterator[Finding]:
     """I3: no gang is bound in part for longer than the recovery time.
 
     Args:
@@ -36,8 +36,8 @@ def atomic(group: Obj, mine: Sequence[Obj], now: float | None) -> Iterator[Findi
         now: seconds since the epoch; None for no patience.
     """
     needed = group["spec"].get("minMember", 1)
-    count = sum(1 for pod in mine if counts(pod))
-    live = [pod for pod in mine if holds(pod)]
+    count = sum(1 for pod in mine if counts_for_minimum(pod))
+    live = [pod for pod in mine if holds_room(pod)]
     started = (group.get("status") or {}).get("phase") in _STARTED
     if not live or count >= needed or started:
         return
@@ -47,7 +47,7 @@ def atomic(group: Obj, mine: Sequence[Obj], now: float | None) -> Iterator[Findi
         yield _of(group, "I3", f"{count} of {needed} pods of PodGroup {name} are bound")
 
 
-def levels(topologies: Sequence[Obj]) -> dict[str, tuple[str, ...]]:
+def topology_levels(topologies: Sequence[Obj]) -> dict[str, tuple[str, ...]]:
     """Levels by name; of several Topologies with one name of a level the first by its own name."""
     found: dict[str, tuple[str, ...]] = {}
     for topology in sorted(topologies, key=lambda each: str(each["metadata"]["name"])):
@@ -58,7 +58,7 @@ def levels(topologies: Sequence[Obj]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def together(
+def split_gangs(
     group: Obj, mine: Sequence[Obj], nodes: Mapping[str, Obj], known: Levels
 ) -> Iterator[Finding]:
     """I4: pods that we bound are in one domain of the level that is required.
@@ -81,14 +81,14 @@ def together(
             continue
         domains: dict[tuple[str, ...], str] = {}
         for pod in mine:
-            node = nodes.get(node_of(pod))
-            if node is None or not (is_ours(pod) and holds(pod)):
+            node = nodes.get(bound_node(pod))
+            if node is None or not (is_ours(pod) and holds_room(pod)):
                 continue
-            if part and label(pod, SUB_GROUP_LABEL) != part:
+            if part and label_value(pod, SUB_GROUP_LABEL) != part:
                 continue
-            values = tuple(label(node, key) for key in keys)
+            values = tuple(label_value(node, key) for key in keys)
             if all(values):
-                domains.setdefault(values, node_of(pod))
+                domains.setdefault(values, bound_node(pod))
         if len(domains) > 1:
             where = " and ".join(sorted(domains.values())[:2])
             what = f"sub-group {part} of PodGroup" if part else "PodGroup"
@@ -96,11 +96,11 @@ def together(
             yield _of(group, "I4", f"{what} {name} requires one {level} and has pods on {where}")
 
 
-def ours(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
+def unrequested_binds(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
     """I11: we bind pods that ask for us, and none that is gated."""
     if not is_ours(pod):
         return
-    name = name_of(pod)
+    name = object_name(pod)
     if pod["spec"].get("schedulerName") not in schedulers:
         yield Finding(
             invariant="I11",
@@ -117,7 +117,7 @@ def ours(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def honest(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
+def dishonest_statuses(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
     """I15: what runs has its minimum; who waits has a reason and a sentence."""
     name = group["metadata"]["name"]
     conditions = (group.get("status") or {}).get("conditions") or []
@@ -128,14 +128,14 @@ def honest(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
     if said is None or said["status"] != "True":
         return
     # Members that ended or were deleted since have been there: only waiting ones betray.
-    waiting = [pod for pod in mine if not node_of(pod) and not is_over(pod)]
-    count = sum(1 for pod in mine if node_of(pod))
+    waiting = [pod for pod in mine if not bound_node(pod) and not is_over(pod)]
+    count = sum(1 for pod in mine if bound_node(pod))
     lacks = waiting and count < group["spec"].get("minMember", 1)
     if lacks and (group.get("status") or {}).get("phase") == "Running":
         yield _of(group, "I15", f"{name} is said to run with {count} pods bound")
 
 
-def of_gangs(
+def gang_findings(
     pods: Sequence[Obj],
     groups: Sequence[Obj],
     *,
@@ -144,14 +144,14 @@ def of_gangs(
     now: float | None,
 ) -> Iterator[Finding]:
     """I3, I4 and I15 of every PodGroup."""
-    by_group, known = members(pods), levels(topologies)
+    by_group, known = members_by_group(pods), topology_levels(topologies)
     by_name = {node["metadata"]["name"]: node for node in nodes}
     for group in groups:
-        mine = by_group.get(name_of(group), [])
-        yield from atomic(group, mine, now)
-        yield from together(group, mine, by_name, known)
-        yield from honest(group, mine)
+        mine = by_group.get(object_name(group), [])
+        yield from partially_bound_gangs(group, mine, now)
+        yield from split_gangs(group, mine, by_name, known)
+        yield from dishonest_statuses(group, mine)
 
 
 def _of(group: Obj, invariant: str, sentence: str) -> Finding:
-    return Finding(invariant=invariant, kind="PodGroup", name=name_of(group), sentence=sentence)
+    return Finding(invariant=invariant, kind="PodGroup", name=object_name(group), sentence=sentence)

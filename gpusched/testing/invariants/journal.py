@@ -10,11 +10,11 @@ import attrs
 from gpusched.testing.invariants.model import (
     Finding,
     Obj,
+    annotation_value,
+    binding_term,
     is_ours,
-    name_of,
-    note,
+    object_name,
     scheduled_at,
-    term_of,
 )
 
 
@@ -44,7 +44,7 @@ def check_journal(writes: Iterable[Write]) -> list[str]:
                 wrong.append(f"pod {said['name']} was bound twice")
             bound.add(said.get("uid"))
             fence = (said.get("annotations") or {}).get("gpusched.io/fence", "")
-            term = term_of(fence)
+            term = binding_term(fence)
             if term < newest:
                 wrong.append(f"I8: pod {said['name']} was bound under fence {fence}")
             newest = max(newest, term)
@@ -55,13 +55,13 @@ def check_journal(writes: Iterable[Write]) -> list[str]:
     return wrong
 
 
-def fences(pods: Sequence[Obj]) -> Iterator[Finding]:
+def fence_findings(pods: Sequence[Obj]) -> Iterator[Finding]:
     """I8: of the pods that we bound none carries an older fence than one that was bound before.
 
     Times of bindings are whole seconds: within one of them the order is not known.
     """
     bound = sorted(
-        (scheduled_at(pod), term_of(note(pod, "fence")), name_of(pod))
+        (scheduled_at(pod), binding_term(annotation_value(pod, "fence")), object_name(pod))
         for pod in pods
         if is_ours(pod) and scheduled_at(pod)
     )

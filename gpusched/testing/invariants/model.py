@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.objects.meta import parse_time
-from gpusched.objects.quantity import QuantityError, parse_quantity
+from gpusched.api.meta.identity import parse_time
+from gpusched.api.meta.quantity import QuantityError, parse_quantity
 
 Obj = Mapping[str, Any]
 GROUP_LABEL: Final = "gpusched.io/pod-group"
@@ -42,7 +42,7 @@ class Finding:
         return f"{self.invariant}: {self.sentence}"
 
 
-def requests(pod: Obj) -> dict[str, int]:
+def pod_requests(pod: Obj) -> dict[str, int]:
     """What a pod takes from its node, in base units; what is no quantity is left out."""
     spec = pod["spec"]
     total: Counter[str] = Counter({"pods": 1})
@@ -52,12 +52,12 @@ def requests(pod: Obj) -> dict[str, int]:
     for container in spec.get("initContainers") or ():
         for name, number in _amounts(container).items():
             largest[name] = max(largest.get(name, 0), number)
-    for name, number in amounts(spec.get("overhead")).items():
+    for name, number in base_amounts(spec.get("overhead")).items():
         largest[name] = largest.get(name, 0) + number
     return largest
 
 
-def amounts(listed: Any) -> dict[str, int]:
+def base_amounts(listed: Any) -> dict[str, int]:
     """A ResourceList in base units, ``cpu`` in thousandths; what is no quantity is left out."""
     found = {}
     for name, text in (listed or {}).items():
@@ -70,10 +70,10 @@ def amounts(listed: Any) -> dict[str, int]:
 
 def _amounts(container: Obj) -> dict[str, int]:
     stated = container.get("resources") or {}
-    return amounts({**(stated.get("limits") or {}), **(stated.get("requests") or {})})
+    return base_amounts({**(stated.get("limits") or {}), **(stated.get("requests") or {})})
 
 
-def share_of(pod: Obj, gpu_memory: int | None) -> Fraction | None:
+def gpu_share(pod: Obj, gpu_memory: int | None) -> Fraction | None:
     """The part of one GPU that a pod asks for, rounded up to thousandths; None for none."""
     meta = pod["metadata"]
     said = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
@@ -98,32 +98,32 @@ def _part(wanted: int, gpu_memory: int | None) -> Fraction:
     return Fraction(-(-wanted * 1000 // gpu_memory), 1000) if gpu_memory else Fraction(1)
 
 
-def gpu_memory(node: Obj) -> int | None:
+def node_gpu_memory(node: Obj) -> int | None:
     """Bytes of one GPU of a node; None where it is not said."""
     text = (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.memory", "")
     return int(text) * 2**20 if text.isdecimal() else None
 
 
-def name_of(obj: Obj) -> str:
+def object_name(obj: Obj) -> str:
     """``namespace/name``, or the name where there is no namespace."""
     meta = obj["metadata"]
     place = meta.get("namespace", "")
     return f"{place}/{meta['name']}" if place else str(meta["name"])
 
 
-def label(obj: Obj, key: str) -> str:
+def label_value(obj: Obj, key: str) -> str:
     """A label; empty for none."""
     text: str = (obj["metadata"].get("labels") or {}).get(key, "")
     return text
 
 
-def note(pod: Obj, key: str) -> str:
+def annotation_value(pod: Obj, key: str) -> str:
     """An annotation of ours; empty for none."""
     text: str = (pod["metadata"].get("annotations") or {}).get(f"gpusched.io/{key}", "")
     return text
 
 
-def node_of(pod: Obj) -> str:
+def bound_node(pod: Obj) -> str:
     """The name of the node that it is bound to; empty for none."""
     return pod["spec"].get("nodeName") or ""
 
@@ -133,20 +133,20 @@ def is_over(pod: Obj) -> bool:
     return (pod.get("status") or {}).get("phase") in _OVER
 
 
-def holds(pod: Obj) -> bool:
+def holds_room(pod: Obj) -> bool:
     """Whether it takes room of a node."""
-    return bool(node_of(pod)) and not is_over(pod)
+    return bool(bound_node(pod)) and not is_over(pod)
 
 
 def is_ours(pod: Obj) -> bool:
     """Whether we bound it: the plan is written with the binding."""
-    return bool(note(pod, "plan")) and bool(node_of(pod))
+    return bool(annotation_value(pod, "plan")) and bool(bound_node(pod))
 
 
-def counts(pod: Obj) -> bool:
+def counts_for_minimum(pod: Obj) -> bool:
     """Whether it is one of those that its gang's minimum needs."""
     phase = (pod.get("status") or {}).get("phase")
-    return phase == "Succeeded" or (bool(node_of(pod)) and phase != "Failed")
+    return phase == "Succeeded" or (bool(bound_node(pod)) and phase != "Failed")
 
 
 def scheduled_at(pod: Obj) -> float:
@@ -157,16 +157,16 @@ def scheduled_at(pod: Obj) -> float:
     return 0.0
 
 
-def term_of(fence: str) -> int:
+def binding_term(fence: str) -> int:
     """The number of the term in which a binding was made; -1 where it is not said."""
     text = fence.rpartition("/")[2]
     return int(text) if text.isdecimal() else -1
 
 
-def members(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
+def members_by_group(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
     """Pods by the PodGroup that they name, as ``namespace/name``."""
     found: dict[str, list[Obj]] = {}
     for pod in pods:
-        if group := label(pod, GROUP_LABEL):
+        if group := label_value(pod, GROUP_LABEL):
             found.setdefault(f"{pod['metadata']['namespace']}/{group}", []).append(pod)
     return found

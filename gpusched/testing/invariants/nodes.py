@@ -11,21 +11,21 @@ from gpusched.testing.invariants.model import (
     GPU,
     Finding,
     Obj,
-    amounts,
-    gpu_memory,
-    holds,
+    annotation_value,
+    base_amounts,
+    bound_node,
+    gpu_share,
+    holds_room,
     is_ours,
-    name_of,
-    node_of,
-    note,
-    requests,
-    share_of,
+    node_gpu_memory,
+    object_name,
+    pod_requests,
 )
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
-def room(
+def overcommitted_amounts(
     node: Obj,
     pods: Sequence[Obj],
     *,
@@ -42,19 +42,21 @@ def room(
             what others are over in is not its doing.
     """
     name = node["metadata"]["name"]
-    here = [pod for pod in pods if node_of(pod) == name and holds(pod)]
+    here = [pod for pod in pods if bound_node(pod) == name and holds_room(pod)]
     asked: Counter[str] = Counter()
     for pod in here:
-        asked.update(requests(pod))
+        asked.update(pod_requests(pod))
     # A GPU that is shared is no other pod's, whatever part of it is free.
-    opened = {note(pod, "slots") for pod in here if share_of(pod, None) is not None}
+    opened = {annotation_value(pod, "slots") for pod in here if gpu_share(pod, None) is not None}
     if opened:
         asked[GPU] += len(opened)
     looked_at = here if newcomer is None else [newcomer]
-    ours = {key for pod in looked_at if is_ours(pod) for key, asks in requests(pod).items() if asks}
-    if any(share_of(pod, None) is not None for pod in looked_at):
+    ours = {
+        key for pod in looked_at if is_ours(pod) for key, asks in pod_requests(pod).items() if asks
+    }
+    if any(gpu_share(pod, None) is not None for pod in looked_at):
         ours.add(GPU)
-    have = amounts((node.get("status") or {}).get("allocatable"))
+    have = base_amounts((node.get("status") or {}).get("allocatable"))
     for resource, amount in sorted(asked.items()):
         most = max(have.get(resource, 0), offer.get(resource, 0))
         if resource in ours and amount > most:
@@ -66,7 +68,9 @@ def room(
             )
 
 
-def slots(node: str, pods: Sequence[Obj], *, memory: int | None = None) -> Iterator[Finding]:
+def slot_findings(
+    node: str, pods: Sequence[Obj], *, memory: int | None = None
+) -> Iterator[Finding]:
     """I2: no slot has two pods, and a pod that we placed has as many as GPUs and slices.
 
     Shares: each has one slot, and those on one slot are one GPU together at most.
@@ -79,11 +83,11 @@ def slots(node: str, pods: Sequence[Obj], *, memory: int | None = None) -> Itera
     taken: dict[str, str] = {}
     parts: dict[str, Fraction] = {}
     for pod in pods:
-        if node_of(pod) != node or not holds(pod):
+        if bound_node(pod) != node or not holds_room(pod):
             continue
-        name = name_of(pod)
-        mine = [each for each in note(pod, "slots").split(",") if each]
-        share = share_of(pod, memory)
+        name = object_name(pod)
+        mine = [each for each in annotation_value(pod, "slots").split(",") if each]
+        share = gpu_share(pod, memory)
         if share is not None:
             if is_ours(pod) and len(mine) != 1:
                 yield _pod(name, f"pod {name} asks for a share of one GPU and has slots {mine}")
@@ -104,23 +108,23 @@ def slots(node: str, pods: Sequence[Obj], *, memory: int | None = None) -> Itera
             yield _slot(node, f"slot {slot} of node {node} has {float(total):g} GPUs of shares")
 
 
-def rooms(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding]:
+def node_findings(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding]:
     """I1 and I2 of every node, and of pods on nodes that are gone."""
     by_node: dict[str, list[Obj]] = {}
     for pod in pods:
-        if holds(pod):
-            by_node.setdefault(node_of(pod), []).append(pod)
-    memory = {node["metadata"]["name"]: gpu_memory(node) for node in nodes}
+        if holds_room(pod):
+            by_node.setdefault(bound_node(pod), []).append(pod)
+    memory = {node["metadata"]["name"]: node_gpu_memory(node) for node in nodes}
     for node in nodes:
-        yield from room(node, by_node.get(node["metadata"]["name"], ()))
+        yield from overcommitted_amounts(node, by_node.get(node["metadata"]["name"], ()))
     for name, here in by_node.items():
-        yield from slots(name, here, memory=memory.get(name))
+        yield from slot_findings(name, here, memory=memory.get(name))
 
 
 def _gpus(pod: Obj) -> int:
     return sum(
         amount
-        for key, amount in requests(pod).items()
+        for key, amount in pod_requests(pod).items()
         if key.endswith("/gpu") or key.startswith("nvidia.com/mig-")
     )
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from gpusched.testing.invariants.model import Finding, Obj, amounts
+from gpusched.testing.invariants.model import Finding, Obj, base_amounts
 
 _ROOT: Final = "root"
 
 
-def tree(queues: Sequence[Obj]) -> Iterator[Finding]:
+def queue_tree_findings(queues: Sequence[Obj]) -> Iterator[Finding]:
     """Parents that are missing, cycles, and children that were promised more than their parent."""
     by_name = {str(each["metadata"]["name"]): each for each in queues}
     children: dict[str, list[str]] = {}
@@ -39,10 +39,10 @@ def _ring(name: str, queues: Mapping[str, Obj]) -> list[str]:
 def _promises(parent: Obj, children: Sequence[Obj]) -> Iterator[Finding]:
     """What is guaranteed to children together is at most what their parent deserves."""
     name = str(parent["metadata"]["name"])
-    has = amounts(parent["spec"].get("deserved"))
+    has = base_amounts(parent["spec"].get("deserved"))
     given: Counter[str] = Counter()
     for child in children:
-        given.update(amounts((child["spec"].get("guarantee") or {}).get("resource")))
+        given.update(base_amounts((child["spec"].get("guarantee") or {}).get("resource")))
     for resource, amount in sorted(given.items()):
         if resource in has and amount > has[resource]:
             yield _of(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from gpusched.objects.quantity import QuantityError, parse_quantity
+from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.testing.invariants.model import (
     DEFAULT_QUEUE,
     GPU,
@@ -14,11 +14,11 @@ from gpusched.testing.invariants.model import (
     QUEUE_LABEL,
     Finding,
     Obj,
-    holds,
-    label,
-    name_of,
-    requests,
-    share_of,
+    gpu_share,
+    holds_room,
+    label_value,
+    object_name,
+    pod_requests,
 )
 
 _ROOT: Final = "root"
@@ -37,20 +37,20 @@ def queue_of(
         namespaces: by name.
     """
     place = pod["metadata"].get("namespace", "")
-    if group := label(pod, GROUP_LABEL):
+    if group := label_value(pod, GROUP_LABEL):
         found = groups.get(f"{place}/{group}")
         return (found or {"spec": {}})["spec"].get("queue") or DEFAULT_QUEUE
-    if own := label(pod, QUEUE_LABEL):
+    if own := label_value(pod, QUEUE_LABEL):
         return own
     for owner in pod["metadata"].get("ownerReferences") or ():
         job = jobs.get(f"{place}/{owner['name']}") if owner["kind"] == "Job" else None
-        if job is not None and (own := label(job, QUEUE_LABEL)):
+        if job is not None and (own := label_value(job, QUEUE_LABEL)):
             return own
     home = namespaces.get(place)
-    return (label(home, QUEUE_LABEL) if home is not None else "") or DEFAULT_QUEUE
+    return (label_value(home, QUEUE_LABEL) if home is not None else "") or DEFAULT_QUEUE
 
 
-def line(queue: str, queues: Mapping[str, Obj]) -> list[str]:
+def queue_and_ancestors(queue: str, queues: Mapping[str, Obj]) -> list[str]:
     """The queue and those above it that are there; none of them twice."""
     found: list[str] = []
     while queue in queues and queue not in found:
@@ -59,17 +59,18 @@ def line(queue: str, queues: Mapping[str, Obj]) -> list[str]:
     return found
 
 
-def charge(pod: Obj, memory: int | None = None) -> dict[str, int]:
+def pod_charge(pod: Obj, memory: int | None = None) -> dict[str, int]:
     """What a pod takes of its queue, each resource in thousandths, shares of GPUs included."""
     asks = {
-        name: amount * (1 if name == "cpu" else _WHOLE) for name, amount in requests(pod).items()
+        name: amount * (1 if name == "cpu" else _WHOLE)
+        for name, amount in pod_requests(pod).items()
     }
-    if (share := share_of(pod, memory)) is not None:
+    if (share := gpu_share(pod, memory)) is not None:
         asks[GPU] = asks.get(GPU, 0) + int(share * _WHOLE)
     return asks
 
 
-def usage(
+def queue_usage(
     pods: Sequence[Obj],
     queues: Mapping[str, Obj],
     *,
@@ -80,14 +81,14 @@ def usage(
     """Thousandths held by each queue, subtrees included; who was told to go counts no more."""
     held: dict[str, Counter[str]] = {name: Counter() for name in queues}
     for pod in pods:
-        if not holds(pod) or pod["metadata"].get("deletionTimestamp"):
+        if not holds_room(pod) or pod["metadata"].get("deletionTimestamp"):
             continue
-        for name in line(queue_of(pod, groups, jobs, namespaces), queues):
-            held[name].update(charge(pod))
+        for name in queue_and_ancestors(queue_of(pod, groups, jobs, namespaces), queues):
+            held[name].update(pod_charge(pod))
     return held
 
 
-def within(queue: Obj, held: Mapping[str, int]) -> Iterator[Finding]:
+def over_capability(queue: Obj, held: Mapping[str, int]) -> Iterator[Finding]:
     """I5: a queue holds what it may.
 
     Args:
@@ -111,7 +112,7 @@ def within(queue: Obj, held: Mapping[str, int]) -> Iterator[Finding]:
             )
 
 
-def quotas(
+def queue_findings(
     pods: Sequence[Obj],
     queues: Sequence[Obj],
     *,
@@ -121,12 +122,12 @@ def quotas(
 ) -> Iterator[Finding]:
     """I5 of every queue."""
     by_name = {each["metadata"]["name"]: each for each in queues}
-    held = usage(
+    held = queue_usage(
         pods,
         by_name,
-        groups={name_of(each): each for each in groups},
-        jobs={name_of(each): each for each in jobs},
-        namespaces={name_of(each): each for each in namespaces},
+        groups={object_name(each): each for each in groups},
+        jobs={object_name(each): each for each in jobs},
+        namespaces={object_name(each): each for each in namespaces},
     )
     for name, queue in by_name.items():
-        yield from within(queue, held[name])
+        yield from over_capability(queue, held[name])

@@ -5,35 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpusched.testing.invariants.model import Finding, Obj, is_ours, name_of, node_of, note
+from gpusched.testing.invariants.model import (
+    Finding,
+    Obj,
+    annotation_value,
+    bound_node,
+    is_ours,
+    object_name,
+)
 
 RECORDS: Final = ("slots", "plan", "fence", "seal", "proof", "rank")
 """Annotations that only a binding of ours writes."""
 
 
-def records(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
+def record_findings(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
     """A pod that we did not bind carries no record of ours.
 
     Args:
         pod: any pod.
         schedulers: names under which we place pods.
     """
-    carried = [f"gpusched.io/{each}" for each in RECORDS if note(pod, each)]
-    if not carried or (is_ours(pod) and note(pod, "fence")):
+    carried = [f"gpusched.io/{each}" for each in RECORDS if annotation_value(pod, each)]
+    if not carried or (is_ours(pod) and annotation_value(pod, "fence")):
         return
-    name, what = name_of(pod), ", ".join(carried)
-    if node_of(pod) and note(pod, "slots"):
+    name, what = object_name(pod), ", ".join(carried)
+    if bound_node(pod) and annotation_value(pod, "slots"):
         yield Finding(
             invariant="I2",
             kind="Pod",
             name=name,
-            sentence=f"pod {name} claims slots {note(pod, 'slots')[:64]!a} of node {node_of(pod)}, "
+            sentence=f"pod {name} claims slots {annotation_value(pod, 'slots')[:64]!a} of node {bound_node(pod)}, "
             "and no binding of ours gave it any",
         )
         return
     whose = (
         "is on a node that we did not give it"
-        if node_of(pod)
+        if bound_node(pod)
         else "has no node yet"
         if pod["spec"].get("schedulerName") in schedulers
         else "does not ask for us"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-import gpusched.io.loading
-from gpusched.session.placing import place_minimum
-from gpusched.session.reasons import Reason
+import gpusched.io.cycle.policy_loader
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.framework.reasons import Reason
 
 PREEMPTED = "needs the room"
 Obj = dict[str, Any]
@@ -26,11 +26,11 @@ class TakeRoom:
     def run(self, session: Any) -> None:
         """See ``Action``."""
         for gang in session.gangs:
-            if gang.need and gang.key in session.admitted and gang.key not in session.promises:
+            if gang.need and gang.key in session.admitted and gang.key not in session.nominations:
                 self._take(session, gang)
 
     def _take(self, session: Any, gang: Any) -> None:
-        with session.looking_later():
+        with session.pipelining():
             statement = session.statement()
             for _, victim in sorted(session.snapshot.active.items()):
                 if place_minimum(session, gang, statement) is None:
@@ -120,11 +120,11 @@ def scene():
 @pytest.fixture(autouse=True)
 def taking(monkeypatch):
     """Daemons of these tests preempt by the rules of ``TakeRoom`` and no others."""
-    original = gpusched.io.loading.load_policy
+    original = gpusched.io.cycle.policy_loader.load_policy
 
     def load(config: Any) -> Any:
         policy = original(config)
         kept = tuple(a for a in policy.actions if a.name in {"enqueue", "allocate"})
         return attrs.evolve(policy, actions=(*kept, TakeRoom()))
 
-    monkeypatch.setattr(gpusched.io.loading, "load_policy", load)
+    monkeypatch.setattr(gpusched.io.cycle.policy_loader, "load_policy", load)

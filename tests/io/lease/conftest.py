@@ -8,9 +8,9 @@ import re
 import pytest
 from aiohttp import web
 
-from gpusched.io.elector import Elector
+from gpusched.io.leader.elector import Elector
+from gpusched.lab.virtual_time.loop import run_virtual
 from gpusched.leader.lease_state import LeaseTiming
-from gpusched.simulate.loop import run_virtual
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/gpusched-system/leases"
 RFC3339_MICRO = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")

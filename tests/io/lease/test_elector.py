@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from gpusched.errors import ConfigError
+from gpusched.base.errors import ConfigError
 from gpusched.leader.lease_state import LeaseTiming
 
 

@@ -8,10 +8,10 @@ import logging
 import pytest
 from aiohttp import web
 
-from gpusched.io.answers import Response
-from gpusched.io.elector import Elector
+from gpusched.io.client.responses import ApiResponse
+from gpusched.io.leader.elector import Elector
+from gpusched.lab.virtual_time.loop import run_virtual
 from gpusched.leader.lease_state import LeaseTiming
-from gpusched.simulate.loop import run_virtual
 
 
 @pytest.mark.parametrize("how", ["hung", "gone", "slow-then-lost"])
@@ -165,7 +165,7 @@ def test_a_call_that_ignores_its_timeout_is_cut_off():
 
         async def request(self, method, path, **more):
             if self.answers:
-                return Response(200, {}, json.dumps(self.answers.pop(0)).encode())
+                return ApiResponse(200, {}, json.dumps(self.answers.pop(0)).encode())
             await self.clock.sleep(10_000)
             raise AssertionError
 

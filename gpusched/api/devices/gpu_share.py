@@ -1,0 +1,151 @@
+"""Shares: pods that ask for a part of one GPU, by a fraction or by memory.
+
+The annotation (or label) ``gpusched.io/gpu-fraction`` or ``gpusched.io/gpu-memory`` says how
+much; KAI's annotations ``gpu-fraction`` and ``gpu-memory`` (MiB) mean the same. Such a pod names
+no GPU among its requests, because the kubelet would give it a whole one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta import wire
+from gpusched.api.meta.fields import quoted
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.api.meta.units import DEVICE
+
+FRACTION: Final = "gpusched.io/gpu-fraction"
+MEMORY: Final = "gpusched.io/gpu-memory"
+KAI_FRACTION: Final = "gpu-fraction"
+KAI_MEMORY: Final = "gpu-memory"
+KAI_DEVICES: Final = "gpu-fraction-num-devices"
+KEYS: Final = (FRACTION, MEMORY, KAI_FRACTION, KAI_MEMORY)
+"""Whoever has one of these asks for a share, or tries to."""
+SHARED: Final = "nvidia.com/gpu"
+"""The kind of GPU that can be shared."""
+MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+"""MiB of each GPU of a node."""
+_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
+_NO_GPUS: Final = ("-MIG-", "-SHARED")
+"""In the product of a node whose ``nvidia.com/gpu`` are slices or replicas, not GPUs."""
+_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
+"""How many times the device plugin offers each GPU."""
+_MIB: Final = 2**20
+_PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,3})")
+_KAI_PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,18})")
+_MIB_COUNT: Final = re.compile(r"[0-9]{1,9}")
+
+
+@attrs.frozen(slots=True)
+class GpuShare:
+    """A part of one GPU: either is above zero, the other zero.
+
+    Attributes:
+        thousandths: of any GPU.
+        memory: bytes of its memory.
+    """
+
+    thousandths: int = 0
+    memory: int = 0
+
+    def of(self, gpu_memory: int) -> int:
+        """In thousandths of a GPU with so many bytes, rounded up; 0: such a GPU cannot give it.
+
+        Args:
+            gpu_memory: 0 when nobody says how much there is.
+        """
+        if self.thousandths:
+            return self.thousandths
+        if not gpu_memory or self.memory > gpu_memory:
+            return 0
+        return -(-self.memory * DEVICE // gpu_memory)
+
+
+def read_gpu_share(
+    labels: Mapping[str, str], annotations: wire.WorkloadAnnotations | None
+) -> GpuShare | None:
+    """What a pod or template asks for; None for no share. Annotations win over labels.
+
+    Raises:
+        Disbelief: it cannot be read, or is no part of one GPU.
+    """
+    fraction, memory = labels.get(FRACTION), labels.get(MEMORY)
+    kai: tuple[str | None, ...] = (None, None, None)
+    if annotations is not None:
+        fraction = fraction if annotations.gpu_fraction is None else annotations.gpu_fraction
+        memory = memory if annotations.gpu_memory is None else annotations.gpu_memory
+        if fraction is None and memory is None:
+            # What loses is left out: nobody has checked its length, and the result is cached.
+            kai = (annotations.kai_fraction, annotations.kai_memory, annotations.kai_devices)
+    if fraction is None and memory is None and kai == (None, None, None):
+        return None
+    return _share((fraction, memory, *kai))
+
+
+@lru_cache(maxsize=4096)
+def _share(texts: tuple[str | None, ...]) -> GpuShare | None:
+    fraction, memory, kai_fraction, kai_memory, kai_devices = texts
+    if fraction is not None and memory is not None:
+        raise InvalidObject(
+            _at(MEMORY), f"a share is said in {FRACTION} or in {MEMORY}, not in both"
+        )
+    if fraction is not None:
+        return GpuShare(thousandths=_thousandths(fraction, FRACTION, _PARTS))
+    if memory is not None:
+        return GpuShare(memory=_bytes(memory))
+    if kai_devices is not None and kai_devices != "1":
+        raise InvalidObject(_at(KAI_DEVICES), f"{quoted(kai_devices)}: shares are of one GPU")
+    if kai_fraction is not None and kai_memory is not None:
+        raise InvalidObject(
+            _at(KAI_MEMORY), f"a share is said in {KAI_FRACTION} or in {KAI_MEMORY}, not in both"
+        )
+    if kai_fraction is not None:
+        return GpuShare(thousandths=_thousandths(kai_fraction, KAI_FRACTION, _KAI_PARTS))
+    if kai_memory is not None:
+        if not _MIB_COUNT.fullmatch(kai_memory) or not int(kai_memory):
+            raise InvalidObject(_at(KAI_MEMORY), f"{quoted(kai_memory)} is no number of MiB")
+        return GpuShare(memory=int(kai_memory) * _MIB)
+    return None
+
+
+def _thousandths(text: str, key: str, grammar: re.Pattern[str]) -> int:
+    """Rounded up to whole thousandths."""
+    match = grammar.fullmatch(text)
+    digits = match["digits"] if match else ""
+    if not digits.strip("0"):
+        raise InvalidObject(_at(key), f"{quoted(text)} is no part of a GPU, such as 0.5 or 0.125")
+    scale: int = 10 ** len(digits)
+    return -(-int(digits) * DEVICE // scale)
+
+
+def _bytes(text: str) -> int:
+    try:
+        amount = parse_quantity(text)
+    except QuantityError as why:
+        raise InvalidObject(_at(MEMORY), str(why)) from None
+    if not amount:
+        raise InvalidObject(_at(MEMORY), f"{quoted(text)} is no memory")
+    return amount
+
+
+def _at(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
+def gpu_memory_of_labels(labels: Mapping[str, str]) -> int:
+    """Bytes of each GPU of a node by its labels; 0 when they do not say."""
+    text = labels.get(MEMORY_LABEL, "")
+    return int(text) * _MIB if _MIB_COUNT.fullmatch(text) else 0
+
+
+def offers_gpu_slices(labels: Mapping[str, str]) -> bool:
+    """Whether what a node offers as GPUs are slices or replicas of them, which nobody shares."""
+    product = labels.get(_PRODUCT_LABEL, "")
+    several = labels.get(_REPLICAS_LABEL, "1") not in {"0", "1"}
+    return several or any(part in product for part in _NO_GPUS)

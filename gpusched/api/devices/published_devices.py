@@ -1,0 +1,269 @@
+"""What others say about the inside of nodes: devices that drivers publish, and NUMA zones.
+
+ResourceSlices are of ``resource.k8s.io``: the GPUs of a node with attributes such as their PCIe
+root and NUMA node. NodeResourceTopologies are of ``topology.node.k8s.io``: what is free in each
+NUMA node, and how strictly the kubelet keeps pods inside one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+from msgspec import Struct
+
+from gpusched.api.meta.codec import KindCodec
+from gpusched.api.meta.fields import (
+    check_identity,
+    parse_resources,
+    read_resource_version,
+    read_uid,
+)
+from gpusched.api.meta.identity import UID, InvalidObject, ResourceVersion
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.wire import Metadata, Quantities
+from gpusched.base.limits import SLOTS_PER_NODE_MAX
+
+GPU_DRIVERS: Final = frozenset({"gpu", "gaudi", "npu"})
+"""First labels of the names of drivers whose devices are slots: ``gpu.nvidia.com``."""
+_WHOLE: Final = frozenset({"", "gpu", "amdgpu", "gaudi", "npu"})
+"""Types of devices that are whole GPUs; slices of one say another type."""
+
+
+@attrs.frozen(slots=True)
+class PublishedDevice:
+    """One GPU that a driver publishes.
+
+    Attributes:
+        name: inside its pool.
+        attributes: text by lower-case name without the domain, sorted; of lists the first one.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, str], ...]
+
+    def get(self, *names: str) -> str:
+        """The first of these attributes that it has; empty for none."""
+        known = dict(self.attributes)
+        return next((known[name] for name in names if known.get(name)), "")
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceSlice:
+    """A part of what one driver publishes for one node.
+
+    Attributes:
+        node: empty when it is not about one node, and of no use here.
+        generation, parts: of the pool: only slices of its newest generation count, and only
+            when there are so many of them.
+        devices: that are whole GPUs.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    node: str
+    driver: str
+    pool: str
+    generation: int
+    parts: int
+    devices: tuple[PublishedDevice, ...]
+
+
+@attrs.frozen(slots=True)
+class NumaZone:
+    """A NUMA node as an agent on the node reports it.
+
+    Attributes:
+        offered, free: by resource.
+    """
+
+    name: str
+    offered: Resources
+    free: Resources
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class NumaZones:
+    """The NUMA nodes of a node.
+
+    Attributes:
+        name: of the node.
+        policy: of the kubelet's topology manager, such as ``single-numa-node``.
+        scope: ``container`` or ``pod``.
+        zones: in the order of their names.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    policy: str
+    scope: str
+    zones: tuple[NumaZone, ...]
+
+
+# -- ResourceSlice ---------------------------------------------------------------------------
+class _WireDeviceAttribute(Struct, gc=False, rename={"number": "int", "text": "string"}):
+    number: int | None = None
+    text: str | None = None
+    ints: list[int] | None = None
+    strings: list[str] | None = None
+
+
+class _WireDevice(Struct, gc=False):
+    name: str = ""
+    attributes: dict[str, _WireDeviceAttribute] | None = None
+    basic: _BasicDevice | None = None
+
+
+class _BasicDevice(Struct, gc=False):
+    attributes: dict[str, _WireDeviceAttribute] | None = None
+
+
+class _WireDevicePool(Struct, gc=False, frozen=True, rename="camel"):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class _SliceSpec(Struct, gc=False, frozen=True, rename="camel"):
+    driver: str = ""
+    node_name: str | None = None
+    pool: _WireDevicePool = _WireDevicePool()
+    devices: list[_WireDevice] | None = None
+
+
+class ResourceSlice(Struct, gc=False):
+    """A ResourceSlice on the wire."""
+
+    metadata: Metadata
+    spec: _SliceSpec = _SliceSpec()
+
+
+def decode_resource_slice(parsed: ResourceSlice) -> DeviceSlice:
+    """A ResourceSlice; of drivers that have no GPUs nothing is kept.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata, spec = parsed.metadata, parsed.spec
+    check_identity(metadata, namespaced=False)
+    gpus = spec.driver.partition(".")[0] in GPU_DRIVERS
+    devices = [_device(each) for each in (spec.devices if gpus else None) or ()]
+    if len(devices) > SLOTS_PER_NODE_MAX:
+        raise InvalidObject("spec.devices", f"has {len(devices)} devices")
+    return DeviceSlice(
+        name=metadata.name,
+        uid=read_uid(metadata),
+        resource_version=read_resource_version(metadata),
+        node=(spec.node_name or "") if gpus else "",
+        driver=spec.driver,
+        pool=spec.pool.name,
+        generation=spec.pool.generation,
+        parts=spec.pool.resource_slice_count,
+        devices=tuple(each for each in devices if each.get("type") in _WHOLE),
+    )
+
+
+def _device(parsed: _WireDevice) -> PublishedDevice:
+    found = parsed.attributes or (parsed.basic.attributes if parsed.basic else None) or {}
+    texts = {}
+    for name, value in found.items():
+        text = _text(value)
+        if text:
+            texts[name.rpartition("/")[2].lower()] = text
+    return PublishedDevice(parsed.name, tuple(sorted(texts.items())))
+
+
+def _text(value: _WireDeviceAttribute) -> str:
+    if value.text is not None:
+        return value.text
+    if value.number is not None:
+        return str(value.number)
+    first = (value.strings or value.ints or [""])[0]
+    return str(first)
+
+
+# -- NodeResourceTopology --------------------------------------------------------------------
+class _WireZoneAttribute(Struct, gc=False):
+    name: str = ""
+    value: str = ""
+
+
+class _ZoneResource(Struct, gc=False):
+    name: str = ""
+    allocatable: str | int | float = 0
+    available: str | int | float = 0
+
+
+class _WireZone(Struct, gc=False):
+    name: str = ""
+    type: str = ""
+    resources: list[_ZoneResource] | None = None
+
+
+class NodeResourceTopology(Struct, gc=False, rename={"topology_policies": "topologyPolicies"}):
+    """A NodeResourceTopology on the wire; it bears its node's name."""
+
+    metadata: Metadata
+    topology_policies: list[str] | None = None
+    zones: list[_WireZone] | None = None
+    attributes: list[_WireZoneAttribute] | None = None
+
+
+_POLICIES: Final = {
+    "SingleNUMANodeContainerLevel": ("single-numa-node", "container"),
+    "SingleNUMANodePodLevel": ("single-numa-node", "pod"),
+    "SingleNUMANode": ("single-numa-node", "container"),
+    "Restricted": ("restricted", "container"),
+    "RestrictedContainerLevel": ("restricted", "container"),
+    "RestrictedPodLevel": ("restricted", "pod"),
+}
+"""The older field, in the words of the kubelet."""
+
+
+def decode_numa_zones(parsed: NodeResourceTopology) -> NumaZones:
+    """A NodeResourceTopology; what is no NUMA node is left out.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata = parsed.metadata
+    check_identity(metadata, namespaced=False)
+    policy, scope = "", "container"
+    for older in parsed.topology_policies or ():
+        policy, scope = _POLICIES.get(older, (policy, scope))
+    told = {each.name: each.value for each in parsed.attributes or ()}
+    zones = [each for each in parsed.zones or () if each.type in {"", "Node"}]
+    return NumaZones(
+        name=metadata.name,
+        uid=read_uid(metadata),
+        resource_version=read_resource_version(metadata),
+        policy=told.get("topologyManagerPolicy", policy),
+        scope=told.get("topologyManagerScope", scope),
+        zones=tuple(_zone(each) for each in sorted(zones, key=_numa_order)),
+    )
+
+
+def _numa_order(zone: _WireZone) -> tuple[int, str]:
+    """By the number at the end of the name, as ``node-10`` comes behind ``node-9``."""
+    digits = zone.name[len(zone.name.rstrip("0123456789")) :]
+    return (int(digits) if 0 < len(digits) < 6 else 0, zone.name)
+
+
+def _zone(parsed: _WireZone) -> NumaZone:
+    offered: Quantities = {each.name: each.allocatable for each in parsed.resources or ()}
+    free: Quantities = {each.name: each.available for each in parsed.resources or ()}
+    return NumaZone(
+        parsed.name,
+        parse_resources(offered, field="zones.resources.allocatable"),
+        parse_resources(free, field="zones.resources.available"),
+    )
+
+
+SLICES: Final = KindCodec("ResourceSlice", wire_type=ResourceSlice, entity=decode_resource_slice)
+ZONES: Final = KindCodec(
+    "NodeResourceTopology", wire_type=NodeResourceTopology, entity=decode_numa_zones
+)
+CODECS: Final = {"ResourceSlice": SLICES, "NodeResourceTopology": ZONES}
+"""By kind."""

@@ -1,0 +1,235 @@
+"""PodGroups of Kubernetes itself, coscheduling, Volcano and KAI, as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.foreign import kinds
+from gpusched.api.foreign import wire as wire_foreign
+from gpusched.api.gang.decode import PENDING, decode_conditions, read_status
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.meta import wire
+from gpusched.api.meta.codec import KindCodec
+from gpusched.api.meta.fields import (
+    check_identity,
+    parse_resources,
+    quoted,
+    read_labels,
+    read_resource_version,
+    read_uid,
+)
+from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
+from gpusched.api.meta.resources import NOTHING
+from gpusched.api.pod import gang_annotations
+
+TIER: Final = "tier:"
+"""Prefix of a level by its number, counted from the hosts outwards, as Volcano counts."""
+_SECOND_NS: Final = 10**9
+_PHASES: Final = {
+    "PreScheduling": "Pending",
+    "Scheduling": "Inqueue",
+    "Scheduled": "Running",
+    "Finished": "Completed",
+}
+"""Of coscheduling, where its words are not ours."""
+
+
+def _group(metadata: wire.WorkloadMetadata, raw: Any, source: str, **more: Any) -> PodGroup:
+    """What all foreign groups have in common; ``more`` are the fields of one source."""
+    check_identity(metadata, namespaced=True)
+    status, canonical = read_status(raw)
+    wishes = gang_annotations.read_gang_annotations(metadata.annotations)
+    named = gang_annotations.read_queue_name(read_labels(metadata), metadata.annotations)
+    phase = _PHASES.get(status.phase or "", status.phase or PENDING)
+    fields: dict[str, Any] = {
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": read_uid(metadata),
+        "resource_version": read_resource_version(metadata),
+        "generation": metadata.generation,
+        "created": parse_time(metadata.creation_timestamp or ""),
+        "min_task_member": (),
+        "min_resources": NOTHING,
+        "priority_class": "",
+        "preemptible": wishes.preemptible,
+        "sub_groups": (),
+        "min_sub_groups": 0,
+        "topology": TopologyRequest(wishes.topology_required, wishes.topology_preferred),
+        "expected_duration_ns": wishes.expected_duration_ns,
+        "min_runtime_ns": wishes.min_runtime_ns,
+        "schedule_timeout_ns": 0,
+        "phase": phase,
+        "conditions": decode_conditions(status),
+        "status": canonical,
+        "deleting": metadata.deletion_timestamp is not None,
+        "source": source,
+        **more,
+    }
+    fields["queue"] = fields.get("queue") or named
+    return PodGroup(**fields)
+
+
+def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
+    """A Volcano PodGroup.
+
+    Without ``minMember`` its pods are independent: one is enough to start. Minima of roles do
+    not count where ``minMember`` is less than their sum; so it is in Volcano.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.VolcanoGroupSpec()
+    tasks = tuple(sorted((spec.min_task_member or {}).items()))
+    by_role = sum(count for _, count in tasks)
+    remarks = []
+    if tasks and (spec.min_member or 0) < by_role:
+        remarks.append(
+            f"minTaskMember adds up to {by_role} and is ignored, as minMember is "
+            f"{spec.min_member or 0}"
+        )
+        tasks = ()
+    if spec.sub_group_policy:
+        remarks.append("subGroupPolicy is not honoured")
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.VOLCANO,
+        queue=spec.queue,
+        min_member=max(1, spec.min_member or 0),
+        min_task_member=tasks,
+        min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
+        priority_class=spec.priority_class_name or "",
+        remark="; ".join(remarks),
+    )
+    if spec.network_topology is None:
+        return group
+    return attrs.evolve(group, topology=_tiers(spec.network_topology))
+
+
+def _tiers(wish: wire_foreign.NetworkTopology) -> TopologyRequest:
+    """``hard`` is required, ``soft`` preferred; soft without a tier is the narrowest level."""
+    field = "spec.networkTopology"
+    if wish.mode not in (None, "", "hard", "soft"):
+        raise InvalidObject(f"{field}.mode", f"{quoted(wish.mode or '')} is neither hard nor soft")
+    if wish.highest_tier_name and wish.highest_tier_allowed is not None:
+        raise InvalidObject(field, "has both highestTierAllowed and highestTierName")
+    level = wish.highest_tier_name or ""
+    if wish.highest_tier_allowed is not None:
+        level = f"{TIER}{wish.highest_tier_allowed}"
+    if wish.mode == "soft":
+        return TopologyRequest(preferred=level or f"{TIER}1")
+    return TopologyRequest(required=level) if level else NO_TOPOLOGY_REQUEST
+
+
+def decode_coscheduling_group(parsed: wire_foreign.CoschedulingGroup) -> PodGroup:
+    """A coscheduling PodGroup.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.CoschedulingGroupSpec()
+    return _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.COSCHEDULING,
+        min_member=max(1, spec.min_member or 0),
+        min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
+        schedule_timeout_ns=(spec.schedule_timeout_seconds or 0) * _SECOND_NS,
+    )
+
+
+def decode_native_group(parsed: wire_foreign.NativeGroup) -> PodGroup:
+    """A PodGroup of Kubernetes itself; without a gang policy its pods are independent.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.NativeGroupSpec()
+    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
+    constraints = spec.scheduling_constraints
+    keys = [each.key for each in (constraints and constraints.topology) or ()]
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.NATIVE,
+        min_member=max(1, (gang and gang.min_count) or 0),
+        priority_class=spec.priority_class_name or "",
+    )
+    scheduled = group.condition("PodGroupScheduled")
+    if scheduled is not None and scheduled.status == "True":
+        group = attrs.evolve(group, phase="Running")
+    return attrs.evolve(group, topology=TopologyRequest(required=keys[0])) if keys else group
+
+
+def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
+    """A KAI PodGroup; the start of its members is known from them alone.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    spec = parsed.spec or wire_foreign.KaiGroupSpec()
+    parts = _kai_sub_groups(spec.sub_groups or ())
+    nested = len(spec.sub_groups or ()) - len(parts)
+    group = _group(
+        parsed.metadata,
+        parsed.status,
+        kinds.KAI,
+        queue=spec.queue,
+        min_member=max(1, spec.min_member or 0, sum(part.min_member for part in parts)),
+        priority_class=spec.priority_class_name or "",
+        phase=PENDING,
+        sub_groups=parts,
+        min_sub_groups=len(parts),
+        remark=f"{nested} of its subGroups have children and are not honoured" if nested else "",
+    )
+    if spec.preemptibility:
+        group = attrs.evolve(group, preemptible=spec.preemptibility == "preemptible")
+    wish = _kai_topology_request(spec.topology_constraint)
+    return group if wish == NO_TOPOLOGY_REQUEST else attrs.evolve(group, topology=wish)
+
+
+def _kai_sub_groups(parts: Sequence[wire_foreign.KaiSubGroup]) -> tuple[SubGroup, ...]:
+    """Sub-groups that pods belong to; those above them only hold them together."""
+    above = {part.parent for part in parts}
+    names = [part.name for part in parts]
+    if len(set(names)) != len(names) or "" in names:
+        raise InvalidObject("spec.subGroups[].name", "is empty or there twice")
+    return tuple(
+        SubGroup(
+            part.name, max(1, part.min_member or 0), _kai_topology_request(part.topology_constraint)
+        )
+        for part in parts
+        if part.name not in above
+    )
+
+
+def _kai_topology_request(wish: wire_foreign.KaiTopology | None) -> TopologyRequest:
+    if wish is None:
+        return NO_TOPOLOGY_REQUEST
+    return TopologyRequest(wish.required_topology_level or "", wish.preferred_topology_level or "")
+
+
+def _foreign(api_version: str) -> Any:
+    def adorn(rejected: Rejected, _parts: dict[str, bytes]) -> Rejected:
+        return attrs.evolve(rejected, api_version=api_version)
+
+    return adorn
+
+
+def _codec(source: str, wire_type: type[Any], entity: Any) -> KindCodec[Any, PodGroup]:
+    kind = kinds.POD_GROUPS[source]
+    adorn = _foreign(f"{kind.group}/{kind.versions[0]}")
+    return KindCodec("PodGroup", wire_type=wire_type, entity=entity, ours=True, adorn=adorn)
+
+
+CODECS: Final = {
+    kinds.NATIVE: _codec(kinds.NATIVE, wire_foreign.NativeGroup, decode_native_group),
+    kinds.COSCHEDULING: _codec(
+        kinds.COSCHEDULING, wire_foreign.CoschedulingGroup, decode_coscheduling_group
+    ),
+    kinds.VOLCANO: _codec(kinds.VOLCANO, wire_foreign.VolcanoGroup, decode_volcano_group),
+    kinds.KAI: _codec(kinds.KAI, wire_foreign.KaiGroup, decode_kai_group),
+}

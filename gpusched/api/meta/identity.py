@@ -1,0 +1,142 @@
+"""Identity, provenance and disbelief: what every entity has in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, NamedTuple, NewType
+
+import attrs
+
+from gpusched.api.meta.resources import Resources
+
+UID = NewType("UID", str)
+ResourceVersion = NewType("ResourceVersion", str)
+"""Opaque: compared for equality; ordered only to find out that a server went back in time."""
+
+
+class ObjectKey(NamedTuple):
+    """Namespace (empty for cluster-scoped kinds) and name. Sorts by both."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class GangKey(NamedTuple):
+    """Who a gang is: ``PodGroup``, ``Job``, ``Pod`` or another owner's kind. Sorts by all."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@attrs.frozen(slots=True)
+class Owner:
+    """The controller of an object."""
+
+    kind: str
+    name: str
+    uid: UID
+
+
+@attrs.frozen(slots=True)
+class RejectedPodUsage:
+    """What an object that we refuse to believe still takes from a node.
+
+    Attributes:
+        requests: None when even that cannot be read: the node then counts as full.
+        slots: those that were written with its binding, as a bitmask; 0 when nobody knows which.
+        shared: whether it asks for a share of a GPU, of which nobody can read how much it is.
+        plan, fence, seal: as written with its binding.
+    """
+
+    node: str
+    requests: Resources | None
+    slots: int = 0
+    shared: bool = False
+    plan: str = ""
+    fence: str = ""
+    seal: str = ""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Rejected:
+    """An object that cannot be believed: counted, named in an event, never scheduled."""
+
+    kind: str
+    key: ObjectKey
+    uid: UID
+    resource_version: ResourceVersion
+    field: str
+    why: str
+    generation: int = 0
+    charge: RejectedPodUsage | None = None
+    ours: bool = True
+    """Whether the object asks us for anything; only then is its author told. False for pods and
+    Jobs, which say by ``scheduler`` whom they ask."""
+    scheduler: str = ""
+    """For pods and Jobs: the ``schedulerName``."""
+    api_version: str = ""
+    """Group and version, where the kind alone does not tell."""
+    status: bytes = b"{}"
+    """Of pods that wait and of kinds whose authors are told: what the object's status says, as
+    it came."""
+    pending: bool = False
+    """For pods: whether it waits for a node, so that it is to be told why it gets none."""
+
+    @property
+    def sentence(self) -> str:
+        """For the event and the log."""
+        return f"{self.kind} {self.key}: {self.field}: {self.why}"
+
+
+class InvalidObject(ValueError):
+    """Raised inside decoding only, and turned into ``Rejected`` at its border."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+        self.why = why
+
+
+@lru_cache(maxsize=2048)
+def parse_time(text: str) -> float:
+    """An RFC 3339 time as seconds since the Unix epoch; 0.0 for an empty text.
+
+    Raises:
+        Disbelief: the text is no time.
+    """
+    if not text:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidObject("time", f"{text[:40]!r} is not an RFC 3339 time") from None
+    return moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp()
+
+
+TIME_MAX: Final = 253_402_300_799
+"""The end of the year 9999, seconds since the epoch: later times cannot be written."""
+
+
+def format_time(seconds: float) -> str:
+    """Whole seconds, as the API writes ``metav1.Time``."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(seconds: float) -> str:
+    """Microseconds, as the API writes ``metav1.MicroTime``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def is_older_version(version: str, than: str) -> bool:
+    """Whether a resourceVersion is surely older; versions are opaque, so only to distrust."""
+    if not (version.isascii() and version.isdigit() and than.isascii() and than.isdigit()):
+        return False
+    return int(version) < int(than)

@@ -1,0 +1,78 @@
+"""Kubernetes quantities, exact and bounded: never a float, never beyond 2**53 base units.
+
+The grammar is the API's: a decimal number with a binary (Ki..Ei) or decimal (n..E) suffix or a
+decimal exponent. The API server itself accepts ``1e30`` and counts beyond 64 bits, so the
+bound is ours to keep.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gpusched.api.meta.units import unit_exponent
+from gpusched.base.limits import QUANTITY_MAX
+
+_GRAMMAR = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,40})(?:\.(?P<part>[0-9]{0,40}))?"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+)
+_POWERS_OF_TEN = {
+    "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+class QuantityError(ValueError):
+    """Text that is no quantity, or one that no machine can have; ``str()`` says which."""
+
+
+@lru_cache(maxsize=8192)
+def parse_quantity(text: str, *, power: int = 0) -> int:
+    """Read a quantity in units of 10**-power, rounded up as the API server rounds.
+
+    Args:
+        text: as written in a manifest, such as ``500m``, ``1Gi`` or ``8``.
+        power: 3 for cpu and GPUs (thousandths), 0 for everything else (bytes, pieces).
+
+    Returns:
+        An int between 0 and ``QUANTITY_MAX``.
+
+    Raises:
+        QuantityError: not a quantity, negative, or above ``QUANTITY_MAX``.
+    """
+    match = _GRAMMAR.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
+        raise QuantityError(f"{text[:40]!r} is not a quantity")
+    digits = int((match["whole"] or "") + (match["part"] or ""))
+    if match["sign"] == "-" and digits:
+        raise QuantityError(f"{text[:40]!r} is negative")
+    ten = power - len(match["part"] or "")
+    two = 0
+    if match["exponent"]:
+        ten += int(match["exponent"])
+    elif match["suffix"] in _POWERS_OF_TWO:
+        two = _POWERS_OF_TWO[match["suffix"]]
+    elif match["suffix"]:
+        ten += _POWERS_OF_TEN[match["suffix"]]
+    value = digits << two
+    scale: int = 10 ** abs(ten)
+    value = value * scale if ten >= 0 else -(-value // scale)
+    if value > QUANTITY_MAX:
+        raise QuantityError(f"{text[:40]!r} is more than any machine has (limit 2**53 base units)")
+    return value
+
+
+def format_quantity(amount: int, *, resource: str) -> str:
+    """Write an amount in base units the way people write it: ``1500m``, ``32Gi``, ``8``.
+
+    What follows the name of the resource behind a blank, as in a dimension, does not matter.
+    """
+    resource = resource.partition(" ")[0]
+    if unit_exponent(resource):
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        for suffix, shift in reversed(_POWERS_OF_TWO.items()):
+            if amount and amount % (1 << shift) == 0:
+                return f"{amount >> shift}{suffix}"
+    return str(amount)

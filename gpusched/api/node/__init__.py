@@ -1,0 +1,1 @@
+"""What is known of a node? Its allocatable resources, labels, taints and GPU layout."""

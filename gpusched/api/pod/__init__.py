@@ -1,0 +1,1 @@
+"""What does a pod ask for, and to which gang does it belong? Pods, their classes (pods that are interchangeable share one), their requests, and the labels and annotations that name their gang and queue."""

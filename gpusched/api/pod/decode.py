@@ -1,0 +1,345 @@
+"""Pods: from the wire to the entity."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpusched.api.devices.gpu_share import KEYS, GpuShare, read_gpu_share
+from gpusched.api.devices.slots import SLOTS, gpu_request, parse_slots
+from gpusched.api.meta import raw_json, wire
+from gpusched.api.meta.codec import KindCodec
+from gpusched.api.meta.fields import (
+    check_identity,
+    decode_part,
+    parse_number,
+    printable_text,
+    quoted,
+    read_labels,
+    read_resource_version,
+    read_uid,
+)
+from gpusched.api.meta.identity import (
+    UID,
+    InvalidObject,
+    Owner,
+    Rejected,
+    RejectedPodUsage,
+    parse_time,
+)
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.gang_annotations import (
+    KAI_SUB_GROUP,
+    MAX_EXEC_LABEL,
+    SUB_GROUP_LABEL,
+    parse_seconds,
+    read_gang_annotations,
+    read_group_name,
+    read_queue_name,
+    read_role,
+)
+from gpusched.api.pod.gang_membership import (
+    controller_rank,
+    has_controller_labels,
+    rank_block,
+    read_gang_membership,
+)
+from gpusched.api.pod.pod import KubeletRefusal, Pod, PodClass, PodPhase
+from gpusched.api.pod.pod_class import PodClasses, read_pod_requests
+from gpusched.api.pod.requests import readable_requests
+from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+_RANK_MAX: Final = 2**31 - 1
+_PHASES: Final = {"": PodPhase.PENDING, **{phase.value: phase for phase in PodPhase}}
+_REFUSALS: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})
+_LACKS: Final = "OutOf"
+"""Begins what the kubelet says of each resource: ``OutOfcpu``, ``OutOfnvidia.com/gpu``."""
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+_classes = PodClasses()
+_slots = lru_cache(maxsize=4096)(parse_slots)
+_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
+_NOTES: Final = msgspec.json.Decoder(wire.PodAnnotations)
+
+
+def intern_pod_class(spec: wire.PodSpec, share: GpuShare | None = None) -> PodClass:
+    """The class of a pod with this spec and share, one object with all equal ones.
+
+    Raises:
+        Disbelief: a part of the spec that cannot be believed.
+    """
+    return _classes.of(spec, share=share)
+
+
+def decode_pod(parsed: wire.WirePod) -> Pod:
+    """A parsed pod as an entity.
+
+    Raises:
+        Disbelief: it cannot be believed.
+    """
+    metadata, spec, status = parsed.metadata, parsed.spec, parsed.status
+    check_identity(metadata, namespaced=True)
+    labels = read_labels(metadata)
+    notes = metadata.annotations
+    phase = _PHASES.get(status.phase)
+    if phase is None:
+        raise InvalidObject("status.phase", f"{quoted(status.phase)} is no phase of a pod")
+    pod_class = _classes.of(spec, status if spec.node_name else None, read_gpu_share(labels, notes))
+    bound = _NOT_BOUND
+    if spec.node_name and notes is not None:
+        bound = _binding_notes(notes, pod_class)
+    scheduled, since, reason, message = _scheduling(status.conditions)
+    created = parse_time(metadata.creation_timestamp or "")
+    if spec.node_name and not scheduled:
+        # Nobody said when it was bound: it runs since it was started, or at least since it exists.
+        scheduled = parse_time(status.start_time or "") or created
+    intern = sys.intern
+    owner = _owner(metadata.owner_references) if metadata.owner_references else None
+    native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
+    group = intern(read_group_name(labels, notes, native))
+    wishes = read_gang_annotations(notes)
+    claims, own_claims = _claims(metadata.name, spec.volumes) if spec.volumes else ((), ())
+    return Pod(
+        namespace=intern(metadata.namespace),
+        name=metadata.name,
+        uid=read_uid(metadata),
+        resource_version=read_resource_version(metadata),
+        created=created,
+        labels=labels,
+        owner=owner,
+        scheduler=intern(spec.scheduler_name) if spec.scheduler_name else DEFAULT_SCHEDULER,
+        pod_class=pod_class,
+        priority=spec.priority or 0,
+        priority_class=intern(spec.priority_class_name) if spec.priority_class_name else "",
+        group=group,
+        queue=intern(read_queue_name(labels, notes)),
+        role=intern(read_role(labels, notes)),
+        sub_group=labels.get(SUB_GROUP_LABEL) or labels.get(KAI_SUB_GROUP, ""),
+        hints=wishes,
+        rank=_rank(labels, notes),
+        node=intern(spec.node_name),
+        phase=phase,
+        deleting=metadata.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
+        scheduled=scheduled,
+        slots=bound.slots,
+        plan=bound.plan,
+        fence=bound.fence,
+        proof=bound.proof,
+        seal=bound.seal,
+        slots_error=bound.doubt,
+        unschedulable_reason=reason,
+        unschedulable=message,
+        unschedulable_since=since,
+        nominated=intern(status.nominated_node_name or ""),
+        may_preempt=spec.preemption_policy != "Never",
+        family=None if group else read_gang_membership(labels, notes, owner, wishes.min_member),
+        block=rank_block(labels) if has_controller_labels(labels) else 0,
+        claims=claims,
+        own_claims=own_claims,
+        deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
+        refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
+    )
+
+
+def _claims(pod: str, volumes: Iterable[wire.PodVolume]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of all claims that volumes are, and of those that are made for this pod."""
+    named: set[str] = set()
+    own: set[str] = set()
+    for each in volumes:
+        if each.persistent_volume_claim is not None:
+            named.add(each.persistent_volume_claim.claim_name)
+        elif each.ephemeral is not None:
+            own.add(f"{pod}-{each.name}")
+    if not named and not own:
+        return (), ()
+    return tuple(sorted(named | own)), tuple(sorted(own))
+
+
+def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
+    said = labels.get(MAX_EXEC_LABEL)
+    by_label = parse_seconds(said) if said else 0
+    return min(own, by_label) if own and by_label else own or by_label
+
+
+@attrs.frozen(slots=True)
+class _BindingNotes:
+    """What annotations tell of a binding; ``doubt`` is why the slots do not count."""
+
+    slots: int = 0
+    plan: str = ""
+    fence: str = ""
+    proof: str = ""
+    seal: str = ""
+    doubt: str = ""
+
+
+_NOT_BOUND: Final = _BindingNotes()
+
+
+def _binding_notes(notes: wire.PodAnnotations, pod_class: PodClass) -> _BindingNotes:
+    """Of a bound pod; a plan without a fence is not of our making.
+
+    Slots count whoever wrote them, as long as they are as many as the pod asks for: to leave
+    free what a pod says it sits on costs less than to give it twice. Whose they are when another
+    pod has them too is decided by the seal, see ``cache.ledger``.
+    """
+    wanted = 1 if pod_class.share is not None else pod_class.gpus
+    slots, doubt = _believed_slots(notes.slots or "", wanted)
+    if not notes.fence:
+        return _BindingNotes(slots, doubt=doubt)
+    intern = sys.intern
+    return _BindingNotes(
+        slots,
+        intern(notes.plan or ""),
+        intern(notes.fence),
+        intern((notes.proof or "")[:FOREIGN_TEXT_MAX]),
+        (notes.seal or "")[:FOREIGN_TEXT_MAX],
+        doubt,
+    )
+
+
+def _believed_slots(text: str, wanted: int) -> tuple[int, str]:
+    """Slots that are as many as asked for; else none, and why."""
+    try:
+        slots = _slots(text)
+    except InvalidObject as why:
+        return 0, f"its annotation {SLOTS} cannot be read ({why.why})"
+    claims = slots.bit_count()
+    if claims in (0, wanted):
+        return slots, ""
+    return 0, (
+        f"its annotation {SLOTS} claims {claims} GPU{'s' * (claims != 1)} and it asks for "
+        f"{wanted or 'none'}"
+    )
+
+
+def _refusal(status: wire.PodStatus, scheduled: float) -> KubeletRefusal | None:
+    """Whether the kubelet refused a failed pod: it says so, and no container ever was there."""
+    reason = status.reason or ""
+    if reason not in _REFUSALS and not reason.startswith(_LACKS):
+        return None
+    if status.container_statuses or status.init_container_statuses:
+        return None
+    return KubeletRefusal(printable_text(reason), parse_time(status.start_time or "") or scheduled)
+
+
+def _scheduling(conditions: Iterable[wire.WireCondition] | None) -> tuple[float, float, str, str]:
+    """When the pod was scheduled; or since when it is not, with reason and message."""
+    for each in conditions or ():
+        if each.type != "PodScheduled":
+            continue
+        if each.status == "True":
+            return parse_time(each.last_transition_time or ""), 0.0, "", ""
+        message = (each.message or "")[:TEXT_MAX]
+        since = parse_time(each.last_transition_time or "")
+        return 0.0, since, sys.intern(each.reason or ""), sys.intern(message)
+    return 0.0, 0.0, "", ""
+
+
+def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:
+    for each in references:
+        if each.controller:
+            return _shared_owner(each.kind, each.name, each.uid)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _shared_owner(kind: str, name: str, uid: str) -> Owner:
+    """Pods of one controller share the object."""
+    return Owner(kind, name, UID(uid))
+
+
+def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
+    text = labels.get(_JOB_INDEX)
+    if text is not None:
+        return _index(text, f"metadata.labels[{_JOB_INDEX}]")
+    if notes is not None and notes.job_index is not None:
+        return _index(notes.job_index, f"metadata.annotations[{_JOB_INDEX}]")
+    if has_controller_labels(labels):
+        rank = controller_rank(labels)
+        if rank >= 0:
+            return rank
+    text = labels.get(_POD_INDEX)
+    return -1 if text is None else _index(text, f"metadata.labels[{_POD_INDEX}]")
+
+
+def _index(text: str, field: str) -> int:
+    # Almost every index is a short plain number; the full check is for the rest.
+    if len(text) < 5 and text.isdecimal() and text.isascii():
+        return int(text)
+    return parse_number(text, field=field, low=0, high=_RANK_MAX)
+
+
+def _add_rejected_pod_details(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
+    """A rejected pod with its scheduler's name, and with what it still takes from a node."""
+    spec = raw_json.raw_members(parts.get("spec", b"{}"))
+    status = raw_json.raw_members(parts.get("status", b"{}"))
+    node = raw_json.raw_text(spec.get("nodeName"))
+    charge = None
+    if node and raw_json.raw_text(status.get("phase")) not in _FINISHED:
+        charge = _charge(node, parts.get("spec", b"{}"), parts.get("metadata", b"{}"))
+    scheduler = raw_json.raw_text(spec.get("schedulerName")) or DEFAULT_SCHEDULER
+    pending = not node and _waits(parts, spec, status)
+    return attrs.evolve(
+        rejected,
+        scheduler=scheduler,
+        charge=charge,
+        pending=pending,
+        status=parts.get("status", b"{}") if pending else b"{}",
+    )
+
+
+def _waits(parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, bytes]) -> bool:
+    """Whether a pod without a node is there to get one: not gated, deleted or finished."""
+    metadata = raw_json.raw_members(parts.get("metadata", b"{}"))
+    if (
+        raw_json.raw_text(metadata.get("deletionTimestamp"))
+        or raw_json.raw_text(status.get("phase")) in _FINISHED
+    ):
+        return False
+    return not raw_json.raw_elements(spec.get("schedulingGates", b"[]"))
+
+
+def _charge(node: str, spec: bytes, metadata: bytes) -> RejectedPodUsage:
+    requests: Resources | None
+    try:
+        requests = read_pod_requests(_SPEC.decode(spec))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        requests = readable_requests(spec)
+    if requests is None:
+        return RejectedPodUsage(node, None)
+    shared = _shares(metadata)
+    try:
+        wanted = gpu_request(requests)[1]
+        notes = decode_part(
+            _NOTES, raw_json.raw_members(metadata).get("annotations", b""), field="annotations"
+        )
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return RejectedPodUsage(node, requests, shared=shared)
+    notes = notes or wire.PodAnnotations()
+    slots, _ = _believed_slots(notes.slots or "", wanted or shared)
+    plan, fence, seal = notes.plan or "", notes.fence or "", (notes.seal or "")[:FOREIGN_TEXT_MAX]
+    return RejectedPodUsage(node, requests, slots, shared, plan, fence, seal)
+
+
+def _shares(metadata: bytes) -> bool:
+    parts = raw_json.raw_members(metadata)
+    said = {
+        **raw_json.raw_members(parts.get("labels", b"{}")),
+        **raw_json.raw_members(parts.get("annotations", b"{}")),
+    }
+    return any(key in said for key in KEYS)
+
+
+PODS: Final = KindCodec(
+    "Pod", wire_type=wire.WirePod, entity=decode_pod, adorn=_add_rejected_pod_details
+)

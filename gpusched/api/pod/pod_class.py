@@ -1,0 +1,201 @@
+"""Interning of pod classes: pods equal in all that placement reads share one object.
+
+Two levels. The raw bytes of the relevant parts of a spec are looked up first: pods of one
+template repeat them, and nothing is parsed. Bytes seen for the first time are parsed, and the
+canonical content decides, so that ``1Gi`` and ``1024Mi`` are the same class. The first level is
+dropped when it grows too large; the second holds every class as long as a pod has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+from weakref import WeakValueDictionary
+
+import attrs
+import msgspec
+
+from gpusched.api.affinity import decode
+from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.slots import accelerator, gpu_request
+from gpusched.api.meta import wire
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod import requests
+from gpusched.api.pod.pod import PodClass
+from gpusched.api.pod.requests import NO_GRANTS, PodGrants, read_grants
+from gpusched.base.limits import CLASS_BYTES_MAX
+
+_SIDECAR: Final = "Always"
+_ENTRY_BYTES: Final = 512
+"""What an entry costs beside the text of its key, by estimate."""
+
+_Key = tuple[bytes | bool | str, ...]
+
+
+class PodClasses:
+    """The interning table; one for each process, used in one thread."""
+
+    def __init__(self) -> None:
+        self._by_bytes: dict[_Key, PodClass] = {}
+        self._bytes = 0
+        self._by_digest: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
+
+    def of(
+        self,
+        spec: wire.PodSpec,
+        status: wire.PodStatus | None = None,
+        share: GpuShare | None = None,
+    ) -> PodClass:
+        """The class of a pod with this spec.
+
+        Args:
+            spec: of the pod.
+            status: of a bound pod, whose containers may have been resized in place.
+            share: that its annotations ask for.
+
+        Raises:
+            Disbelief: a part of the spec that cannot be believed.
+        """
+        granted = read_grants(status)
+        key = (*_key(spec), *granted.parts) if granted else _key(spec)
+        if share is not None:
+            key = (*key, f"share {share.thousandths} {share.memory}")
+        known = self._by_bytes.get(key)
+        if known is not None:
+            return known
+        made = _parse(spec, granted, share)
+        kept = self._by_digest.setdefault(made.digest, made)
+        self._remember(key, kept)
+        return kept
+
+    def _remember(self, key: _Key, pod_class: PodClass) -> None:
+        size = _ENTRY_BYTES + sum(len(part) for part in key if isinstance(part, bytes))
+        if self._bytes + size > CLASS_BYTES_MAX:
+            self._by_bytes.clear()
+            self._bytes = 0
+        self._by_bytes[key] = pod_class
+        self._bytes += size
+
+
+def _key(spec: wire.PodSpec) -> _Key:
+    parts: list[bytes | bool | str] = [
+        bytes(spec.node_selector),
+        bytes(spec.affinity),
+        bytes(spec.tolerations),
+        bytes(spec.topology_spread_constraints),
+        bytes(spec.resource_claims),
+        bytes(spec.resources),
+        bytes(spec.overhead),
+        has_claims(spec),
+    ]
+    for each in spec.containers or ():
+        parts.append(bytes(each.resources))
+        parts.append(bytes(each.ports))
+    for each in spec.init_containers or ():
+        # The flag also tells where the init containers begin.
+        parts.append(each.restart_policy == _SIDECAR)
+        parts.append(bytes(each.resources))
+        parts.append(bytes(each.ports))
+    return tuple(parts)
+
+
+def read_pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> Resources:
+    """What a pod with this spec takes from its node; ``status`` of a bound pod.
+
+    Raises:
+        Disbelief: a part that cannot be read.
+    """
+    return _requests(spec, read_grants(status))
+
+
+def _requests(spec: wire.PodSpec, granted: PodGrants | None) -> Resources:
+    given = granted or NO_GRANTS
+    return requests.pod_requests(
+        containers=[
+            requests.ContainerNeed(bytes(each.resources), grant=given.of(each.name))
+            for each in spec.containers or ()
+        ],
+        init_containers=[
+            requests.ContainerNeed(
+                bytes(each.resources), each.restart_policy == _SIDECAR, grant=given.of(each.name)
+            )
+            for each in spec.init_containers or ()
+        ],
+        pod_level=bytes(spec.resources),
+        overhead=bytes(spec.overhead),
+        pod_grant=given.pod,
+    )
+
+
+def _parse(spec: wire.PodSpec, granted: PodGrants | None, share: GpuShare | None) -> PodClass:
+    needs = _requests(spec, granted)
+    gpu, gpus = gpu_request(needs)
+    if share is not None:
+        needs, gpu = add_share_requests(needs, share), SHARED
+    affinity = decode.parse_affinity(bytes(spec.affinity))
+    hard, soft = decode.parse_spread(bytes(spec.topology_spread_constraints))
+    ports = [bytes(each.ports) for each in spec.containers or ()]
+    ports += [
+        bytes(each.ports) for each in spec.init_containers or () if each.restart_policy == _SIDECAR
+    ]
+    made = PodClass(
+        digest="",
+        requests=needs,
+        gpu=gpu,
+        gpus=gpus,
+        node_selector=decode.parse_node_selector(bytes(spec.node_selector)),
+        affinity=affinity.required,
+        preferred=affinity.preferred,
+        tolerations=decode.parse_tolerations(bytes(spec.tolerations)),
+        unsupported=decode.uses_claims(bytes(spec.resource_claims)),
+        near=affinity.near,
+        apart=affinity.apart,
+        preferred_pod_affinity=affinity.preferred_pod_affinity,
+        preferred_pod_anti_affinity=affinity.preferred_pod_anti_affinity,
+        spread=hard,
+        soft_spread=soft,
+        ports=decode.parse_host_ports(ports),
+        uses_claims=has_claims(spec),
+        aligned=_aligned(spec),
+        share=share,
+    )
+    return attrs.evolve(made, digest=_digest(made))
+
+
+def _aligned(spec: wire.PodSpec) -> tuple[Resources, ...]:
+    """Of containers and sidecars; a pod whose needs are given for all of them is not looked at."""
+    if spec.resources:
+        return ()
+    stay = [*(spec.containers or ())]
+    stay += [each for each in spec.init_containers or () if each.restart_policy == _SIDECAR]
+    return requests.read_aligned_requests(bytes(each.resources) for each in stay)
+
+
+def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
+    """Requests with a share, by memory a whole GPU until somebody knows how large GPUs are.
+
+    Raises:
+        Disbelief: it asks for GPUs beside its share.
+    """
+    named = [name for name, amount in needs.items if amount and accelerator(name)]
+    if named:
+        raise InvalidObject(
+            "spec.containers.resources",
+            f"asks for {named[0]}, and its annotations for a share of a GPU",
+        )
+    return needs.plus(Resources.of({SHARED: share.thousandths or DEVICE}))
+
+
+def has_claims(spec: wire.PodSpec) -> bool:
+    """Whether any of its volumes is a claim."""
+    return spec.volumes is not None and any(
+        each.persistent_volume_claim is not None or each.ephemeral is not None
+        for each in spec.volumes
+    )
+
+
+def _digest(content: PodClass) -> str:
+    canonical = msgspec.json.encode(attrs.astuple(content))
+    return hashlib.blake2b(canonical, digest_size=16).hexdigest()

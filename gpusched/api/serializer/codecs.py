@@ -1,0 +1,41 @@
+"""One codec for each kind that is followed, by its plural name."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from gpusched.api.gang import decode as decode_group
+from gpusched.api.jobs import decode as decode_others
+from gpusched.api.meta.codec import ObjectPage, WatchEvent
+from gpusched.api.node import decode as decode_node
+from gpusched.api.pod import decode as decode_pod
+from gpusched.api.volumes import decode
+
+__all__ = ["CODECS", "ObjectCodec", "ObjectPage", "WatchEvent"]
+
+
+class ObjectCodec(Protocol):
+    """Bytes to entities; what cannot be believed comes as ``meta.Rejected``."""
+
+    def decode_page(self, body: bytes) -> ObjectPage[Any]:
+        """The body of a list; raises ``errors.Undecodable`` when the whole is unusable."""
+
+    def decode_event(self, line: bytes) -> WatchEvent[Any]:
+        """One line of a watch; raises ``errors.Undecodable`` when it is no event."""
+
+
+CODECS: Final[dict[str, ObjectCodec]] = {
+    "pods": decode_pod.PODS,
+    "nodes": decode_node.NODES,
+    "namespaces": decode_others.NAMESPACES,
+    "podgroups": decode_group.POD_GROUPS,
+    "queues": decode_group.QUEUES,
+    "topologies": decode_group.TOPOLOGIES,
+    "priorityclasses": decode_others.PRIORITY_CLASSES,
+    "poddisruptionbudgets": decode_others.DISRUPTION_BUDGETS,
+    "resourcequotas": decode_others.RESOURCE_QUOTAS,
+    "jobs": decode_others.JOBS,
+    "persistentvolumeclaims": decode.CLAIMS,
+    "persistentvolumes": decode.VOLUMES,
+    "storageclasses": decode.STORAGE_CLASSES,
+}

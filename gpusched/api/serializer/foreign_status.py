@@ -1,0 +1,177 @@
+"""What other projects' groups and queues show of their state, in those projects' own words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpusched.api.foreign import kinds
+from gpusched.api.meta.identity import UID, format_time
+from gpusched.api.serializer.requests import UNSCHEDULABLE, clip_text, merge_status
+
+Obj = dict[str, object]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GroupState:
+    """Where a gang stands.
+
+    Attributes:
+        phase: in our words.
+        is_scheduled, reason, sentence: the condition Scheduled.
+        counts: scheduled, running, succeeded, failed.
+        min_member: members that it needs.
+    """
+
+    phase: str
+    is_scheduled: bool
+    reason: str
+    sentence: str
+    counts: tuple[int, int, int, int]
+    min_member: int
+
+
+_VOLCANO_REASONS: Final = {
+    "InsufficientResources": "NotEnoughResources",
+    "NotEnoughMembers": "NotEnoughTasks",
+}
+
+
+def foreign_group_status_patch(
+    source: str, uid: UID, current: bytes, state: GroupState, *, now: float
+) -> bytes | None:
+    """A merge patch of a foreign PodGroup's status; None when it says so already.
+
+    Args:
+        source: whose kind it is.
+        uid: of the group.
+        current: its status as last seen, JSON.
+        state: where its gang stands.
+        now: seconds since the epoch, the time of what changes.
+    """
+    write = _GROUPS.get(source)
+    return write(uid, msgspec.json.decode(current), state, now) if write is not None else None
+
+
+def _volcano(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None:
+    """Phase and counts as ours; Unschedulable is true while Scheduled is not."""
+    _, running, succeeded, failed = state.counts
+    fields = {
+        "phase": state.phase,
+        "running": running or None,
+        "succeeded": succeeded or None,
+        "failed": failed or None,
+    }
+    reason = _VOLCANO_REASONS.get(state.reason, state.reason)
+    conditions = _listed(known)
+    waits = not state.is_scheduled
+    if waits or any(each.get("type") == UNSCHEDULABLE for each in conditions):
+        _set_condition(
+            conditions, UNSCHEDULABLE, (waits, reason, state.sentence), now=now, transition=True
+        )
+    scheduled = (state.is_scheduled, reason, state.sentence)
+    _set_condition(conditions, "Scheduled", scheduled, now=now, transition=True)
+    return merge_status(uid, known, fields, conditions)
+
+
+def _coscheduling(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None:
+    """Its phases follow what runs, where ours follow what was decided."""
+    scheduled, running, succeeded, failed = state.counts
+    phase = {"Inqueue": "Pending", "Completed": "Finished"}.get(state.phase, state.phase)
+    if state.phase == "Running" and running + succeeded < state.min_member:
+        phase = "Scheduling"
+    if failed and not (running or scheduled) and phase != "Finished":
+        phase = "Failed"
+    fields: Obj = {
+        "phase": phase,
+        "running": running or None,
+        "succeeded": succeeded or None,
+        "failed": failed or None,
+    }
+    if scheduled and not known.get("scheduleStartTime"):
+        fields["scheduleStartTime"] = format_time(now)
+    return merge_status(uid, known, fields, None)
+
+
+def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None:
+    """PodGroupScheduled, which is never taken back."""
+    conditions = _listed(known)
+    before = next((each for each in conditions if each.get("type") == "PodGroupScheduled"), None)
+    if before is not None and before.get("status") == "True":
+        return None
+    reason = "Scheduled" if state.is_scheduled else UNSCHEDULABLE
+    says = (state.is_scheduled, reason, state.sentence)
+    _set_condition(conditions, "PodGroupScheduled", says, now=now)
+    return merge_status(uid, known, {}, conditions)
+
+
+_GROUPS: Final[Mapping[str, Callable[[UID, Obj, GroupState, float], bytes | None]]] = {
+    kinds.VOLCANO: _volcano,
+    kinds.COSCHEDULING: _coscheduling,
+    kinds.NATIVE: _native,
+}
+
+
+def foreign_queue_status_patch(
+    uid: UID, current: bytes, *, allocated: Mapping[str, str], counts: tuple[int, int, int]
+) -> bytes | None:
+    """A merge patch of a Volcano Queue's status; None when it says so already.
+
+    Its state is opened here once; closing is left to Volcano's own controller, which alone
+    knows of the command.
+
+    Args:
+        uid: of the queue.
+        current: its status as last seen, JSON.
+        allocated: what it holds, quantities by resource.
+        counts: gangs pending, inqueue and running.
+    """
+    known = msgspec.json.decode(current)
+    pending, inqueue, running = counts
+    fields: Obj = {
+        "allocated": allocated,
+        "pending": pending or None,
+        "inqueue": inqueue or None,
+        "running": running or None,
+    }
+    if not known.get("state"):
+        fields["state"] = "Open"
+    return merge_status(uid, known, fields, None)
+
+
+def _listed(known: Obj) -> list[Obj]:
+    found = known.get("conditions")
+    return [dict(each) for each in found] if isinstance(found, list) else []
+
+
+def _set_condition(
+    conditions: list[Obj],
+    kind: str,
+    says: tuple[bool, str, str],
+    *,
+    now: float,
+    transition: bool = False,
+) -> None:
+    """Set one condition in place; its time stays while its status does."""
+    holds, reason, sentence = says
+    status, message = "True" if holds else "False", clip_text(sentence)
+    old = next((each for each in conditions if each.get("type") == kind), None)
+    since = old.get("lastTransitionTime") if old and old.get("status") == status else None
+    made: Obj = {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": since or format_time(now),
+        "reason": reason,
+        "message": message,
+    }
+    if transition:
+        content = f"{kind}/{status}/{reason}/{message}"
+        made["transitionID"] = hashlib.sha256(content.encode()).hexdigest()[:12]
+    if old is None:
+        conditions.append(made)
+    else:
+        conditions[conditions.index(old)] = made

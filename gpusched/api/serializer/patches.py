@@ -1,0 +1,140 @@
+"""Bodies of the writes that make room: promises, disruption conditions, Jobs paused and started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpusched.api.gang.move_record import MOVED
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.api.serializer.requests import clip_text
+
+DISRUPTION: Final = "DisruptionTarget"
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""The reason that a Job's ``podFailurePolicy`` knows."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""The annotation by which whoever makes volumes knows where one is to be used."""
+_json = msgspec.json.Encoder()
+
+
+def nomination_patch(
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    node: str,
+    reason: str,
+    sentence: str,
+    since: float,
+) -> bytes:
+    """A strategic merge patch of pods/status: room on a node is promised from now on.
+
+    Args:
+        uid: of the pod.
+        version: of the pod as last seen: one that was bound meanwhile is promised nothing.
+        node: by name.
+        reason: of PodScheduled=False, by which the promise is known.
+        sentence: cut at 1,024 bytes.
+        since: seconds since the epoch when the promise was made.
+    """
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": clip_text(sentence),
+        "lastTransitionTime": format_time(since),
+    }
+    return _json.encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": version},
+            "status": {"nominatedNodeName": node, "conditions": [condition]},
+        }
+    )
+
+
+def disruption_patch(uid: UID, *, sentence: str, since: float) -> bytes:
+    """A strategic merge patch of pods/status: the pod is about to be evicted, and why."""
+    condition = {
+        "type": DISRUPTION,
+        "status": "True",
+        "reason": BY_SCHEDULER,
+        "message": clip_text(sentence),
+        "lastTransitionTime": format_time(since),
+    }
+    return _json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
+def job_suspend_patch(
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    suspend: bool,
+    parallelism: int | None,
+    node_selector: Sequence[tuple[str, str]],
+    annotations: Sequence[tuple[str, str]],
+) -> bytes:
+    """A merge patch of a Job that pauses or starts it.
+
+    Args:
+        uid: of the Job.
+        version: as last seen: who changed it meanwhile may have meant otherwise.
+        suspend: what it becomes.
+        parallelism: what that becomes too; None leaves it.
+        node_selector: added to its pod template.
+        annotations: set on the Job; an empty value removes one.
+    """
+    spec: dict[str, object] = {"suspend": suspend}
+    if parallelism is not None:
+        spec["parallelism"] = parallelism
+    if node_selector:
+        spec["template"] = {"spec": {"nodeSelector": dict(node_selector)}}
+    metadata: dict[str, object] = {"uid": uid, "resourceVersion": version}
+    if annotations:
+        metadata["annotations"] = {name: value or None for name, value in annotations}
+    return _json.encode({"metadata": metadata, "spec": spec})
+
+
+def selected_node_patch(uid: UID, version: ResourceVersion, *, node: str) -> bytes:
+    """A merge patch of a claim: the node of the first pod that uses it."""
+    metadata = {"uid": uid, "resourceVersion": version, "annotations": {SELECTED_NODE: node}}
+    return _json.encode({"metadata": metadata})
+
+
+def volume_claim_ref_patch(
+    uid: UID, version: ResourceVersion, *, claim: ObjectKey, claim_uid: UID
+) -> bytes:
+    """A merge patch of a volume: it is for this claim.
+
+    Args:
+        uid: of the volume.
+        version: as last seen: one that was given to another claim meanwhile is not taken away.
+        claim: for whom it is.
+        claim_uid: of that claim.
+    """
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim_uid,
+    }
+    metadata = {"uid": uid, "resourceVersion": version}
+    return _json.encode({"metadata": metadata, "spec": {"claimRef": reference}})
+
+
+def move_record_patch(uid: UID, text: str, *, on_status: bool) -> bytes:
+    """A merge patch of a PodGroup's status or of a Job: where it is moved to.
+
+    It names no version: the status is written meanwhile, and nobody else writes the record.
+
+    Args:
+        uid: of the object.
+        text: the record; empty takes it off.
+        on_status: whether it is a field of the status, else an annotation.
+    """
+    metadata: dict[str, object] = {"uid": uid}
+    if on_status:
+        return _json.encode({"metadata": metadata, "status": {"moved": text or None}})
+    metadata["annotations"] = {MOVED: text or None}
+    return _json.encode({"metadata": metadata})

@@ -1,0 +1,110 @@
+"""The seal on records of ours that stand where tenants can write: an HMAC with a key of our own.
+
+Annotations of pods and Jobs can be written by whoever may edit them. What is read back from
+there after a restart carries a seal over the object's UID and the content, made with a key that
+only the daemon's Lease holds: a tenant can take a record away, and can neither make nor change
+one, nor put it on another object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import Final
+
+import attrs
+
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.move_record import MoveRecord, format_move
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import TIME_MAX, UID, RejectedPodUsage, format_time
+from gpusched.api.pod.pod import Pod
+
+SEAL: Final = "gpusched.io/seal"
+"""The annotation of a pod that we bound, and of a Job that we started."""
+KEY: Final = "gpusched.io/seal-key"
+"""The annotation of the daemon's Lease."""
+KEY_BYTES: Final = 32
+_DIGITS: Final = 32
+"""128 bits: nobody guesses them, and every pod carries them."""
+_KEY: Final = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}")
+
+
+@attrs.frozen(slots=True, repr=False)
+class Seal:
+    """Makes and checks seals.
+
+    Attributes:
+        key: secret; empty while none is known: then nothing is sealed, and no seal is believed.
+        open: whether nobody else can write where our records are, as in a simulation: then
+            everything is believed.
+    """
+
+    key: bytes = b""
+    open: bool = False
+
+    def of_binding(self, uid: UID, *, node: str, slots: int, plan: str, fence: str) -> str:
+        """The annotation ``gpusched.io/seal`` of a pod that is bound so; empty without a key."""
+        return self._of("binding", uid, node, format_slots(slots), plan, fence)
+
+    def of_move(self, uid: UID, move: MoveRecord) -> str:
+        """The seal in the record of a move on the object of that UID; empty without a key."""
+        return self._of("move", uid, format_move(move, seal=""))
+
+    def of_start(self, uid: UID, admitted: str) -> str:
+        """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
+        return self._of("start", uid, admitted)
+
+    def fits_binding(self, pod: Pod) -> bool:
+        """Whether a bound pod is where we bound it, with the slots, plan and fence we wrote."""
+        return self.fits(pod.uid, pod)
+
+    def fits(self, uid: UID, binding: Pod | RejectedPodUsage) -> bool:
+        """The same of what is read of the binding of a pod, believed otherwise or not."""
+        if self.open:
+            return True
+        if not binding.seal:
+            return False
+        made = self.of_binding(
+            uid, node=binding.node, slots=binding.slots, plan=binding.plan, fence=binding.fence
+        )
+        return bool(made) and hmac.compare_digest(made.encode(), binding.seal.encode())
+
+    def fits_move(self, uid: UID, move: MoveRecord) -> bool:
+        """Whether we wrote this record on the object of that UID."""
+        if self.open:
+            return True
+        made = self.of_move(uid, move)
+        return bool(made) and hmac.compare_digest(made.encode(), move.seal.encode())
+
+    def fits_start(self, job: Job) -> bool:
+        """Whether we started a Job when it says so."""
+        if self.open:
+            return True
+        if not 0 < job.admitted <= TIME_MAX:
+            return False
+        made = self.of_start(job.uid, format_time(job.admitted))
+        return bool(made) and hmac.compare_digest(made.encode(), job.seal.encode())
+
+    def _of(self, *parts: str) -> str:
+        if not self.key:
+            return ""
+        content = "\0".join(parts).encode()
+        return hmac.digest(self.key, content, hashlib.sha256).hex()[:_DIGITS]
+
+
+NO_SEAL: Final = Seal(open=True)
+"""Where only we write."""
+UNKNOWN_SEAL: Final = Seal()
+"""Before the key is known."""
+
+
+def parse_seal(text: str) -> Seal:
+    """The seal whose key is written so in the Lease; ``UNKNOWN`` when that is no key."""
+    return Seal(bytes.fromhex(text)) if _KEY.fullmatch(text) else UNKNOWN_SEAL
+
+
+def is_seal_key(text: object) -> bool:
+    """Whether that is a key as we write one."""
+    return isinstance(text, str) and _KEY.fullmatch(text) is not None

@@ -1,0 +1,1 @@
+"""Which volume may serve a claim, and on which nodes? PersistentVolumeClaims, PersistentVolumes and StorageClasses."""

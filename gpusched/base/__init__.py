@@ -1,0 +1,1 @@
+"""What does every part of the program stand on? The one source of time, the tree of errors, the bounds, and the files that are installed beside the code. Nothing here knows of scheduling; the embedded cluster may import it."""

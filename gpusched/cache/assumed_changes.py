@@ -1,0 +1,150 @@
+"""What was decided and is on its way, entered before the watch shows it.
+
+A mark is applied to whatever the watch shows of a pod or Job, and goes when that is shown, when
+it has become impossible, or when whoever made it says that it failed. What is shown is thus a
+function of the API's state and of the marks, not of the order in which news arrived.
+"""
+
+from __future__ import annotations
+
+import attrs
+import msgspec
+
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected
+from gpusched.api.pod.pod import Pod, PodClass
+
+
+@attrs.frozen(slots=True)
+class Nomination:
+    """A promise that is being written on a waiting pod.
+
+    Attributes:
+        node: by name.
+        reason, sentence: of the pod's PodScheduled condition; by the reason it is known.
+        since: seconds since the epoch.
+    """
+
+    node: str
+    reason: str
+    sentence: str
+    since: float
+
+
+@attrs.define(slots=True, eq=False)
+class _AssumedPod:
+    """Marks of one pod, and what the API shows of it."""
+
+    seen: Pod
+    leaving: bool = False
+    nomination: Nomination | None = None
+
+
+class AssumedChanges:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._pods: dict[UID, _AssumedPod] = {}
+        self._jobs: dict[ObjectKey, tuple[Job, Job]] = {}
+        """What the API shows of a Job, and what it will be."""
+
+    # -- marks -----------------------------------------------------------------------------
+    def leave(self, pod: Pod) -> Pod:
+        """The pod is to go; what is to be shown of it now."""
+        self._pods.setdefault(pod.uid, _AssumedPod(pod)).leaving = True
+        return self._show(pod.uid, pod)
+
+    def stay(self, pod: Pod) -> Pod:
+        """It does not go after all."""
+        marked = self._pods.get(pod.uid)
+        if marked is not None:
+            marked.leaving = False
+        return self._show(pod.uid, pod)
+
+    def nominate(self, pod: Pod, nomination: Nomination | None) -> Pod:
+        """It is promised room; None: that failed."""
+        marked = self._pods.get(pod.uid)
+        if nomination is not None:
+            marked = self._pods.setdefault(pod.uid, _AssumedPod(pod))
+        if marked is not None:
+            marked.nomination = nomination
+        return self._show(pod.uid, pod)
+
+    def switch(self, job: Job, becomes: Job | None) -> Job:
+        """It is being paused or started; None: that failed."""
+        seen = self._jobs.pop(job.key, (job, job))[0]
+        if becomes is None or becomes.suspended == seen.suspended:
+            return seen
+        shown = attrs.evolve(
+            seen,
+            suspended=becomes.suspended,
+            admitted=becomes.admitted,
+            parallelism=becomes.parallelism,
+        )
+        self._jobs[job.key] = (seen, shown)
+        return shown
+
+    def set_charge(self, uid: UID, pod_class: PodClass) -> None:
+        """Queues are charged otherwise for the pod."""
+        marked = self._pods.get(uid)
+        if marked is not None:
+            marked.seen = msgspec.structs.replace(marked.seen, pod_class=pod_class)
+
+    # -- what the watch shows --------------------------------------------------------------
+    def show(self, pod: Pod) -> Pod:
+        """The pod as the watch has it, with the marks that are still due."""
+        marked = self._pods.get(pod.uid)
+        if marked is None:
+            return pod
+        marked.seen = pod
+        return self._show(pod.uid, pod)
+
+    def show_job(self, key: ObjectKey, item: Job | Rejected) -> Job | Rejected:
+        """The same for a Job."""
+        known = self._jobs.pop(key, None)
+        if known is None or isinstance(item, Rejected) or item.uid != known[0].uid:
+            return item
+        return self.switch(item, known[1])
+
+    def drop(self, uid: UID) -> None:
+        """The pod is gone."""
+        self._pods.pop(uid, None)
+
+    def drop_job(self, key: ObjectKey) -> None:
+        """The Job is gone."""
+        self._jobs.pop(key, None)
+
+    def _show(self, uid: UID, pod: Pod) -> Pod:
+        marked = self._pods.get(uid)
+        if marked is None:
+            return pod
+        seen = marked.seen
+        marked.leaving &= bool(seen.node) and not (seen.deleting or seen.finished)
+        promise = marked.nomination
+        if promise is not None and (_kept(seen, promise) or _void(seen)):
+            promise = marked.nomination = None
+        if not marked.leaving and promise is None:
+            del self._pods[uid]
+            return seen
+        if promise is not None:
+            return msgspec.structs.replace(
+                seen,
+                nominated=promise.node,
+                unschedulable_reason=promise.reason,
+                unschedulable=promise.sentence,
+                unschedulable_since=promise.since,
+            )
+        return msgspec.structs.replace(seen, deleting=True)
+
+
+def _kept(seen: Pod, promise: Nomination) -> bool:
+    """Whether the API shows the promise; it has whole seconds only."""
+    return (
+        seen.nominated == promise.node
+        and seen.unschedulable_reason == promise.reason
+        and seen.unschedulable_since >= int(promise.since)
+    )
+
+
+def _void(seen: Pod) -> bool:
+    return bool(seen.node) or seen.deleting or seen.finished

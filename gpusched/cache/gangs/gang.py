@@ -1,0 +1,346 @@
+"""Gangs: pods that start together, gathered from a PodGroup, a Job, or one lone pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import attrs
+
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
+from gpusched.cache.gangs.priority import CountedPriority
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""The priority of system-cluster-critical: pods at or above it are never evicted by us."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class PodSet:
+    """Unbound pods of one class, role and sub-group, in the order in which they take places."""
+
+    role: str
+    pod_class: PodClass
+    pods: tuple[Pod, ...]
+    sub_group: str = ""
+
+
+@attrs.frozen(slots=True)
+class Placed:
+    """A member that has its place, bound or assumed; ``slots`` are a bitmask, 0 for none or unknown."""
+
+    pod: Pod
+    node: str
+    confirmed: bool
+    slots: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangTerms:
+    """On which terms a gang runs. Durations in nanoseconds, 0 when not said.
+
+    Attributes:
+        preemptible: whether it may be evicted for others.
+        min_runtime_ns: its own; else its queue's, or the nearest above that has one, counts.
+        disruption: ``Group`` or ``Pod``, see ``PodGroup``.
+    """
+
+    preemptible: bool = True
+    expected_duration_ns: int = 0
+    min_runtime_ns: int = 0
+    schedule_timeout_ns: int = 0
+    disruption: str = "Pod"
+    checkpoint_ns: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class Gang:
+    """One unit of decision.
+
+    Attributes:
+        uid: of the PodGroup or Job, or of the lone pod.
+        generation: of the PodGroup, 0 when there is none.
+        min_member: members it needs at once; ``succeeded`` members count where ``credit``.
+        ready_roles: members by role that count already, sorted; only where roles have minima.
+        min_sub_groups: how many of ``sub_groups`` must be complete.
+        ready_sub_groups: members by sub-group that count already, sorted.
+        tasks: members without a place that may get one.
+        placed: members with a place, sorted by pod.
+        gated, leaving: members that cannot count: gated, or being deleted.
+        held: requests of all members with a place, of those being deleted too.
+        leaving_held: the part of ``held`` that belongs to members being deleted.
+        leaving_placed: those members, in any order.
+        terms: on which it runs.
+        job: from which it was derived, None for others.
+        unborn: how many pods in ``tasks`` do not exist yet, see ``cache.unborn``.
+        asked: requests of all pods in ``tasks``.
+        created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
+        trouble: reason and sentence why no attempt makes sense, empty reason for none.
+        remark: something its author should know although it stops nothing; empty for none.
+    """
+
+    key: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    priority: int
+    min_member: int
+    min_roles: tuple[tuple[str, int], ...]
+    ready_roles: tuple[tuple[str, int], ...]
+    topology: TopologyRequest
+    sub_groups: tuple[SubGroup, ...]
+    min_sub_groups: int
+    ready_sub_groups: tuple[tuple[str, int], ...]
+    tasks: tuple[PodSet, ...]
+    placed: tuple[Placed, ...]
+    gated: int
+    leaving: int
+    running: int
+    succeeded: int
+    failed: int
+    credit: int
+    held: Resources
+    leaving_held: Resources
+    asked: Resources
+    created: float
+    pod_group: PodGroup | None
+    trouble: tuple[str, str]
+    remark: str
+    terms: GangTerms = GangTerms()
+    job: Job | None = None
+    expected_count: int = 0
+    leaving_placed: tuple[Placed, ...] = ()
+
+    @cached_property
+    def suspended(self) -> bool:
+        """Whether it is a Job that waits to be started; its pods do not exist yet."""
+        return bool(self.expected_count) and self.job is not None and self.job.suspended
+
+    @property
+    def shares(self) -> bool:
+        """Whether a member that waits asks for a share of a GPU: models of ints know none."""
+        return any(task.pod_class.share is not None for task in self.tasks)
+
+    @cached_property
+    def pending(self) -> int:
+        """Members that wait for a place."""
+        return sum(len(task.pods) for task in self.tasks)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has members that run, wait, or are on their way out."""
+        return bool(self.placed or self.tasks or self.gated or self.leaving)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to say about it any more."""
+        if self.active:
+            return False
+        return self.pod_group is None or self.pod_group.phase == "Completed"
+
+    @property
+    def ready(self) -> int:
+        """Members that count towards the minimum already."""
+        return len(self.placed) + self.credit
+
+    @cached_property
+    def need(self) -> int:
+        """Members that must get a place at once, or nobody does."""
+        missing = self.min_member - self.ready
+        if self.min_roles:
+            missing = max(missing, sum(count for _, count in self.missing_roles))
+        if self.sub_groups:
+            missing = max(missing, self._missing_sub_groups())
+        return max(0, missing)
+
+    @cached_property
+    def at_once(self) -> int:
+        """Members it starts with: those it needs, and one at least while nobody has a place.
+
+        So a gang whose minimum ended well asks for room for one member, never for none.
+        """
+        return self.need or (0 if self.placed else min(1, self.pending))
+
+    def lacks(self, part: SubGroup) -> int:
+        """Members that a sub-group needs before it is complete."""
+        have = dict(self.ready_sub_groups).get(part.name, 0)
+        return max(0, part.min_member - have)
+
+    def _missing_sub_groups(self) -> int:
+        """Members with which enough sub-groups would be complete, the nearest ones first."""
+        lacking = sorted(self.lacks(part) for part in self.sub_groups)
+        return sum(lacking[: self.min_sub_groups])
+
+    @cached_property
+    def started(self) -> float:
+        """When it last had its minimum, seconds since the epoch; 0.0 while it has not.
+
+        Extras that came later do not count; a lost member that was replaced starts it anew.
+        """
+        if self.need or not self.placed:
+            return 0.0
+        times = sorted(member.pod.scheduled for member in self.placed)
+        return times[min(len(times), max(1, self.min_member - self.credit)) - 1]
+
+    @property
+    def missing_roles(self) -> tuple[tuple[str, int], ...]:
+        """Roles that are below their minima, and by how many."""
+        have = dict(self.ready_roles)
+        short = ((role, least - have.get(role, 0)) for role, least in self.min_roles)
+        return tuple((role, count) for role, count in short if count > 0)
+
+
+def member_order(pod: Pod) -> tuple[int, int, str, str]:
+    """Block and rank first, then name: the order in which equal pods take places."""
+    return (pod.block, pod.rank if pod.rank >= 0 else 2**31, pod.name, pod.uid)
+
+
+def make_pod_sets(pods: Iterable[Pod]) -> tuple[PodSet, ...]:
+    """Group by role and class; the largest class of a role first, so that it finds room."""
+    groups: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in pods:
+        key = (pod.role, pod.sub_group, pod.pod_class.digest)
+        groups.setdefault(key, []).append(pod)
+    tasks = [
+        PodSet(role, members[0].pod_class, tuple(sorted(members, key=member_order)), sub_group)
+        for (role, sub_group, _), members in groups.items()
+    ]
+    return tuple(sorted(tasks, key=_pod_set_order))
+
+
+def _pod_set_order(task: PodSet) -> tuple[int, tuple[int, ...], str, str, str]:
+    sizes = tuple(-amount for _, amount in task.pod_class.requests.items)
+    return (
+        -task.pod_class.gpu_thousandths,
+        sizes,
+        task.role,
+        task.sub_group,
+        task.pod_class.digest,
+    )
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangSpec:
+    """Where a gang's numbers come from: its PodGroup, its Job, or neither."""
+
+    key: GangKey
+    uid: UID
+    generation: int = 0
+    created: float = 0.0
+    queue: str = ""
+    min_member: int = 1
+    min_roles: tuple[tuple[str, int], ...] = ()
+    hints: GangAnnotations = NO_GANG_ANNOTATIONS
+    topology: TopologyRequest = NO_TOPOLOGY_REQUEST
+    sub_groups: tuple[SubGroup, ...] = ()
+    min_sub_groups: int = 0
+    pod_group: PodGroup | None = None
+    priority: int | None = None
+    counts_succeeded: bool = False
+    succeeded_known: int = 0
+    """Succeeded members for which ``min_member`` was lowered already."""
+    trouble: tuple[str, str] = ("", "")
+    remark: str = ""
+    terms: GangTerms = GangTerms()
+    job: Job | None = None
+    expected_count: int = 0
+
+
+def spec_from_group(group: PodGroup, *, counted: CountedPriority | None) -> GangSpec:
+    """A gang as its PodGroup describes it; ``counted`` is the class it names, if that exists."""
+    priority = counted.priority if counted else None
+    by_class = counted.named.preemptible if counted and counted.named else None
+    remark = counted.remark if counted else ""
+    if group.priority_class and counted is None:
+        remark = (
+            f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
+        )
+    return GangSpec(
+        key=GangKey("PodGroup", group.namespace, group.name),
+        uid=group.uid,
+        generation=group.generation,
+        created=group.created,
+        queue=group.queue,
+        min_member=group.min_member,
+        min_roles=group.min_task_member,
+        topology=group.topology,
+        sub_groups=group.sub_groups,
+        min_sub_groups=group.min_sub_groups,
+        pod_group=group,
+        priority=priority,
+        remark=remark,
+        counts_succeeded=True,
+        trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
+        if group.deleting
+        else ("", ""),
+        terms=GangTerms(
+            preemptible=_preemptible(group.preemptible, by_class, priority or 0),
+            expected_duration_ns=group.expected_duration_ns,
+            min_runtime_ns=group.min_runtime_ns,
+            schedule_timeout_ns=group.schedule_timeout_ns,
+            disruption=group.disruption,
+            checkpoint_ns=group.checkpoint_ns,
+        ),
+    )
+
+
+def terms_without_group(
+    hints: GangAnnotations, *, by_class: bool | None, priority: int
+) -> GangTerms:
+    """Terms of a gang that has no PodGroup."""
+    return GangTerms(
+        preemptible=_preemptible(hints.preemptible, by_class, priority),
+        expected_duration_ns=hints.expected_duration_ns,
+        min_runtime_ns=hints.min_runtime_ns,
+    )
+
+
+def _preemptible(own: bool | None, by_class: bool | None, priority: int) -> bool:
+    """Its own word, else that of its priority class; what the system needs is never evicted."""
+    if priority >= SYSTEM_PRIORITY:
+        return False
+    if own is not None:
+        return own
+    return True if by_class is None else by_class
+
+
+def spec_from_job(job: Job, *, template: Pod, queue: str, by_class: bool | None = None) -> GangSpec:
+    """A gang derived from a Job; where it says nothing, its pods' ``template`` counts."""
+    hints = template.hints if job.hints == NO_GANG_ANNOTATIONS else job.hints
+    queue = template.queue or queue
+    return GangSpec(
+        key=GangKey("Job", job.namespace, job.name),
+        uid=job.uid,
+        created=job.created,
+        queue=job.queue or queue,
+        min_member=hints.min_member or job.gang_size,
+        hints=hints,
+        topology=_topology_request(hints),
+        counts_succeeded=True,
+        succeeded_known=0 if hints.min_member else job.succeeded,
+        terms=terms_without_group(hints, by_class=by_class, priority=template.priority),
+        job=job,
+    )
+
+
+def spec_from_pod(
+    pod: Pod, *, queue: str, by_class: bool | None = None, hints: GangAnnotations | None = None
+) -> GangSpec:
+    """A gang of one; it has the age of its pod, and its wishes unless others are given."""
+    hints = pod.hints if hints is None else hints
+    return GangSpec(
+        key=GangKey("Pod", pod.namespace, pod.name),
+        uid=pod.uid,
+        created=pod.created,
+        queue=pod.queue or queue,
+        hints=hints,
+        topology=_topology_request(hints),
+        terms=terms_without_group(hints, by_class=by_class, priority=pod.priority),
+    )
+
+
+def _topology_request(hints: GangAnnotations) -> TopologyRequest:
+    return TopologyRequest(hints.topology_required, hints.topology_preferred)

@@ -1,0 +1,63 @@
+"""What a watch shows that changes no decision: what we wrote ourselves, what we do not read."""
+
+from __future__ import annotations
+
+import attrs
+from msgspec import structs
+
+from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.pod.pod import NOMINATED, Pod
+
+Own = PodGroup | Queue | Topology
+
+
+def same_spec(known: Own | None, item: Own | Rejected) -> bool:
+    """Whether only the status differs, which is ours."""
+    return (
+        known is not None
+        and not isinstance(item, Rejected)
+        and (known.uid, known.generation) == (item.uid, item.generation)
+        and _deleting(known) == _deleting(item)
+    )
+
+
+def _deleting(item: Own) -> bool:
+    return isinstance(item, PodGroup) and item.deleting
+
+
+def same_job(known: Job | None, item: Job | Rejected) -> bool:
+    """Whether nothing that we read has changed: of a Job's status we read little."""
+    return (
+        known is not None
+        and isinstance(item, Job)
+        and attrs.evolve(item, resource_version=known.resource_version) == known
+    )
+
+
+def same_finished(known: Pod | None, item: Pod) -> bool:
+    """The same of a pod that is over: its finalizers are none of our business."""
+    return (
+        known is not None
+        and item.finished
+        and structs.replace(item, resource_version=known.resource_version) == known
+    )
+
+
+def same_waiting(known: Pod | None, item: Pod) -> bool:
+    """Whether only what a pod is told about why it waits has changed: no decision reads that.
+
+    A promise of room stands in the same condition, and is read.
+    """
+    if known is None or item.node or known.node:
+        return False
+    if NOMINATED in (known.unschedulable_reason, item.unschedulable_reason):
+        return False
+    return known == structs.replace(
+        item,
+        resource_version=known.resource_version,
+        unschedulable_reason=known.unschedulable_reason,
+        unschedulable=known.unschedulable,
+        unschedulable_since=known.unschedulable_since,
+    )

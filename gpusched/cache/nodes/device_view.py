@@ -1,0 +1,193 @@
+"""Rows of nodes with what is known of their inside: the layout that counts, NUMA zones, refusals.
+
+A node as the API has it is kept beside the node that placement sees, because what others publish
+about it, or the catalogue, may change without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+
+from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
+from gpusched.api.devices.numa import NumaTopology
+from gpusched.api.devices.published_devices import DeviceSlice, NumaZones
+from gpusched.api.devices.slots import slot_ranges
+from gpusched.api.meta.identity import ObjectKey, Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod
+from gpusched.cache.nodes.kubelet_refusals import KubeletRefusals
+from gpusched.cache.nodes.rows import NodeColumnRows
+from gpusched.cache.store import KindStore
+from gpusched.topology.layout_choice import LayoutIssue, choose_layout
+from gpusched.topology.numa_admission import build_numa_topology
+from gpusched.topology.published_layout import layout_from_devices
+
+E = TypeVar("E")
+_NO_CATALOGUE: Final = GpuLayoutCatalog()
+_SHARED_MAX: Final = 4096
+"""Distinct layouts and amounts that are remembered to be shared; nobody has so many."""
+
+
+class DeviceStore(KindStore[E], Generic[E]):
+    """Objects about the inside of nodes.
+
+    Args:
+        node_of: the name of the node that an object is about, empty for none.
+        changed: told the name of a node of which something changed.
+    """
+
+    def __init__(self, node_of: Callable[[Any], str], changed: Callable[[str], None]) -> None:
+        super().__init__()
+        self._node_of = node_of
+        self._changed = changed
+        self._of_node: dict[str, set[ObjectKey]] = {}
+
+    def put(self, key: ObjectKey, item: E | Rejected) -> None:
+        """It is there, in this form; one that cannot be believed says nothing."""
+        known = self.items.get(key)
+        if known == item:
+            return
+        before = self._leave(key)
+        super().put(key, item)
+        after = "" if isinstance(item, Rejected) else self._node_of(item)
+        if after:
+            self._of_node.setdefault(after, set()).add(key)
+        for name in sorted({before, after} - {""}):
+            self._changed(name)
+
+    def drop(self, key: ObjectKey) -> None:
+        """It is gone."""
+        before = self._leave(key)
+        super().drop(key)
+        if before:
+            self._changed(before)
+
+    def about(self, node: str) -> list[E]:
+        """All about one node, sorted by key."""
+        return [self.items[key] for key in sorted(self._of_node.get(node, ()))]
+
+    def _leave(self, key: ObjectKey) -> str:
+        known = self.items.get(key)
+        name = "" if known is None else self._node_of(known)
+        if name:
+            self._of_node[name].discard(key)
+            if not self._of_node[name]:
+                del self._of_node[name]
+        return name
+
+
+class DeviceNodeRows(NodeColumnRows):
+    """See the module.
+
+    Args:
+        changed: called when a node may have changed without its object.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._listener = changed
+        self._catalogue = _NO_CATALOGUE
+        self._plain: dict[str, Node] = {}
+        self._doubts: dict[str, tuple[LayoutIssue, ...]] = {}
+        self._layouts: dict[GpuLayout, GpuLayout] = {}
+        self._offers: dict[Resources, Resources] = {}
+        self._refusals = KubeletRefusals()
+        self.slices: DeviceStore[DeviceSlice] = DeviceStore(lambda each: each.node, self._again)
+        self.zones: DeviceStore[NumaZones] = DeviceStore(lambda each: each.name, self._again)
+        self.shelves: dict[str, DeviceStore[Any]] = {
+            "ResourceSlice": self.slices,
+            "NodeResourceTopology": self.zones,
+        }
+        """By kind."""
+        self.on_doubt: list[Callable[[Node, tuple[LayoutIssue, ...], bool], None]] = []
+        """Told of each node as it is shown of which something cannot be believed, and whether
+        that is new."""
+
+    @property
+    def catalogue(self) -> GpuLayoutCatalog:
+        """Where layouts come from."""
+        return self._catalogue
+
+    def use(self, catalogue: GpuLayoutCatalog) -> None:
+        """Layouts by product and by name come from here now."""
+        if catalogue == self._catalogue:
+            return
+        self._catalogue = catalogue
+        for node in list(self._plain.values()):
+            self.put(node)
+        self._listener()
+
+    def put(self, node: Node) -> None:
+        """A node appeared or changed."""
+        self._plain[node.name] = node
+        super().put(self._seen(node))
+
+    def drop(self, name: str) -> None:
+        """A node is gone."""
+        self._plain.pop(name, None)
+        self._doubts.pop(name, None)
+        super().drop(name)
+
+    def refused(self, pod: Pod) -> None:
+        """A pod of ours was seen, that a kubelet may have refused."""
+        self._refusals.note(pod)
+
+    def at(self, now: float) -> DeviceNodeRows:
+        """The rows as they are at this time, seconds since the epoch."""
+        for name in self._refusals.nodes():
+            known = self.get(name)
+            avoided = self._refusals.avoided(name, now)
+            if known is not None and known.avoided != avoided:
+                super().put(attrs.evolve(known, avoided=avoided))
+        return self
+
+    def _again(self, name: str) -> None:
+        """Something about a node changed."""
+        node = self._plain.get(name)
+        if node is None:
+            return
+        known, seen = self.get(name), self._seen(node)
+        if seen != known:
+            super().put(seen)
+            self._listener()
+
+    def _seen(self, node: Node) -> Node:
+        """The node with what counts."""
+        slices = self.slices.about(node.name)
+        layout, doubts = choose_layout(
+            node, self._catalogue, layout_from_devices(slices) if slices else None
+        )
+        self._tell(node, doubts)
+        if max(len(self._layouts), len(self._offers)) > _SHARED_MAX:
+            self._layouts.clear()
+            self._offers.clear()
+        layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share them
+        offer = self._offers.setdefault(node.allocatable, node.allocatable)
+        known = self.get(node.name)
+        return attrs.evolve(
+            node,
+            allocatable=offer,
+            layout=layout.islands,
+            numa=layout.numa,
+            cells=self._cells(node, layout),
+            avoided=known.avoided if known is not None else (),
+        )
+
+    def _cells(self, node: Node, layout: GpuLayout) -> NumaTopology | None:
+        about = self.zones.about(node.name)
+        return (
+            build_numa_topology(about[0], layout, slot_ranges(node.allocatable)) if about else None
+        )
+
+    def _tell(self, node: Node, doubts: tuple[LayoutIssue, ...]) -> None:
+        new = self._doubts.get(node.name, ()) != doubts
+        if doubts:
+            self._doubts[node.name] = doubts
+            for listener in self.on_doubt:
+                listener(node, doubts, new)
+        else:
+            self._doubts.pop(node.name, None)

@@ -1,0 +1,70 @@
+"""What pods hold, made from the pods: for the ledger."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.meta.identity import Rejected
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import Pod
+from gpusched.cache.ledger import Holding, HoldingState, gpus_of
+from gpusched.cache.nodes.gpu_share_room import requests_beside_share
+
+
+def bound_holding(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
+    """What a pod with a node holds, as the API shows it; ``sealed`` when we wrote its slots.
+
+    A share counts where we placed it. Other schedulers have their own ways to share GPUs, such
+    as a pod that holds a whole one for all that share it.
+    """
+    held = assumed_holding(
+        pod, pod.node, pod.slots, HoldingState.CONFIRMED, ours=ours, sealed=sealed
+    )
+    if pod.pod_class.share is not None and not ours and not pod.slots:
+        held = attrs.evolve(held, requests=requests_beside_share(pod.pod_class), share=None)
+    return attrs.evolve(held, leaving=pod.deleting)
+
+
+def assumed_holding(
+    pod: Pod, node: str, slots: int, hold: HoldingState, *, ours: bool = True, sealed: bool = True
+) -> Holding:
+    """What a pod holds on the node that it was given."""
+    return Holding(
+        uid=pod.uid,
+        node=node,
+        requests=pod.pod_class.requests,
+        gpu=pod.pod_class.gpu,
+        gpus=pod.pod_class.gpus,
+        slots=slots,
+        hold=hold,
+        ours=ours,
+        sealed=sealed,
+        share=pod.pod_class.share,
+    )
+
+
+def rejected_holding(item: Rejected, *, sealed: bool) -> Holding | None:
+    """What a pod holds that cannot be believed; None for nothing.
+
+    Of a GPU of which nobody can read how much it has, it has all, where we gave it one.
+    """
+    charge = item.charge
+    if charge is None or not charge.node:
+        return None
+    requests = charge.requests
+    gpu, gpus = gpus_of(requests)
+    if requests is not None and charge.shared and not gpus and sealed:
+        requests = requests.plus(Resources.of({SHARED: DEVICE}))
+        gpu, gpus = SHARED, 1
+    return Holding(
+        uid=item.uid,
+        node=charge.node,
+        requests=requests,
+        gpu=gpu,
+        gpus=gpus,
+        slots=charge.slots if gpus else 0,
+        hold=HoldingState.CONFIRMED,
+        sealed=sealed,
+    )

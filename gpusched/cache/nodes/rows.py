@@ -1,0 +1,168 @@
+"""Keeps the node columns: rows that changed are rewritten, the rest is shared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.api.node.node import Node
+from gpusched.arrays.columns import Ints, NodeColumns, SharedSlots
+from gpusched.base.limits import COLUMN_MAX
+from gpusched.cache.ledger import Ledger, NodeHoldings
+
+
+class NodeColumnRows:
+    """Nodes as objects in, columns out."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._changed: set[str] = set()
+        self._moved = True
+        self._generation = 0
+        self._current: NodeColumns | None = None
+
+    def put(self, node: Node) -> None:
+        """A node appeared or changed."""
+        known = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        if known is None or known.uid != node.uid or known.allocatable != node.allocatable:
+            self._moved = True
+        else:
+            self._changed.add(node.name)
+
+    def drop(self, name: str) -> None:
+        """A node is gone."""
+        if self._nodes.pop(name, None) is not None:
+            self._moved = True
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name."""
+        return self._nodes.get(name)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._nodes)
+
+    def columns(self, ledger: Ledger) -> NodeColumns:
+        """The columns of this moment; the ledger's dirty marks are taken."""
+        self._generation += 1
+        if self._moved or self._current is None:
+            current = self._rebuild(ledger)
+        else:
+            current = self._refresh(self._current, ledger)
+        ledger.dirty.clear()
+        self._changed.clear()
+        self._moved = False
+        self._current = current
+        return current
+
+    def _rebuild(self, ledger: Ledger) -> NodeColumns:
+        nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
+        names = sorted({name for node in nodes for name, _ in node.allocatable.items})
+        columns = {name: column for column, name in enumerate(names)}
+        allocatable = np.zeros((len(nodes), len(names)), dtype=np.int64)
+        used = np.zeros((len(nodes), len(names)), dtype=np.int64)
+        leaving = np.zeros_like(used)
+        foreign = np.zeros_like(used)
+        free: list[int] = []
+        shared: dict[int, SharedSlots] = {}
+        for row, node in enumerate(nodes):
+            for name, amount in node.allocatable.items:
+                allocatable[row, columns[name]] = amount
+            use = _write_use((used, leaving, foreign), row, node, columns=columns, ledger=ledger)
+            free.append(use.free_slots)
+            if use.shared:
+                shared[row] = use.shared
+        generation = np.full(len(nodes), self._generation, dtype=np.int64)
+        for array in (allocatable, used, leaving, foreign, generation):
+            array.setflags(write=False)
+        return NodeColumns(
+            nodes=nodes,
+            row={node.name: row for row, node in enumerate(nodes)},
+            columns=columns,
+            allocatable=allocatable,
+            used=used,
+            leaving=leaving,
+            foreign=foreign,
+            free_slots=tuple(free),
+            generation=generation,
+            epoch=self._generation,
+            shared=shared,
+        )
+
+    def _refresh(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
+        changed = [old.row[name] for name in sorted(self._changed)]
+        # What a share by memory takes hangs by a label of the node.
+        dirty = sorted(
+            {old.row[name] for name in ledger.dirty if name in old.row}
+            | {row for row in changed if row in old.shared}
+        )
+        if not dirty and not changed:
+            return old
+        nodes, free, generation = old.nodes, old.free_slots, old.generation
+        used, leaving, foreign, shared = old.used, old.leaving, old.foreign, old.shared
+        if changed:
+            listed = list(nodes)
+            for row in changed:
+                listed[row] = self._nodes[listed[row].name]
+            nodes = tuple(listed)
+            generation = generation.copy()
+            generation[changed] = self._generation
+            generation.setflags(write=False)
+        if dirty:
+            used, leaving, foreign = used.copy(), leaving.copy(), foreign.copy()
+            masks, parts = list(free), dict(shared)
+            for row in dirty:
+                used[row] = leaving[row] = foreign[row] = 0
+                use = _write_use(
+                    (used, leaving, foreign),
+                    row,
+                    nodes[row],
+                    columns=old.columns,
+                    ledger=ledger,
+                )
+                masks[row] = use.free_slots
+                parts.pop(row, None)
+                if use.shared:
+                    parts[row] = use.shared
+            for array in (used, leaving, foreign):
+                array.setflags(write=False)
+            free, shared = tuple(masks), parts
+        return NodeColumns(
+            nodes=nodes,
+            row=old.row,
+            columns=old.columns,
+            allocatable=old.allocatable,
+            used=used,
+            leaving=leaving,
+            foreign=foreign,
+            free_slots=free,
+            generation=generation,
+            epoch=old.epoch,
+            shared=shared,
+        )
+
+
+def _write_use(
+    arrays: tuple[Ints, Ints, Ints],
+    row: int,
+    node: Node,
+    *,
+    columns: dict[str, int],
+    ledger: Ledger,
+) -> NodeHoldings:
+    """Fill one row: use, what will be free of it, what is others'.
+
+    What is held of a resource that no node offers has no column and blocks nobody.
+    """
+    used, leaving, foreign = arrays
+    use = ledger.use(node.name, node.allocatable, node.labels)
+    for name, amount in use.amounts.items():
+        column = columns.get(name)
+        if column is not None:
+            used[row, column] = min(amount, COLUMN_MAX)
+            foreign[row, column] = max(0, used[row, column] - use.ours.get(name, 0))
+    for name, amount in use.leaving.items():
+        column = columns.get(name)
+        if column is not None:
+            leaving[row, column] = min(amount, COLUMN_MAX)
+    return use

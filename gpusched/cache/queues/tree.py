@@ -1,0 +1,192 @@
+"""The tree of queues. A bad queue freezes its own subtree and says why; the rest goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from gpusched.api.gang.pod_group import DEFAULT_QUEUE, ROOT_QUEUE, Queue
+from gpusched.api.meta.identity import UID, Rejected, ResourceVersion
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.base.limits import TEXT_MAX
+from gpusched.cache.queues.checks import (
+    inherited_limit,
+    limits_error,
+    overcommitted_guarantees,
+    queue_path,
+    queue_warnings,
+    unmet_guarantees,
+)
+from gpusched.cache.queues.node_pool_names import conflicting_pools_message, node_pool_labels
+
+BUILT_IN = Queue(
+    name=DEFAULT_QUEUE, uid=UID(""), resource_version=ResourceVersion(""), generation=0, created=0.0
+)
+"""The queue of those who name none; an object of that name replaces it."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class QueueNode:
+    """A queue in its place.
+
+    Attributes:
+        path: names from the queue itself up to, and without, ``root``.
+        trouble: why nothing may start in it, empty when all is well.
+        allocated: requests of pods with a place, of the whole subtree.
+        leaving: the part of it that belongs to pods being deleted.
+        guarantee: what is kept free for it; nothing where that cannot be kept.
+        limit: the smallest capability on its path, for each resource that one names.
+        fault: what is wrong with it although nothing is frozen; empty for nothing.
+        remark: what its owner should know; empty for nothing.
+        rooted: whether its path leads to ``root``, so that it has a part in what there is.
+    """
+
+    queue: Queue
+    path: tuple[str, ...]
+    leaf: bool
+    trouble: str
+    allocated: Resources
+    leaving: Resources = NOTHING
+    guarantee: Resources = NOTHING
+    limit: Resources = NOTHING
+    fault: str = ""
+    remark: str = ""
+    rooted: bool = True
+
+
+@attrs.frozen(slots=True, eq=False)
+class QueueTree:
+    """Every queue by name, sorted.
+
+    Attributes:
+        below: names of the children of each queue that has some, and of ``root``, sorted;
+            only queues that hang together with ``root``.
+    """
+
+    queues: Mapping[str, QueueNode]
+    below: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+
+    def get(self, name: str) -> QueueNode | None:
+        """The queue of that name."""
+        return self.queues.get(name)
+
+
+def build_tree(
+    queues: Iterable[Queue],
+    allocated: Mapping[str, Resources],
+    rejected: Iterable[Rejected] = (),
+    *,
+    leaving: Mapping[str, Resources] | None = None,
+    capacity: Resources = NOTHING,
+) -> QueueTree:
+    """Put queues in their places.
+
+    Args:
+        queues: as the API shows them, in any order.
+        allocated: held by gangs that name the queue, by name.
+        rejected: queues that cannot be believed; they keep their names, and nothing starts.
+        leaving: the part of ``allocated`` that belongs to pods being deleted.
+        capacity: allocatable of all nodes, for guarantees that exceed it.
+    """
+    known = {queue.name: queue for queue in queues if queue.name != ROOT_QUEUE}
+    bad = {each.key.name: each for each in rejected if each.key.name != ROOT_QUEUE}
+    known.update((name, _stand_in(each)) for name, each in bad.items())
+    known.setdefault(DEFAULT_QUEUE, BUILT_IN)
+    paths = {name: queue_path(name, known) for name in sorted(known)}
+    children: dict[str, list[Queue]] = {}
+    for name, (_, astray) in paths.items():
+        if not astray:
+            children.setdefault(known[name].parent, []).append(known[name])
+    void = unmet_guarantees(children.get(ROOT_QUEUE, ()), capacity)
+    refused, faults = _guarantees(known, children)
+    troubles = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
+    parents = {queue.parent for queue in known.values()}
+    weightless = {name: _weightless(those) for name, those in children.items()}
+    pools = node_pool_labels(known.values())
+    held = _up_the_tree(paths, allocated)
+    going = _up_the_tree(paths, leaving or {})
+    nodes: dict[str, QueueNode] = {}
+    for name, (path, astray) in paths.items():
+        queue = known[name]
+        broken = next((troubles[above] for above in path if troubles[above]), "")
+        limit = NOTHING if astray else _limit(path, known)
+        odd = "" if astray else queue_warnings(
+            queue, weightless=weightless[queue.parent], children=children.get(name, ()),
+            held=held.get(name, NOTHING), limit=limit,
+        )  # fmt: skip
+        odd = "; ".join(told for told in (odd, conflicting_pools_message(queue, pools)) if told)
+        nodes[name] = QueueNode(
+            queue,
+            path,
+            name not in parents,
+            astray or broken,
+            held.get(name, NOTHING),
+            going.get(name, NOTHING),
+            guarantee=NOTHING if astray or name in void or name in refused else queue.guarantee,
+            limit=limit,
+            fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
+            remark=odd[:TEXT_MAX],
+            rooted=not astray,
+        )
+    below = {name: tuple(each.name for each in those) for name, those in children.items()}
+    return QueueTree(nodes, below)
+
+
+def _weightless(siblings: list[Queue]) -> int:
+    """How many they are, if none of them has a weight."""
+    return 0 if any(each.weight for each in siblings) else len(siblings)
+
+
+def _stand_in(rejected: Rejected) -> Queue:
+    return Queue(
+        name=rejected.key.name,
+        uid=rejected.uid,
+        resource_version=rejected.resource_version,
+        generation=rejected.generation,
+        created=0.0,
+    )
+
+
+def _own_words(queue: Queue, rejected: Rejected | None, refused: Mapping[str, str]) -> str:
+    """Why the queue and what is below it is frozen, for what is its own fault."""
+    if rejected is not None:
+        why = f"{rejected.field}: {rejected.why}"
+        return f"queue {queue.name!r} cannot be used: {why}"[:TEXT_MAX]
+    return (limits_error(queue) or refused.get(queue.name, ""))[:TEXT_MAX]
+
+
+def _guarantees(
+    known: Mapping[str, Queue], children: Mapping[str, list[Queue]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Queues frozen because their parent cannot guarantee it, and parents at fault for that."""
+    refused: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    for parent, those in sorted(children.items()):
+        if parent == ROOT_QUEUE or not any(each.guarantee for each in those):
+            continue
+        out, told = overcommitted_guarantees(parent, known[parent].deserved, those)
+        refused.update(out)
+        if told:
+            faults[parent] = told
+    return refused, faults
+
+
+def _up_the_tree(
+    paths: Mapping[str, tuple[tuple[str, ...], str]], amounts: Mapping[str, Resources]
+) -> dict[str, Resources]:
+    sums: dict[str, Resources] = {}
+    for name, (path, _) in paths.items():
+        own = amounts.get(name)
+        if own is None:
+            continue
+        for above in path:
+            sums[above] = sums.get(above, NOTHING).plus(own)
+    return sums
+
+
+def _limit(path: tuple[str, ...], known: Mapping[str, Queue]) -> Resources:
+    limit = NOTHING
+    for name in reversed(path):
+        limit = inherited_limit(known[name].capability, limit)
+    return limit

@@ -1,0 +1,107 @@
+"""The last look before room is made: are victims, nodes and those who wait still as decided?
+
+Called in one step of the event loop with the marks that follow, with nothing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.pod.pod import Pod
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.cache import Cache
+from gpusched.cache.ledger import NO_LABELS
+from gpusched.cache.nodes.gpu_share_room import node_requests_of, usage_after_release
+from gpusched.cache.verify.placements import group_error, node_error, pod_error
+
+Nominee = tuple[ObjectKey, UID, str]
+"""Pod, its UID, and the name of the node that it is promised."""
+
+
+def recheck_preemption(
+    cache: Cache,
+    gang: GangKey,
+    *,
+    generation: int,
+    nominees: Sequence[Nominee],
+    victims: Iterable[Nominee],
+    decided_on: NodeColumns,
+    moved: Iterable[tuple[str, Resources]] = (),
+) -> str:
+    """Whether room may still be made for a gang.
+
+    Args:
+        cache: as it is now.
+        gang: for whom.
+        generation: of its PodGroup when it was decided.
+        nominees: who is promised which node.
+        victims: who leaves which node.
+        decided_on: the nodes as they were then.
+        moved: node by node, room that is held for those who leave.
+
+    Returns:
+        Empty, or why not: the whole claim is then dropped and decided again.
+    """
+    trouble = group_error(cache, gang, generation)
+    if trouble:
+        return trouble
+    wanted: dict[str, Resources] = {}
+    for key, uid, node in nominees:
+        pod = cache.pod(uid)
+        trouble = pod_error(cache, pod, key)
+        if trouble or pod is None:
+            return trouble
+        wanted[node] = wanted.get(node, NOTHING).plus(_taken(cache, pod, node))
+    for node, requests in moved:
+        wanted[node] = wanted.get(node, NOTHING).plus(requests)
+    leaving: dict[str, Resources] = {}
+    for key, uid, node in victims:
+        trouble = victim_error(cache, key, uid, node)
+        if trouble:
+            return trouble
+        pod = cache.pod(uid)
+        assert pod is not None
+        leaving[node] = leaving.get(node, NOTHING).plus(_taken(cache, pod, node))
+    for node, requests in wanted.items():
+        row = decided_on.row.get(node)
+        if row is None:
+            return f"node {node} was not there"
+        trouble = node_error(cache, node, decided_on.nodes[row].uid, decided_on)
+        trouble = trouble or _nominated_room_error(
+            cache, node, requests, leaving.get(node, NOTHING)
+        )
+        if trouble:
+            return trouble
+    return ""
+
+
+def _taken(cache: Cache, pod: Pod, name: str) -> Resources:
+    node = cache.rows.get(name)
+    return node_requests_of(pod.pod_class, node.labels if node is not None else NO_LABELS)
+
+
+def victim_error(cache: Cache, key: ObjectKey, uid: UID, node: str) -> str:
+    """Why a pod cannot be evicted as decided; empty when it can."""
+    pod = cache.pod(uid)
+    if pod is None or pod.key != key:
+        return f"pod {key} is gone"
+    if pod.node != node or pod.deleting or pod.finished:
+        return f"pod {key} is finished, being deleted, or not on node {node}"
+    return ""
+
+
+def _nominated_room_error(cache: Cache, name: str, wanted: Resources, leaving: Resources) -> str:
+    """Whether a node will hold what is promised once all that leave it have left."""
+    node = cache.rows.get(name)
+    assert node is not None
+    use = cache.ledger.use(name, node.allocatable, node.labels)
+    for resource, amount in wanted.items:
+        if usage_after_release(use, resource) - leaving.get(
+            resource
+        ) + amount > node.allocatable.get(resource):
+            text = format_quantity(amount, resource=resource)
+            return f"node {name} will have no room for {text} {resource}"
+    return ""

@@ -1,0 +1,157 @@
+"""Reading objects of the cluster for commands that print: raw JSON, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kubernetes_asyncio.config import ConfigException, list_kube_config_contexts
+
+from gpusched.base import limits
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
+from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
+from gpusched.io.client.responses import explain_denied
+
+T = TypeVar("T")
+Json: TypeAlias = dict[str, Any]
+
+GROUP_PATH: Final = "/apis/scheduling.gpusched.io/v1alpha1"
+_BUSY: Final = 429
+_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def with_cluster(kubeconfig: str | None, read: Callable[[ApiClient], Awaitable[T]]) -> T:
+    """Connect, read, close.
+
+    Raises:
+        ClusterUnreachable: there is no way to the API server, or it does not answer.
+        Denied: it does not know who we are, or does not allow it.
+        ApiError: it refused for another reason.
+    """
+
+    async def session() -> T:
+        api = await ApiClient.connect(kubeconfig, clock=SystemClock())
+        try:
+            return await read(api)
+        finally:
+            await api.close()
+
+    return asyncio.run(session())
+
+
+async def get_object(api: ApiClient, path: str, *, what: str) -> Json | None:
+    """One object, or None when there is none of that name."""
+    answer = await _asked(api, path)
+    if answer.status == 404:
+        return None
+    return _body(api, answer, what=what)
+
+
+async def list_objects(
+    api: ApiClient, path: str, *, what: str, query: Mapping[str, str] | None = None
+) -> list[Json]:
+    """Every object of a collection, in pages.
+
+    Raises:
+        NotFound: the cluster does not know the kind.
+    """
+    items: list[Json] = []
+    params = {**(query or {}), "limit": str(limits.LIST_PAGE)}
+    while True:
+        answer = await _asked(api, path, params)
+        page = _body(api, answer, what=what)
+        found = page.get("items")
+        items.extend(found if isinstance(found, list) else [])
+        more = value_at(page, "metadata", "continue")
+        if not more or len(items) > limits.OBJECTS_PER_KIND_MAX:
+            return items
+        params["continue"] = str(more)
+
+
+async def _asked(api: ApiClient, path: str, query: Mapping[str, str] | None = None) -> ApiResponse:
+    """The answer; a server that says it is busy is asked again.
+
+    One that has just got a kind's definition says so for some seconds, too.
+    """
+    left = limits.COMMAND_TRIES_MAX
+    while True:
+        answer = await api.request("GET", path, query=query, timeout_s=limits.REQUEST_TIMEOUT_S)
+        left -= 1
+        if answer.status != _BUSY or not left:
+            return answer
+        await SystemClock().sleep(min(max(answer.retry_after_s(), 1.0), limits.COMMAND_WAIT_S_MAX))
+
+
+def _body(api: ApiClient, answer: ApiResponse, *, what: str) -> Json:
+    if not answer.ok:
+        error = api_error(answer, doing=f"read {what}")
+        raise explain_denied(error, role_to_read(what)) if isinstance(error, Denied) else error
+    try:
+        body = json.loads(answer.body)
+    except ValueError as error:
+        raise ClusterUnreachable(f"{api.host} does not answer as an API server") from error
+    if not isinstance(body, dict):
+        raise ClusterUnreachable(f"{api.host} does not answer as an API server")
+    return body
+
+
+def role_to_read(what: str) -> str:
+    """Which role of our manifests, or of every cluster, lets people read something."""
+    kind = what.partition(" ")[0].lower()
+    if kind.startswith(("queue", "topolog")):
+        return "ClusterRole gpusched-queue-view (manifests/rbac-users.yaml)"
+    if kind.startswith("podgroup"):
+        return "ClusterRole gpusched-view (manifests/rbac-users.yaml)"
+    return "ClusterRole view"
+
+
+def default_namespace(kubeconfig: str | None) -> str:
+    """The namespace of the current context, of the pod we run in, or ``default``."""
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    if file is None and _POD_NAMESPACE.is_file():
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
+    if file is None:
+        file = str(Path.home() / ".kube" / "config")
+    try:
+        _, active = list_kube_config_contexts(config_file=file)
+    except (ConfigException, OSError):
+        return "default"  # connecting says better what is wrong with the file
+    return str(value_at(active, "context", "namespace") or "default")
+
+
+def checked_object_name(text: str, *, what: str) -> str:
+    """A name that can stand in a path.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not is_name(text):
+        raise UsageError(f"{text[:80]!r} is no name of a {what}")
+    return text
+
+
+def is_name(text: str) -> bool:
+    """Whether an object could have this name, and it can therefore stand in a path."""
+    return _NAME.fullmatch(text) is not None
+
+
+def value_at(value: Any, *path: str) -> Any:
+    """What stands at a path of keys, or None where any step of it is missing."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def items_at(value: Any, *path: str) -> list[Json]:
+    """The objects of the list at a path; empty where there is none."""
+    found = value_at(value, *path)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -1,0 +1,175 @@
+"""``gpusched explain podgroup NS/NAME``: why a gang waits, in the daemon's own sentences."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.api.meta import wire
+from gpusched.api.pod.gang_annotations import read_group_name
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import UsageError
+from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
+from gpusched.cli.inspect import cluster_reader, explanation
+from gpusched.cli.inspect.cluster_reader import list_objects, value_at
+from gpusched.cli.inspect.explanation import GangObjects
+from gpusched.io.client.api_client import ApiClient
+
+_KINDS: Final = ("podgroup", "podgroups", "gpg")
+_GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
+_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"
+_JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+_PATHS: Final = {
+    "PodGroup": cluster_reader.GROUP_PATH + "/namespaces/{namespace}/podgroups/{name}",
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
+    "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
+}
+_MEMBERS_ASKED: Final = 3
+"""Members whose events are read as well: the others' say the same."""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "explain",
+        description="Say why a gang waits and what it needs, in the daemon's own sentences.",
+    )
+    parser.add_argument("kind", choices=_KINDS, metavar="KIND", help="podgroup (gpg)")
+    parser.add_argument(
+        "name",
+        metavar="[NS/]NAME",
+        help="of a PodGroup, or of the Job or Pod that a gang is derived from",
+    )
+    parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
+    add_kubeconfig(parser)
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gather what the API shows and tell it.
+
+    Raises:
+        UsageError: nothing of that name, or no name at all.
+        ClusterUnreachable: no cluster.
+        ApiError: the server refused.
+    """
+    namespace, slash, name = arguments.name.rpartition("/")
+    if slash and arguments.namespace not in {None, namespace}:
+        raise UsageError(f"{arguments.name} is not in the namespace given by -n")
+    if not slash:
+        namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
+    cluster_reader.checked_object_name(namespace, what="namespace")
+    cluster_reader.checked_object_name(name, what="pod group")
+    evidence = cluster_reader.with_cluster(
+        arguments.kubeconfig, lambda api: gather(api, namespace=namespace, name=name)
+    )
+    if evidence is None:
+        raise UsageError(
+            f"there is no PodGroup, Job or Pod {name} in namespace {namespace}: "
+            "gpusched get podgroups -A lists the groups"
+        )
+    told = explanation.explain_gang(evidence)
+    if arguments.output == "json":
+        print_json(told)
+    else:
+        print(explanation.render_explanation(told))
+    return 0
+
+
+async def gather(api: ApiClient, *, namespace: str, name: str) -> GangObjects | None:
+    """Everything the API shows about a gang, None when there is nothing of that name.
+
+    A pod that belongs to a PodGroup or a Job is explained as that: it starts when its gang does.
+    """
+    found = await _find(api, namespace, name, kinds=tuple(_PATHS))
+    if found is None:
+        return None
+    kind, owner = found
+    asked = owner if kind == "Pod" else None
+    group = _group_of(owner) if kind == "Pod" else ""
+    if group:
+        above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
+        if above is not None:
+            name = group
+            kind, owner = above
+    pods = await _members(api, owner, kind=kind, namespace=namespace)
+    if asked is not None and value_at(asked, "metadata", "uid") not in {
+        value_at(pod, "metadata", "uid") for pod in pods
+    }:
+        pods = [asked, *pods]  # it names its gang in another way than the others
+    subjects = [(kind, name)]
+    if kind != "Pod":
+        names = [str(value_at(pod, "metadata", "name")) for pod in pods]
+        subjects += [("Pod", member) for member in names[:_MEMBERS_ASKED]]
+    return GangObjects(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        owner=owner,
+        pods=tuple(pods),
+        events=tuple(await _events(api, namespace, subjects)),
+        now=SystemClock().now(),
+    )
+
+
+async def _find(
+    api: ApiClient, namespace: str, name: str, *, kinds: tuple[str, ...]
+) -> tuple[str, dict[str, Any]] | None:
+    """The first of the kinds that has an object of the name, with the object."""
+    if not cluster_reader.is_name(name):
+        return None
+    for kind in kinds:
+        path = _PATHS[kind].format(namespace=namespace, name=name)
+        owner = await cluster_reader.get_object(api, path, what=f"{kind} {namespace}/{name}")
+        if owner is not None:
+            return kind, owner
+    return None
+
+
+def _group_of(pod: dict[str, Any]) -> str:
+    """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
+    labels = value_at(pod, "metadata", "labels") or {}
+    try:
+        notes = msgspec.convert(value_at(pod, "metadata", "annotations") or {}, wire.PodAnnotations)
+    except msgspec.ValidationError:
+        notes = None
+    native = value_at(pod, "spec", "schedulingGroup", "podGroupName")
+    named = read_group_name(labels, notes, str(native or ""))
+    return named or str(labels.get(_JOB_LABEL, ""))
+
+
+async def _members(
+    api: ApiClient, owner: dict[str, Any], *, kind: str, namespace: str
+) -> list[dict[str, Any]]:
+
+    if kind == "Pod":
+        return [owner]
+    name = str(value_at(owner, "metadata", "name"))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    found: list[dict[str, Any]] = []
+    for label in _GROUP_LABELS if kind == "PodGroup" else (_JOB_LABEL,):
+        query = {"labelSelector": f"{label}={name}"}
+        found += await list_objects(api, path, what="pods", query=query)
+    if kind == "PodGroup" and not found:
+        # The annotation of coscheduling cannot be selected on: look at every pod.
+        for pod in await list_objects(api, path, what="pods"):
+            annotations = value_at(pod, "metadata", "annotations")
+            if isinstance(annotations, dict) and annotations.get(_GROUP_ANNOTATION) == name:
+                found.append(pod)
+    by_name = {str(value_at(pod, "metadata", "name")): pod for pod in found}
+    return [by_name[member] for member in sorted(by_name)]
+
+
+async def _events(
+    api: ApiClient, namespace: str, subjects: list[tuple[str, str]]
+) -> list[dict[str, Any]]:
+
+    path = f"/api/v1/namespaces/{namespace}/events"
+    found = []
+    for kind, name in subjects:
+        query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
+        found += await list_objects(api, path, what="events", query=query)
+    return found

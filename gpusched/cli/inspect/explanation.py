@@ -1,0 +1,400 @@
+"""Why a gang waits, told from the objects of the API alone: pure, JSON in, text or JSON out.
+
+The daemon writes its reasons into conditions and events; nothing is decided again here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.api.meta.quantity import QuantityError, format_quantity
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.gang_annotations import read_queue_name
+from gpusched.cli.command import age, table
+
+_EVENTS_SHOWN: Final = 8
+_MEMBERS_NAMED: Final = 3
+_WAITS: Final = "FailedScheduling"
+_MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
+_COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
+"""Of a Job's controller, one for each pod: the number of pods says it already."""
+_NOTHING_SAID: Final = [
+    "nothing was said about it yet: is the daemon running, and is it the leader?"
+]
+
+
+@attrs.frozen(kw_only=True)
+class GangObjects:
+    """What the API shows about one gang.
+
+    Attributes:
+        kind: PodGroup, Job or Pod; for the last two the gang is derived.
+        owner: the object of that kind.
+        pods: members, sorted by name.
+        events: about the owner, then about members.
+        now: seconds since the Unix epoch, for ages.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    owner: dict[str, Any]
+    pods: tuple[dict[str, Any], ...]
+    events: tuple[dict[str, Any], ...]
+    now: float
+
+
+def explain_gang(evidence: GangObjects) -> dict[str, Any]:
+    """The whole story as JSON; ``tell`` prints it."""
+    spec = _mapping(evidence.owner, "spec")
+    status = _mapping(evidence.owner, "status")
+    counts = Counter(_state(pod) for pod in evidence.pods)
+    minimum = _minimum(evidence)
+    waiting = [_waiting(pod) for pod in evidence.pods if _state(pod) == "pending"]
+    conditions = [_condition(item, evidence.now) for item in _objects(status, "conditions")]
+    groups = evidence.kind == "PodGroup"
+    return {
+        "kind": evidence.kind,
+        "namespace": evidence.namespace,
+        "name": evidence.name,
+        "queue": _text(spec.get("queue")) if groups else _queue_label(evidence),
+        "phase": _text(status.get("phase")) if groups else _phase(evidence, counts),
+        "queuePosition": status.get("queuePosition"),
+        "estimatedStartTime": status.get("estimatedStartTime"),
+        "minMember": minimum,
+        "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
+        "needs": _needs(evidence, minimum),
+        "schedulers": sorted(
+            {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
+        ),
+        "conditions": conditions,
+        "pendingPods": waiting,
+        "promised": _promised(evidence),
+        "leaving": _leaving(evidence),
+        "events": _events(evidence),
+    }
+
+
+def render_explanation(story: dict[str, Any]) -> str:
+    """The story as text, for a person."""
+    lines = [_headline(story)]
+    facts = [("needs", need) for need in story["needs"]]
+    facts.append(("has", _census(story["pods"])))
+    if story["estimatedStartTime"]:
+        facts.append(("starts", f"about {_text(story['estimatedStartTime'])}"))
+    facts += [("held", held) for held in _held(story["promised"])]
+    facts += [("why", why) for why in _reasons(story)]
+    facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
+    lines.append(table(facts, indent="  "))
+    if story["conditions"]:
+        header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
+        keys = ("type", "status", "reason", "age", "message")
+        rows = [tuple(str(item[key]) for key in keys) for item in story["conditions"]]
+        lines += ["", table([header, *rows])]
+    if story["pendingPods"]:
+        lines += [
+            "",
+            table([("PENDING POD", "REASON", "MESSAGE"), *_grouped(story["pendingPods"])]),
+        ]
+    if story["events"]:
+        header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
+        keys = ("age", "type", "reason", "object", "message")
+        rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
+        lines += ["", table([header, *rows])]
+    return "\n".join(lines)
+
+
+def _promised(evidence: GangObjects) -> list[dict[str, str]]:
+    """Pods that wait, with the node on which room is being freed for each."""
+    return [
+        {"pod": _text(_mapping(pod, "metadata").get("name")), "node": node}
+        for pod in evidence.pods
+        if _state(pod) == "pending"
+        and (node := _text(_mapping(pod, "status").get("nominatedNodeName")))
+    ]
+
+
+def _leaving(evidence: GangObjects) -> list[dict[str, str]]:
+    """Pods that were told to go, and why."""
+    return [
+        {"pod": _text(_mapping(pod, "metadata").get("name")), "message": _text(item.get("message"))}
+        for pod in evidence.pods
+        for item in _objects(_mapping(pod, "status"), "conditions")
+        if item.get("type") == "DisruptionTarget" and item.get("status") == "True"
+    ]
+
+
+def _held(promised: Sequence[dict[str, str]]) -> list[str]:
+    if not promised:
+        return []
+    nodes = sorted({each["node"] for each in promised})
+    shown = ", ".join(nodes[:_MEMBERS_NAMED])
+    more = len(nodes) - _MEMBERS_NAMED
+    where = f"{shown} and {more} more" if more > 0 else shown
+    count = len(promised)
+    return [f"room for {count} pod{'s' if count != 1 else ''} on {where}, once it is free"]
+
+
+def _grouped_reasons(leaving: Sequence[dict[str, str]]) -> list[str]:
+    """One line a reason, with the number of pods."""
+    counts = Counter(each["message"] for each in leaving)
+    return [
+        f"{count} pod{'s' if count != 1 else ''}: {message}"
+        for message, count in sorted(counts.items())
+    ]
+
+
+def _headline(story: dict[str, Any]) -> str:
+    line = (
+        f"{story['kind']} {story['namespace']}/{story['name']}: {story['phase'] or 'not seen yet'}"
+    )
+    if story["queue"]:
+        line += f" in queue {story['queue']}"
+    if story["queuePosition"]:
+        line += f", place {story['queuePosition']}"
+    return line
+
+
+def _census(counts: dict[str, int]) -> str:
+    total = counts["total"]
+    if not total:
+        return "no pods yet"
+    parts = [f"{count} {state}" for state, count in counts.items() if state != "total"]
+    return f"{total} pod{'s' if total != 1 else ''}: {', '.join(parts)}"
+
+
+def _reasons(story: dict[str, Any]) -> list[str]:
+    """The sentence of what is false or was taken away; else that of the pods."""
+    if story["phase"] in {"Running", "Completed"}:
+        return []
+    refused = [
+        f"{item['reason']}: {item['message']}"
+        for item in story["conditions"]
+        if (item["type"] in {"Admitted", "Scheduled"} and item["status"] == "False")
+        or (item["type"] == "Preempted" and item["status"] == "True")
+    ]
+    if refused:
+        return list(dict.fromkeys(refused))
+    said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
+    if said:
+        return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
+    if story["phase"] == "Suspended":
+        return _last_said(story)
+    if story["phase"] == "Failed" and story["kind"] == "Job":
+        return [f"{item['reason']}: {item['message']}" for item in story["conditions"]
+                if item["type"] == "Failed"]  # fmt: skip
+    if "default-scheduler" in story["schedulers"]:
+        return ["its pods are for default-scheduler: set schedulerName in the pod template"]
+    if story["pendingPods"] or not story["pods"]["total"]:
+        return _NOTHING_SAID
+    return []
+
+
+def _last_said(story: dict[str, Any]) -> list[str]:
+    """Of a suspended Job: it has no pods, so the daemon's sentences are in its events alone."""
+    if not story["queue"]:
+        return [
+            "it is suspended and names no queue: Jobs with the label gpusched.io/queue are started"
+        ]
+    told = [event for event in story["events"] if event["object"].startswith("Job/")]
+    moves = [event for event in told if event["reason"] in _MOVES][-1:]
+    waits = [event for event in told if event["reason"] == _WAITS][-1:]
+    said = [f"{event['reason']}: {event['message']}" for event in (*waits, *moves)]
+    return said or _NOTHING_SAID
+
+
+def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
+    """One row for all pods of which the same is said."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        names.setdefault((pod["reason"], pod["message"]), []).append(pod["name"])
+    for (reason, message), members in names.items():
+        shown = ", ".join(members[:_MEMBERS_NAMED])
+        more = len(members) - _MEMBERS_NAMED
+        names_shown = f"{shown} and {more} more" if more > 0 else shown
+        yield (names_shown, reason or "-", message or "nothing said yet")
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def _minimum(evidence: GangObjects) -> int:
+    """How many pods start together, by the owner's kind."""
+    spec = _mapping(evidence.owner, "spec")
+    if evidence.kind == "PodGroup":
+        given = spec.get("minMember")
+    elif evidence.kind == "Job":
+        annotations = _mapping(evidence.owner, "metadata", "annotations")
+        text = _text(annotations.get("gpusched.io/min-member"))
+        if text.isascii() and text.isdigit():
+            return int(text)
+        parallel, completions = spec.get("parallelism", 1), spec.get("completions")
+        gang = spec.get("completionMode") == "Indexed" or parallel == completions
+        given = parallel if gang else 1
+    else:
+        given = 1
+    return given if isinstance(given, int) else 1
+
+
+def _needs(evidence: GangObjects, minimum: int) -> list[str]:
+    """One sentence for each kind of pod that still waits, with amounts."""
+    together = (
+        f"{minimum} pods that start together" if minimum > 1 else "1 pod, which starts by itself"
+    )
+    asked = Counter(_requests(pod) for pod in evidence.pods if _state(pod) == "pending")
+    if not asked:
+        return [together]
+    sentences = []
+    for requests, count in asked.most_common():
+        each = _amounts(requests) or "nothing that is counted"
+        sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
+    return [together, *sentences]
+
+
+def _requests(pod: dict[str, Any]) -> Resources | None:
+    """Containers' requests (limits where no request is given), None when unreadable."""
+    total: Counter[str] = Counter()
+    try:
+        for container in _objects(_mapping(pod, "spec"), "containers"):
+            resources = _mapping(container, "resources")
+            wanted = {**_mapping(resources, "limits"), **_mapping(resources, "requests")}
+            total.update(dict(Resources.parse(wanted, field="requests").items))
+    except QuantityError:
+        return None
+    return Resources.of(total)
+
+
+def _amounts(requests: Resources | None) -> str:
+    if requests is None:
+        return "amounts that cannot be read"
+    return ", ".join(
+        f"{name} {format_quantity(amount, resource=name)}" for name, amount in requests.items
+    )
+
+
+def _state(pod: dict[str, Any]) -> str:
+    phase = _text(_mapping(pod, "status").get("phase")).lower()
+    if _mapping(pod, "metadata").get("deletionTimestamp"):
+        return "terminating"
+    if phase in {"", "pending"}:
+        return "starting" if _mapping(pod, "spec").get("nodeName") else "pending"
+    return phase
+
+
+def _phase(evidence: GangObjects, counts: Counter[str]) -> str:
+    if _mapping(evidence.owner, "spec").get("suspend") is True:
+        return "Suspended"
+    ended = {
+        _text(item.get("type"))
+        for item in _objects(_mapping(evidence.owner, "status"), "conditions")
+        if item.get("status") == "True"
+    }
+    if evidence.kind == "Job" and ended & {"Complete", "Failed"}:
+        return "Failed" if "Failed" in ended else "Completed"
+    for state, phase in (
+        ("pending", "Pending"), ("starting", "Running"), ("running", "Running"),
+        ("failed", "Failed"), ("succeeded", "Completed"),
+    ):  # fmt: skip
+        if counts[state]:
+            return phase
+    return ""
+
+
+def _queue_label(evidence: GangObjects) -> str:
+    for holder in (evidence.owner, *evidence.pods):
+        label = read_queue_name(_mapping(holder, "metadata", "labels"), None)
+        if label:
+            return _text(label)
+    return ""
+
+
+def _waiting(pod: dict[str, Any]) -> dict[str, str]:
+    for condition in _objects(_mapping(pod, "status"), "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
+            reason, message = _text(condition.get("reason")), _text(condition.get("message"))
+            break
+    else:
+        reason = message = ""
+    return {
+        "name": _text(_mapping(pod, "metadata").get("name")),
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _condition(item: dict[str, Any], now: float) -> dict[str, Any]:
+    keys = ("type", "status", "reason", "message", "lastTransitionTime")
+    found: dict[str, Any] = {key: _text(item.get(key)) for key in keys}
+    return {**found, "age": _since(found["lastTransitionTime"], now)}
+
+
+def _events(evidence: GangObjects) -> list[dict[str, Any]]:
+    """The newest, oldest of them first."""
+    dated = [
+        (_moment(_event_time(event)), event)
+        for event in evidence.events
+        if event.get("reason") not in _COUNTED and not _of_namesake(evidence, event)
+    ]
+    dated.sort(key=lambda pair: pair[0])
+    return [
+        {
+            "time": _event_time(event),
+            "age": _since(_event_time(event), evidence.now),
+            "type": _text(event.get("type")),
+            "reason": _text(event.get("reason")),
+            "object": "/".join(
+                _text(_mapping(event, "involvedObject").get(key)) for key in ("kind", "name")
+            ),
+            "message": _text(event.get("message")),
+        }
+        for _, event in dated[-_EVENTS_SHOWN:]
+    ]
+
+
+def _of_namesake(evidence: GangObjects, event: dict[str, Any]) -> bool:
+    """Whether it was told of an earlier object of the same name."""
+    about = _mapping(event, "involvedObject")
+    theirs, ours = about.get("uid"), _mapping(evidence.owner, "metadata").get("uid")
+    owner = (about.get("kind"), about.get("name")) == (evidence.kind, evidence.name)
+    return owner and bool(theirs and ours) and theirs != ours
+
+
+def _event_time(event: dict[str, Any]) -> str:
+    series = _mapping(event, "series").get("lastObservedTime")
+    created = _mapping(event, "metadata").get("creationTimestamp")
+    return _text(series or event.get("lastTimestamp") or event.get("eventTime") or created)
+
+
+def _moment(text: str) -> float:
+    try:
+        return parse_time(text)
+    except InvalidObject:
+        return 0.0
+
+
+def _since(text: str, now: float) -> str:
+    return age(now - _moment(text)) if text else "<unknown>"
+
+
+def _mapping(value: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The mapping at a path, empty where there is none."""
+    found: Any = value
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = value.get(key)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _text(value: Any) -> str:
+    """Foreign text on one line, without anything a terminal would obey."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else " " for c in text)

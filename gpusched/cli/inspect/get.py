@@ -1,0 +1,161 @@
+"""``gpusched get queues|podgroups``: what there is, one line each, as kubectl would print it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final
+
+from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import NotFound
+from gpusched.cli.command import (
+    Subparsers,
+    add_kubeconfig,
+    add_output,
+    age,
+    print_json,
+    table,
+)
+from gpusched.cli.inspect import cluster_reader
+from gpusched.io.client.api_client import ApiClient
+
+_GPU: Final = "nvidia.com/gpu"
+_KINDS: Final = {
+    "queues": "queues", "queue": "queues", "gq": "queues",
+    "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
+}  # fmt: skip
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "get", description="List queues or pod groups, as kubectl would."
+    )
+    parser.add_argument(
+        "kind", choices=tuple(_KINDS), metavar="KIND", help="queues (gq) or podgroups (gpg)"
+    )
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("-n", "--namespace", metavar="NS", help="of the pod groups")
+    scope.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="pod groups of every namespace"
+    )
+    add_kubeconfig(parser)
+    add_output(parser, "json", "wide")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List and print.
+
+    Raises:
+        ClusterUnreachable: no cluster.
+        ApiError: the server refused.
+    """
+    kind = _KINDS[arguments.kind]
+    scope = ""
+    if kind == "podgroups" and not arguments.all_namespaces:
+        namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
+        scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
+
+    async def read(api: ApiClient) -> list[dict[str, Any]]:
+        path = f"{cluster_reader.GROUP_PATH}{scope}/{kind}"
+        try:
+            return await cluster_reader.list_objects(api, path, what=kind)
+        except NotFound as error:
+            raise NotFound(
+                f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
+            ) from error
+
+    items = cluster_reader.with_cluster(arguments.kubeconfig, read)
+    if arguments.output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": items})
+        return 0
+    if not items:
+        where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
+        print(f"There are no {kind}{where}.")
+        return 0
+    columns = _QUEUE_COLUMNS if kind == "queues" else _GROUP_COLUMNS
+    wanted = [
+        (title, cell)
+        for title, cell, wide in columns
+        if (arguments.output == "wide" or not wide) and (title != "NAMESPACE" or not scope)
+    ]
+    now = SystemClock().now()
+    rows = [[title for title, _ in wanted]]
+    rows += [[_clean(cell(item, now)) for _, cell in wanted] for item in items]
+    print(table(rows))
+    return 0
+
+
+def _clean(value: Any) -> str:
+    """A cell: foreign text on one line; nothing is shown as nothing."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+_Cell = Callable[[dict[str, Any], float], Any]
+
+
+def _field(*path: str) -> _Cell:
+    def cell(item: dict[str, Any], _: float) -> Any:
+        value: Any = item
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    return cell
+
+
+def _condition(kind: str, key: str) -> _Cell:
+    def cell(item: dict[str, Any], now: float) -> Any:
+        conditions = _field("status", "conditions")(item, now)
+        for condition in conditions if isinstance(conditions, list) else ():
+            if isinstance(condition, dict) and condition.get("type") == kind:
+                return condition.get(key)
+        return None
+
+    return cell
+
+
+def _age(item: dict[str, Any], now: float) -> str:
+    created = _field("metadata", "creationTimestamp")(item, now)
+    try:
+        return age(now - parse_time(str(created))) if created else "<unknown>"
+    except InvalidObject:
+        return "<invalid>"
+
+
+# Title, cell, and whether only -o wide shows it: the printer columns of the CRDs.
+_QUEUE_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
+    ("NAME", _field("metadata", "name"), False),
+    ("PARENT", _field("spec", "parent"), False),
+    ("STATE", _field("status", "state"), False),
+    ("WEIGHT", _field("spec", "weight"), False),
+    ("RUNNING", _field("status", "running"), False),
+    ("INQUEUE", _field("status", "inqueue"), False),
+    ("PENDING", _field("status", "pending"), False),
+    ("GPUS", _field("status", "allocated", _GPU), False),
+    ("DESERVED", _field("spec", "deserved", _GPU), False),
+    ("AGE", _age, False),
+    ("FAIRSHARE", _field("status", "fairShare", _GPU), True),
+    ("BORROWED", _field("status", "borrowed", _GPU), True),
+    ("REQUESTED", _field("status", "requested", _GPU), True),
+    ("LIMIT", _field("spec", "capability", _GPU), True),
+    ("ORDERING", _field("spec", "ordering"), True),
+    ("READY", _condition("Ready", "status"), True),
+)
+_GROUP_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
+    ("NAMESPACE", _field("metadata", "namespace"), False),
+    ("NAME", _field("metadata", "name"), False),
+    ("QUEUE", _field("spec", "queue"), False),
+    ("PHASE", _field("status", "phase"), False),
+    ("MIN", _field("spec", "minMember"), False),
+    ("SCHEDULED", _field("status", "scheduled"), False),
+    ("RUNNING", _field("status", "running"), False),
+    ("REASON", _condition("Scheduled", "reason"), False),
+    ("AGE", _age, False),
+    ("POSITION", _field("status", "queuePosition"), True),
+    ("ESTIMATE", _field("status", "estimatedStartTime"), True),
+    ("MESSAGE", _condition("Scheduled", "message"), True),
+)

@@ -1,0 +1,1 @@
+"""How are scenarios, simulations, faults and recorded clusters tried out from a shell? Part of the extra ``lab``."""

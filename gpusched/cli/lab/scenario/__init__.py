@@ -1,0 +1,1 @@
+"""How are scenarios played and their results told? One process or several, as text, JSON or JUnit."""

@@ -1,0 +1,207 @@
+"""What a simulation begins with: a recorded cluster, a trace, or generated jobs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.base.errors import UsageError
+from gpusched.lab.recordings.snapshot_file import read_snapshot
+from gpusched.lab.simulate.engine.objects import Obj
+from gpusched.lab.simulate.engine.simulation import Arrival
+from gpusched.lab.simulate.engine.world import SimulatedDelays
+from gpusched.lab.simulate.from_snapshot import start_from_snapshot
+from gpusched.lab.simulate.traces import openb
+from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs
+from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
+from gpusched.lab.simulate.traces.model import SkippedRow, Trace
+from gpusched.lab.simulate.traces.philly import read_philly
+from gpusched.lab.simulate.traces.workload import (
+    CPUS_PER_GPU,
+    GIB_PER_GPU,
+    GPU,
+    JobShape,
+    equal_nodes,
+    gpu_shares,
+    job_arrivals,
+    node_manifest,
+    nodes_for,
+    queue_manifests,
+)
+from gpusched.lab.virtual_time.loop import EPOCH
+
+_NODES: Final = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,2})(?:/([1-9][0-9]{0,3}))?")
+LOAD: Final = 0.85
+"""Share of the GPUs that generated jobs use on average, where nobody says how many nodes there are."""
+_GRACE_S: Final = 30.0
+
+
+@attrs.frozen(kw_only=True)
+class SimulationInput:
+    """See the module.
+
+    Attributes:
+        source: what it is, for people.
+        objects: there from the beginning.
+        arrivals: makes what comes later, anew for each run.
+        until: seconds after which a run ends; None when nothing is to come any more.
+        passed: rows that were passed over, the first of each reason; ``counts`` has all.
+        remarks: what a reader of the results should know.
+        snapshot: it is a recorded cluster.
+    """
+
+    source: str
+    objects: Sequence[Obj]
+    arrivals: Callable[[], Iterable[Arrival]]
+    pace: SimulatedDelays
+    until: float | None = None
+    epoch: float = EPOCH
+    seed: int = 0
+    passed: Sequence[SkippedRow] = ()
+    counts: Mapping[str, int] = attrs.Factory(dict)
+    remarks: Sequence[str] = ()
+    jobs: int = 0
+    snapshot: bool = False
+
+
+def read_input(arguments: argparse.Namespace) -> SimulationInput:
+    """Read what the command line names.
+
+    Raises:
+        UsageError: options that do not go together, or cannot be understood.
+        ConfigError: a file cannot be used.
+    """
+    until = _seconds(arguments.span, "--for")
+    pace = SimulatedDelays(start_s=_needed(arguments.start_delay, "--start-delay"))
+    if arguments.snapshot is not None:
+        return _snapshot(arguments, until)
+    if arguments.openb is not None:
+        return _openb(arguments, until, pace)
+    trace, cluster = _trace(arguments)
+    jobs = trace.jobs[: arguments.first] if arguments.first else trace.jobs
+    trace = attrs.evolve(trace, jobs=jobs)
+    made = cluster(trace)
+    gpus = sum(int(each["status"]["allocatable"].get(GPU, "0")) for each in made)
+    most = max(int(each["status"]["allocatable"].get(GPU, "0")) for each in made)
+    shape = JobShape(node_gpus=most, suspend=arguments.suspend)
+    return SimulationInput(
+        source=f"{trace.source}: {len(jobs):,} jobs on {len(made):,} nodes with {gpus:,} GPUs",
+        objects=[*made, *queue_manifests(gpu_shares(trace.jobs, gpus))],
+        arrivals=lambda: job_arrivals(jobs, shape),
+        pace=pace,
+        until=until,
+        seed=arguments.seed,
+        passed=trace.passed,
+        counts=trace.counts,
+        jobs=len(jobs),
+    )
+
+
+def _snapshot(arguments: argparse.Namespace, until: float | None) -> SimulationInput:
+    if arguments.nodes or arguments.first:
+        raise UsageError("--nodes and --first belong to traces; a snapshot has nodes of its own")
+    found = start_from_snapshot(read_snapshot(arguments.snapshot))
+    pace = SimulatedDelays(
+        start_s=_needed(arguments.start_delay, "--start-delay"),
+        stop_s=_seconds(arguments.grace, "--grace") or _GRACE_S,
+        assume_s=_seconds(arguments.assume_duration, "--assume-duration"),
+    )
+    return SimulationInput(
+        source=f"snapshot {arguments.snapshot}",
+        objects=found.objects,
+        arrivals=tuple,
+        pace=pace,
+        until=6 * 3600.0 if until is None else until,
+        epoch=found.epoch,
+        remarks=found.remarks,
+        snapshot=True,
+    )
+
+
+def _openb(
+    arguments: argparse.Namespace, until: float | None, pace: SimulatedDelays
+) -> SimulationInput:
+    if arguments.nodes:
+        raise UsageError("--nodes does not go with --openb, which has nodes of its own")
+    hosts = openb.read_hosts(Path(arguments.openb[0]), all_of_them=True)
+    timed = openb.read_timed(Path(arguments.openb[1]), strict=arguments.strict)
+    pods = timed.pods[: arguments.first] if arguments.first else timed.pods
+    gpus = sum(host.gpus for host in hosts)
+    return SimulationInput(
+        source=f"{timed.source}: {len(pods):,} pods on {len(hosts):,} nodes with {gpus:,} GPUs",
+        objects=[*openb.hosts_as_nodes(hosts), *queue_manifests({openb.QUEUE: 0})],
+        arrivals=lambda: openb.timed_pod_arrivals(pods),
+        pace=pace,
+        until=until,
+        passed=timed.passed,
+        counts=timed.counts,
+        jobs=len(pods),
+    )
+
+
+def _trace(arguments: argparse.Namespace) -> tuple[Trace, Callable[[Trace], list[Obj]]]:
+    """The jobs, and how their cluster is made."""
+    size = _size(arguments.nodes)
+    if arguments.philly is not None:
+        log = read_philly(Path(arguments.philly), strict=arguments.strict)
+        return log.trace, lambda _: size() if size else _machines(log.nodes)
+    if arguments.csv is not None:
+        if size is None:
+            raise UsageError("--csv needs --nodes, such as --nodes 50x8: the file tells no nodes")
+        return read_csv_jobs(Path(arguments.csv), strict=arguments.strict), lambda _: size()
+    if arguments.jobs < 1 or arguments.days <= 0:
+        raise UsageError("--jobs and --days take numbers above 0")
+    made = generate_jobs(
+        GeneratorOptions(jobs=arguments.jobs, days=arguments.days, seed=arguments.seed)
+    )
+    return (
+        made,
+        lambda trace: size() if size else list(equal_nodes(_count(trace, arguments.days), 8)),
+    )
+
+
+def _count(trace: Trace, days: float) -> int:
+    return nodes_for(trace.jobs, days=days, node_gpus=8, load=LOAD)
+
+
+def _machines(found: Mapping[str, int]) -> list[Obj]:
+    made = []
+    for name, gpus in sorted(found.items()):
+        offer = {
+            "cpu": str(CPUS_PER_GPU * gpus + 8), "memory": f"{GIB_PER_GPU * gpus + 64}Gi",
+            "pods": "256", GPU: str(gpus),
+        }  # fmt: skip
+        made.append(node_manifest(name, {"kubernetes.io/hostname": name}, offer))
+    return made
+
+
+def _size(text: str | None) -> Callable[[], list[Obj]] | None:
+    if text is None:
+        return None
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"--nodes takes COUNTxGPUS, or COUNTxGPUS/NODES-A-RACK, such as 50x8/10, not {text!r}"
+        )
+    count, gpus, rack = int(match[1]), int(match[2]), int(match[3] or 0)
+    return lambda: list(equal_nodes(count, gpus, per_rack=rack))
+
+
+def _seconds(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration(text) / NANOSECONDS
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def _needed(text: str, option: str) -> float:
+    found = _seconds(text, option)
+    return 0.0 if found is None else found

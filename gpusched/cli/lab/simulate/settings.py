@@ -1,0 +1,170 @@
+"""Configurations to compare, as the command line names them: ``--config`` and ``--set``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.duration import parse_duration
+from gpusched.base.errors import ConfigError, UsageError
+from gpusched.config.model import DEFAULT, Config
+from gpusched.config.yaml_parser import parse_yaml
+from gpusched.config.yaml_tree import ConfigProblems
+from gpusched.lab.scenario.file.configuration import daemon_configuration
+from gpusched.lab.scenario.file.context import ReadContext
+from gpusched.lab.simulate.variations import Variations, fifo_config
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_WHOLE: Final = re.compile(r"[0-9]{1,9}")
+FIRST: Final = "now"
+_QUEUE_NUMBERS: Final = ("deserved", "capability", "guarantee", "weight", "priority")
+_QUEUE_TIMES: Final = ("minRuntime", "maxRuntime", "maxWait")
+_ORDERINGS: Final = ("Priority", "Fifo", "StrictFifo", "FairShare")
+QUEUE_FIELDS: Final = (*_QUEUE_NUMBERS, *_QUEUE_TIMES, "ordering", "reclaimable")
+_CONFIG_PARTS: Final = ("placement", "cycle", "actions", "plugins")
+RUNS_MAX: Final = 6
+
+
+@attrs.frozen(kw_only=True)
+class SimulationSetting:
+    """One configuration with what else is different under it."""
+
+    name: str
+    config: Config
+    changes: Variations
+
+
+@attrs.define
+class _SettingDraft:
+    file: str | None = None
+    config: dict[str, Any] = attrs.Factory(dict)
+    queues: list[tuple[str, str, Any]] = attrs.Factory(list)
+    topology: dict[str, str] = attrs.Factory(dict)
+    told: bool = False
+    fifo: bool = False
+
+
+def settings(configs: Iterable[str], sets: Iterable[str]) -> list[SimulationSetting]:
+    """The configurations, in the order in which they were first named; ``now`` where none is.
+
+    A configuration that only ``--set`` names begins as the first ``--config``, else as the shipped
+    one; where no ``--config`` is given, the shipped one, ``now``, is the first to compare with.
+
+    Raises:
+        UsageError: what cannot be understood.
+        ConfigError: a file or a value is wrong.
+    """
+    drafts: dict[str, _SettingDraft] = {}
+    for text in configs:
+        name, file = _named(text, "--config", "NAME=FILE", "=")
+        if name in drafts:
+            raise UsageError(f"--config {text}: there is a configuration {name} already")
+        drafts[name] = _SettingDraft(file=file)
+    base = next(iter(drafts.values())).file if drafts else None
+    if not drafts:
+        drafts[FIRST] = _SettingDraft()
+    for text in sets:
+        name, rest = _named(text, "--set", "NAME:KEY=VALUE", ":")
+        _set(drafts.setdefault(name, _SettingDraft(file=base)), rest, text)
+    if len(drafts) > RUNS_MAX:
+        raise UsageError(
+            f"{len(drafts)} configurations are more than the {RUNS_MAX} that fit a page"
+        )
+    return [_setting(name, draft) for name, draft in drafts.items()]
+
+
+def _named(text: str, option: str, form: str, mark: str) -> tuple[str, str]:
+    name, found, rest = text.partition(mark)
+    if not found or not rest or _NAME.fullmatch(name) is None:
+        raise UsageError(f"{option} takes {form}, not {text!r}")
+    return name, rest
+
+
+def _set(draft: _SettingDraft, rest: str, text: str) -> None:
+    key, found, value = rest.partition("=")
+    path = key.split(".")
+    if not found or not value or not all(path):
+        raise UsageError(f"--set takes NAME:KEY=VALUE, not {text!r}")
+    if path[0] == "queue":
+        _set_queue(draft, path[1:], value, text)
+    elif path[0] == "topology" and path[1:] in (["required"], ["preferred"]):
+        draft.topology[path[1]] = value
+    elif key == "walltimes" and value in ("truth", "nothing"):
+        draft.told = value == "truth"
+    elif key == "fifo" and value in ("true", "false"):
+        draft.fifo = value == "true"
+    elif path[0] in _CONFIG_PARTS:
+        _set_config(draft, path, value, text)
+    else:
+        raise UsageError(
+            f"--set {text}: there is no {key!r}; keys begin with queue., topology.required, "
+            "topology.preferred, walltimes (truth, nothing), fifo (true), placement., cycle., "
+            "actions, plugins."
+        )
+
+
+def _set_queue(draft: _SettingDraft, path: list[str], value: str, text: str) -> None:
+    if len(path) < 2 or path[-1] not in QUEUE_FIELDS:
+        raise UsageError(
+            f"--set {text}: it takes queue.NAME.FIELD; fields are {', '.join(QUEUE_FIELDS)}"
+        )
+    name, field = ".".join(path[:-1]), path[-1]
+    found: Any = value
+    if field in _QUEUE_NUMBERS:
+        if _WHOLE.fullmatch(value) is None:
+            raise UsageError(f"--set {text}: {field} is a whole number, GPUs where it is an amount")
+        found = int(value)
+    elif field in _QUEUE_TIMES:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            raise UsageError(f"--set {text}: {error}") from None
+    elif field == "ordering" and value not in _ORDERINGS:
+        raise UsageError(f"--set {text}: orderings are {', '.join(_ORDERINGS)}")
+    elif field == "reclaimable":
+        if value not in ("true", "false"):
+            raise UsageError(f"--set {text}: reclaimable is true or false")
+        found = value == "true"
+    draft.queues.append((name, field, found))
+
+
+def _set_config(draft: _SettingDraft, path: list[str], value: str, text: str) -> None:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = value
+    if path == ["actions"]:
+        found = [each.strip() for each in value.split(",")]
+    inner = draft.config
+    for step in path[:-1]:
+        inner = inner.setdefault(step, {})
+        if not isinstance(inner, dict):
+            raise UsageError(f"--set {text}: {step} has a value already")
+    inner[path[-1]] = found
+
+
+def _setting(name: str, draft: _SettingDraft) -> SimulationSetting:
+    said = dict(draft.config)
+    reading = ReadContext(Path(), f"--set {name}")
+    problems = ConfigProblems(f"--set {name}")
+    node = parse_yaml(json.dumps(said).encode(), problems) if said else None
+    if problems:
+        raise problems.error()
+    given = Path(draft.file) if draft.file is not None else None
+    config = daemon_configuration(node, given, reading) if node or given else DEFAULT
+    if reading.sentences:
+        raise ConfigError(*reading.sentences)
+    changes = Variations(
+        queues=tuple(draft.queues),
+        topology=draft.topology,
+        told=draft.told and not draft.fifo,
+        fifo=draft.fifo,
+    )
+    if draft.fifo:
+        config = fifo_config(config)
+    return SimulationSetting(name=name, config=config, changes=changes)

@@ -1,0 +1,1 @@
+"""Which rules do all kinds share? Metadata, quantities, selectors, times, field errors and Status answers, in the words of the Kubernetes API."""

@@ -1,0 +1,44 @@
+"""What a policy may know of a request: who wants to do what to which object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from gpusched.devcluster.apiserver.rbac.rules import User
+
+if TYPE_CHECKING:
+    from gpusched.devcluster.registry.kinds import Resource
+
+Obj = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+@attrs.frozen(kw_only=True)
+class Attributes:
+    """One write that asks to be admitted.
+
+    Attributes:
+        kind: of the object sent, as group, version and kind; a subresource has its own.
+        name: as in the path or the body, or as the server has made it; empty for one of many that
+            one request deletes.
+        namespace: empty for objects of the whole cluster; a Namespace's own name for itself.
+        obj: as it would be stored; None for deletions.
+        old: as it is stored; None for creates.
+        options: the write's own options, as the API spells them.
+        warnings: gets what a policy only warns of.
+    """
+
+    operation: Operation
+    resource: Resource
+    kind: tuple[str, str, str]
+    namespace: str
+    name: str
+    user: User
+    subresource: str = ""
+    obj: Obj | None = None
+    old: Obj | None = None
+    dry_run: bool = False
+    options: Obj = attrs.field(factory=dict)
+    warnings: list[str] = attrs.field(factory=list)

@@ -1,0 +1,1 @@
+"""What does kubectl get print? Columns of each kind, computed on the server's side."""

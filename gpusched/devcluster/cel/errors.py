@@ -1,0 +1,21 @@
+"""What an expression ends in when it has no value, and the value that may be absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from gpusched.base.errors import GpuschedError
+
+
+class CelError(GpuschedError):
+    """An expression without a value; ``str()`` says why."""
+
+
+@attrs.frozen(eq=False)
+class OptionalValue:
+    """CEL's optional: a value, or none."""
+
+    value: Any = None
+    present: bool = False

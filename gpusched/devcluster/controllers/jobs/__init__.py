@@ -1,0 +1,1 @@
+"""Which pods does a Job need next, and when has it failed or completed?"""

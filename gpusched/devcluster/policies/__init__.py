@@ -1,1 +1,0 @@
-"""ValidatingAdmissionPolicies: rules in CEL that a cluster's owner sets over everybody's writes."""

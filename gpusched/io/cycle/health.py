@@ -1,0 +1,130 @@
+"""What a daemon does about itself: its plugins' faults, its configuration, who hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
+from gpusched.api.serializer.requests import ObjectRef
+from gpusched.base.clock import Clock
+from gpusched.config.model import Config, GroupPriority
+from gpusched.io.cycle.config_watcher import ConfigWatcher
+from gpusched.io.cycle.policy_loader import LoadedPolicy
+from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
+from gpusched.io.observe.daemon_events import STUCK, DaemonEvents, EventSink
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.plugin_report import PluginReport
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.solver.process import SolverProcess
+from gpusched.io.solver.report import SolverReport
+from gpusched.io.write.status_patches import StatusCache
+from gpusched.pluginhost.guard import PluginGuard, RunningCall
+
+_log = Logger(__name__)
+
+
+class DaemonHealth:
+    """See the module.
+
+    Args:
+        cycle: whose rules are replaced on a reload, and whose sessions are reported.
+        events: writes what is told.
+        cache: knows the objects that it is told about.
+        regarding: our own pod or Lease.
+        config_file: to be watched; empty when the configuration is built in.
+        clock: time.
+        telemetry: counts.
+        layouts: takes the GPU layouts that count from now on.
+        group_priority: takes how far priority classes of PodGroups count from now on.
+        inline: nothing is done in threads (virtual time).
+        solver: whose losses are reported; None when searches run in this process.
+    """
+
+    def __init__(
+        self,
+        cycle: SessionCycle,
+        events: EventSink,
+        cache: StatusCache,
+        *,
+        regarding: Callable[[], ObjectRef],
+        config_file: str,
+        clock: Clock,
+        telemetry: Telemetry,
+        layouts: Callable[[GpuLayoutCatalog], None],
+        group_priority: Callable[[GroupPriority], None],
+        inline: bool,
+        solver: SolverProcess | None = None,
+    ) -> None:
+        self._cycle = cycle
+        self._clock = clock
+        self._layouts = layouts
+        self._group_priority = group_priority
+        self._unread = ""
+        self._loop = asyncio.get_running_loop()
+        self.news = DaemonEvents(events, regarding)
+        self._report = PluginReport(telemetry, self.news)
+        cycle.faults.set_reporters(self.news, events, cache)
+        self._watch: ConfigWatcher | None = None
+        cycle.judged.append(self._report.after_session)
+        self._solver_report: SolverReport | None = None
+        if solver is not None:
+            self._solver_report = report = SolverReport(solver, self.news)
+            cycle.judged.append(lambda _guard: report.after_session())
+        telemetry.set_config(cycle.rules.config.digest, refused=False)
+        if config_file:
+            self._watch = ConfigWatcher(
+                config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
+                news=self.news, adopt=self._adopt, inline=inline,
+            )  # fmt: skip
+
+    @property
+    def degraded(self) -> str:
+        """Empty when all is well, else which hooks are set aside, or that the solver is."""
+        solver = self._solver_report.degraded if self._solver_report is not None else ""
+        own = (*self._report.degraded, *filter(None, (solver, self._unread)))
+        return "; ".join((*own, *self._cycle.faults.degraded))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        if self._watch is not None:
+            await self._watch.run()
+
+    def reload(self) -> None:
+        """Somebody asks for the configuration to be read again."""
+        if self._watch is None:
+            _log.warning("there is no configuration file to read again; name one with --config")
+        else:
+            self._watch.ask()
+
+    def stuck(self, running: RunningCall) -> None:
+        """A call of a hook does not come back; may be called from any thread."""
+        self._loop.call_soon_threadsafe(self._tell_stuck, running)
+
+    def _tell_stuck(self, running: RunningCall) -> None:
+        plugin, hook = running.who
+        self.news.warn(
+            STUCK, reason="PluginStuck", action="Scheduling",
+            sentence=f"plugin {plugin} does not come back from its hook {hook}: no session ends, "
+            "and the daemon will be started again",
+        )  # fmt: skip
+
+    def unread(self, kind: str, refused: bool) -> None:
+        """A kind that decisions can do without may not be read, or (False) may be again."""
+        self._unread = f"{kind} may not be read" if refused else ""
+        if not refused:
+            self.news.well(
+                kind, reason="Reading", action="Reading", sentence=f"{kind} can be read again"
+            )
+            return
+        self.news.warn(
+            kind, reason="NotAllowed", action="Reading",
+            sentence=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
+            "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",
+        )  # fmt: skip
+
+    def _adopt(self, config: Config, loaded: LoadedPolicy) -> None:
+        self._cycle.rules = SessionRules(config, loaded.policy, PluginGuard(self._clock))
+        self._layouts(loaded.layouts)
+        self._group_priority(config.pod_group_priority)
+        self._cycle.wake()

@@ -1,0 +1,591 @@
+"""The heart beat: something changed, so decide again, and carry out what was decided.
+
+Between cycles nothing runs: a change wakes the cycle after a short pause in which more changes
+may arrive, and every ``max_period_s`` it runs anyway, because some reasons pass with time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from itertools import filterfalse
+from typing import Final, Protocol
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.pool_resources import resource_of
+from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.units import unit_of
+from gpusched.base import limits
+from gpusched.base.clock import Clock
+from gpusched.base.errors import Fenced
+from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.gangs.gang_index import count_error_message
+from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.verify.placements import recheck_placements
+from gpusched.commit.recover import PartialGang, plan_recoveries
+from gpusched.config.model import Config
+from gpusched.io.cycle import snapshot_taker
+from gpusched.io.cycle.bind_backoff import BindPauses
+from gpusched.io.cycle.crash_marker import CrashMarker
+from gpusched.io.cycle.crash_recovery import begin_after_crashes
+from gpusched.io.cycle.failed_commits import FailedCommits
+from gpusched.io.cycle.fault_report import FaultReport, fault_of_gang_in_hand
+from gpusched.io.cycle.fragmentation_gauge import FragmentationGauge
+from gpusched.io.decisions.recorder import DecisionRecorder, SearchRecorder
+from gpusched.io.leader.lease import Lease
+from gpusched.io.observe.fault_dumps import FaultDumps
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.solver.process import SolverProcess
+from gpusched.io.workers.backoff import RetryBackoff
+from gpusched.io.workers.worker_thread import WorkerThread
+from gpusched.io.write.preemption_executor import PreemptionExecutor
+from gpusched.io.write.volume_binder import VolumeBinder
+from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.pluginhost.guard import PluginGuard, RunningCall
+from gpusched.session.backfill.start_estimates import published_start
+from gpusched.session.containment.set_aside import Containment
+from gpusched.session.containment.set_aside_status import uncounted_gang_status
+from gpusched.session.containment.suspects import gang_suspect
+from gpusched.session.decide import Decision, decide
+from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.next_wakeup import next_wakeup
+
+_DUE_LEAST_S: Final = 0.02
+_QUIET_SHARE: Final = 4
+"""A quarter of the debounce without any change ends it early: a lone pod need not wait."""
+"""Of a core: metrics are in cores, bytes and pieces, as Prometheus users expect."""
+_log = Logger(__name__)
+
+
+class StatusSink(Protocol):
+    """Where status goes; it is written later and never delays a decision."""
+
+    def submit(
+        self,
+        gangs: Sequence[GangStatus],
+        queues: Sequence[QueueStatus],
+        topologies: Sequence[TopologyStatus] = (),
+    ) -> Sequence[tuple[str, Exception]]:
+        """This is how things stand now; names of objects that cannot be told, and why."""
+
+
+@attrs.define
+class SessionRules:
+    """A loaded configuration with what belongs to it: replaced as a whole on a reload."""
+
+    config: Config
+    policy: Policy
+    guard: PluginGuard
+    masks: SessionCache = attrs.Factory(SessionCache)
+    containment: Containment = attrs.Factory(Containment)
+
+
+class SessionCycle:
+    """Runs sessions one after another.
+
+    Args:
+        cache: read by snapshots, told of assumptions.
+        binder: carries out what was decided.
+        status: is told how things stand.
+        carrier: makes room as was decided.
+        lease: asked before every session.
+        ready: empty when the cache is complete and fresh, else why not.
+        rules: in force; ``self.rules`` may be replaced between sessions.
+        clock: time.
+        telemetry: counts and spans.
+        faults: told of what is contained; None for one of its own.
+        mark: shows the next process what this one died of; None shows nothing.
+        inline: run sessions in the event loop, for virtual time, not in a thread.
+        solver: where searches run; None for the session's own thread.
+        here: runs searches where there is no solver.
+        lasts: seconds of the clock that an inline session takes, as one in a thread would.
+        recorder: keeps decisions in files; None for none.
+        only_look: what the first session decides is not carried out.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        binder: VolumeBinder,
+        status: StatusSink,
+        *,
+        carrier: PreemptionExecutor,
+        lease: Lease,
+        ready: Callable[[], str],
+        rules: SessionRules,
+        clock: Clock,
+        telemetry: Telemetry,
+        faults: FaultReport | None = None,
+        mark: CrashMarker | None = None,
+        inline: bool = False,
+        solver: SolverProcess | None = None,
+        here: SearchRunner = search_in_process,
+        lasts: Callable[[], float] = lambda: 0.0,
+        recorder: DecisionRecorder | None = None,
+        only_look: bool = False,
+    ) -> None:
+        self._cache = cache
+        self._binder = binder
+        self._carrier = carrier
+        self._status = status
+        self._lease = lease
+        self._ready = ready
+        self.rules = rules
+        self._clock = clock
+        self._telemetry = telemetry
+        self._fragmentation = FragmentationGauge(clock, telemetry)
+        self.faults = faults if faults is not None else FaultReport(clock, telemetry)
+        """Told of what is contained."""
+        self._mark = mark
+        self._remembered = False
+        self._trouble = RetryBackoff(random.Random(0))  # noqa: S311 - a wait, no secret
+        self._changed = asyncio.Event()
+        self._last_change = 0.0
+        self._due: float | None = None
+        self._thread = None if inline else WorkerThread("session")
+        self._solver = solver
+        self._here = here
+        self._lasts = lasts
+        self._recorder = recorder
+        self._only_look = only_look
+        self._dumps = FaultDumps()
+        self._told: set[str] = set()
+        self._miscounted: dict[GangKey, float] = {}
+        """Gangs whose members could not be counted, and when they are counted again at the latest."""
+        self.failed_commits = FailedCommits(self.faults, self.wake)
+        """Told of commits that raised while they were under way."""
+        self.pauses = BindPauses(clock, self.wake)
+        """Told of commits that came to rest."""
+        self._counted: dict[str, tuple[Resources, Resources]] = {}
+        self.sessions = 0
+        """How many were run."""
+        self.decided: list[Callable[[Plan], None]] = []
+        """Told of every plan after it was carried out."""
+        self.judged: list[Callable[[PluginGuard], None]] = []
+        """Told of every session's guard when the session has ended."""
+        self._guard: PluginGuard | None = None
+        self._echo: asyncio.TimerHandle | None = None
+        self._more: asyncio.TimerHandle | None = None
+        self._changes = 0
+        """Changes that a decision may depend on."""
+        self._round_since: int | None = None
+        """Changes that were known when the round began which goes on; None for no round."""
+        self._settled = -1
+        """Changes that everybody was looked at with."""
+        cache.on_change.append(self.wake)
+        cache.on_echo.append(self._wake_for_status)
+
+    def wake(self) -> None:
+        """Something changed that a decision may depend on."""
+        self._changes += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        self._last_change = self._clock.monotonic()
+        self._changed.set()
+
+    @property
+    def running(self) -> RunningCall | None:
+        """The call of a plugin that a session waits for; may be read from any thread."""
+        guard = self._guard
+        return guard.running if guard is not None else None
+
+    @property
+    def thread(self) -> int:
+        """In which sessions run, 0 when that is the event loop's."""
+        return self._thread.ident if self._thread is not None else 0
+
+    def _wake_for_status(self) -> None:
+        """What happened was expected: only status follows, for more of it in one session."""
+        if self._echo is None:
+            loop = asyncio.get_running_loop()
+            self._echo = loop.call_later(limits.STATUS_SESSION_DELAY_S, self._echoed)
+
+    def _echoed(self) -> None:
+        self._echo = None
+        if self._binder.queued:
+            self._wake_for_status()
+        else:
+            self._wake()
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        try:
+            while True:
+                await self._pause()
+                if self._ready() or not self._may_act():
+                    continue
+                if await self._held():
+                    self._trouble.succeeded()
+                    continue
+                # Nothing came of it: whoever waits is tried again, but not at once.
+                await self._clock.sleep(self._trouble.failed())
+                self.wake()
+        finally:
+            for timer in (self._echo, self._more):
+                if timer is not None:
+                    timer.cancel()
+            if self._recorder is not None:
+                self._recorder.stop()
+            if self._solver is not None:
+                self._solver.kill()
+            if self._thread is not None:
+                self._thread.stop(self._solver.close if self._solver is not None else None)
+
+    # -- when ------------------------------------------------------------------------------
+    async def _pause(self) -> None:
+        cycle = self.rules.config.cycle
+        longest_s = cycle.max_period_s
+        with self.faults.contain("wait"):
+            longest_s = self._longest_s()
+        try:
+            async with asyncio.timeout(longest_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        self._changed.clear()
+        begun = self._clock.monotonic()
+        quiet_s = cycle.debounce_s / _QUIET_SHARE
+        while True:
+            now = self._clock.monotonic()
+            rest_s = min(begun + cycle.debounce_s, self._last_change + quiet_s) - now
+            if rest_s <= 0:
+                self._changed.clear()
+                return
+            await self._clock.sleep(rest_s)
+
+    def _longest_s(self) -> float:
+        """How long to wait when nothing changes: until a gang's patience ends, if that is soon."""
+        longest_s = self.rules.config.cycle.max_period_s
+        if self._due is None:
+            return longest_s
+        return min(longest_s, max(_DUE_LEAST_S, self._due - self._clock.now()))
+
+    def _may_act(self) -> bool:
+        return self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0)
+
+    # -- what ------------------------------------------------------------------------------
+    async def _held(self) -> bool:
+        """Whether a session came to its end; what it does not contain itself ends here."""
+        if self._mark is not None:
+            self._mark.begin()
+        try:
+            await self._session()
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - a restart would meet the same again
+            self.faults.failed("session", error)
+            return False
+        finally:
+            if self._mark is not None:
+                self._mark.end()
+        self.faults.worked("session")
+        return True
+
+    async def _session(self) -> None:
+        tracing = self._telemetry.tracing
+        seen = self._changes
+        self._retry_uncounted_gangs()
+        snapshot = snapshot_taker.take_snapshot(self._cache, self._clock.now(), self.faults.failed)
+        snapshot = self.pauses.applied(snapshot)
+        fence = self._lease.fence
+        for key, error in self._cache.take_count_errors():
+            self.faults.failed("counting", error, key)
+            self._report_lost_gang(key, error)
+            self._miscounted[key] = self._clock.monotonic() + limits.SET_ASIDE_RETRY_S
+        self.failed_commits.leave_out(self.rules.containment, snapshot)
+        self._due = None
+        with self.faults.contain("next look"):
+            self._due = next_wakeup(snapshot)
+        with tracing.span("session", revision=snapshot.revision):
+            decision = await self._decide(snapshot)
+            self.sessions += 1
+            # Another leadership may have begun meanwhile, on caches that are not read yet.
+            if not self._may_act() or self._lease.fence != fence or self._only_look:
+                self._cache.again(gang.key for gang in snapshot.gangs)
+                if self._only_look:
+                    self._only_look = False
+                    self._wake_for_status()
+                return
+            self._cache.rounds = decision.rounds
+            self._continue_round(seen, unfinished=decision.unfinished)
+            for gang in decision.plan.binds:
+                committed = False
+                began = self._clock.now()
+                try:
+                    committed = self._commit(gang, snapshot)
+                except Fenced:
+                    raise
+                except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+                    self._set_gang_aside(gang.gang, "commit", error, snapshot)
+                if tracing.on:
+                    tracing.finished(
+                        "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
+                        pods=len(gang.binds), committed=committed,
+                    )  # fmt: skip
+            for key, fault in self._carrier.submit(decision.plan, snapshot.nodes):
+                self._set_gang_aside(key, "claims", fault, snapshot)
+            self._recover_partial_gangs(snapshot)
+            plan = decision.plan
+            with self.faults.contain("status"):
+                for name, untold in self._status.submit(plan.gangs, plan.queues, plan.topologies):
+                    self.faults.failed("status", untold, name)
+        if decision.again:
+            self.wake()
+        with self.faults.contain("metrics"):
+            self._measure(decision)
+        for listener in self.decided:
+            with self.faults.contain("listeners"):
+                listener(decision.plan)
+
+    def _retry_uncounted_gangs(self) -> None:
+        """What failed some time ago may have failed for a reason that has passed."""
+        now = self._clock.monotonic()
+        for key in [key for key, at in self._miscounted.items() if at <= now]:
+            del self._miscounted[key]
+            self._cache.families.mark_changed(key)
+
+    def _report_lost_gang(self, key: GangKey, error: Exception) -> None:
+        """No session sees this gang, so nothing else would tell its owner."""
+        lost = self._cache.families.lost(key)
+        if lost is not None:
+            with self.faults.contain("status", key):
+                group, pods = lost
+                told = uncounted_gang_status(key, group, pods, count_error_message(error))
+                for name, untold in self._status.submit((told,), ()):
+                    self.faults.failed("status", untold, name)
+
+    def _set_gang_aside(
+        self, gang: GangKey, stage: str, error: Exception, snapshot: Snapshot
+    ) -> None:
+        """What was decided for a gang cannot be begun: it is left out until it changes."""
+        self.faults.failed(stage, error, gang)
+        found = {gang_suspect(gang): fault_of_gang_in_hand(stage, error, gang)}
+        self.faults.set_aside(self.rules.containment.set_aside(snapshot, found), snapshot)
+        self._cache.again((gang,))
+        self._wake_for_status()
+
+    def _measure(self, decision: Decision) -> None:
+        self._telemetry.replace_pending(decision.waiting)
+        self._count_queues(decision.plan.queues)
+        self._telemetry.set_topologies(
+            conflicts=sum(not each.is_ready for each in decision.plan.topologies),
+            crossed=sum(each.crossed for each in decision.plan.topologies),
+            outside=sum(each.outside for each in decision.plan.topologies),
+        )
+        self._report_faults(decision.faults)
+        self._report_unusable_answers(decision.searches)
+
+    def _continue_round(self, seen: int, *, unfinished: bool) -> None:
+        """Have the next session at once where gangs wait to be looked at.
+
+        What changed while a round went on may concern those who had their turn before: then
+        another round follows. A round that nothing but the time has begun goes more slowly.
+
+        Args:
+            seen: changes that the session knew of.
+            unfinished: whether a tenant has gangs that are still to be looked at.
+        """
+        if self._more is not None:
+            self._more.cancel()
+            self._more = None
+        if unfinished:
+            if self._round_since is None:
+                self._round_since = seen
+            pause_s = limits.TENANT_ROUND_PAUSE_S if seen == self._settled else 0.0
+            self._more = asyncio.get_running_loop().call_later(pause_s, self._changed.set)
+            return
+        since, self._round_since = self._round_since, None
+        self._settled = seen if since is None else since
+        if self._settled != seen:
+            self._changed.set()
+
+    async def _run(self, run: Callable[[], Decision]) -> Decision:
+        """In the thread, or here, where it takes as long as we are told."""
+        if self._thread is not None:
+            return await self._thread.run(run)
+        decision = run()
+        if (seconds := self._lasts()) > 0:
+            await self._clock.sleep(seconds)
+        return decision
+
+    async def _decide(self, snapshot: Snapshot) -> Decision:
+        rules, clock, telemetry = self.rules, self._clock, self._telemetry
+        solver, placement = self._solver, self.rules.config.placement
+        mark = self._mark
+        if mark is not None and not self._remembered:
+            self._remembered = True
+            told = begin_after_crashes(mark.memory, mark.death, rules.containment, snapshot)
+            if told:
+                self.faults.report_crashes(told, mark.memory.deaths)
+        search = solver if solver is not None else self._here
+        tape = SearchRecorder(search, rules.guard.failing()) if self._recorder is not None else None
+        took: list[tuple[str, float]] = []
+        start, wall = clock.monotonic(), clock.now()
+
+        def run() -> Decision:
+            rules.guard.begin_session()
+            if solver is not None:
+                solver.budget_s = placement.time_budget_s
+                if placement.solver == "cpsat":
+                    with self.faults.contain("solver"):
+                        solver.warm()
+            last = start
+
+            def ended(action: str) -> None:
+                nonlocal last
+                now = clock.monotonic()
+                took.append((action, now - last))
+                last = now
+
+            decision = decide(
+                snapshot,
+                rules.policy,
+                guard=rules.guard,
+                masks=rules.masks,
+                placement=placement,
+                search=search if tape is None else tape,
+                ended=ended,
+                containment=rules.containment,
+                hand=mark.hand if mark is not None else _unmarked,
+                began=mark.stage if mark is not None else _unmarked,
+            )
+            with self.faults.contain("fragmentation"):
+                self._fragmentation.look(decision.snapshot, rules.masks)
+            return decision
+
+        self._guard = rules.guard
+        decision = await self._run(run)
+        for action, seconds in took:
+            telemetry.cycle(action, seconds)
+            telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
+            wall += seconds
+        for each in decision.searches:
+            telemetry.solver(str(each.outcome), each.seconds, each.gap)
+        telemetry.cycle("session", clock.monotonic() - start)
+        self.faults.session(decision, snapshot)
+        if mark is not None:
+            full = decision.degraded is None and not decision.set_aside
+            mark.record_success(clock.monotonic(), full=full)
+        for judge in self.judged:
+            with self.faults.contain("plugin report"):
+                judge(rules.guard)
+        # A plainer session cannot be repeated from what it was made of.
+        if tape is not None and self._recorder is not None and decision.degraded is None:
+            with self.faults.contain("decision file"):
+                own = attrs.evolve(decision, plan=decision.own)
+                self._recorder.record(decision.snapshot, rules.config, tape, decision=own)
+        return decision
+
+    def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
+        """Verify against the live cache and assume, in one step of the loop."""
+        moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
+        trouble = recheck_placements(
+            self._cache,
+            gang.gang,
+            generation=gang.generation,
+            moves=moves,
+            decided_on=snapshot.nodes,
+        )
+        if trouble:
+            # What changed since the snapshot has woken the next session already.
+            _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
+            return False
+        try:
+            for bind in gang.binds:
+                pod = self._cache.pod(bind.uid)
+                assert pod is not None
+                self._cache.assume(pod, bind.node, bind.slots)
+                self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
+            self._binder.submit(gang)
+        except Exception:
+            # The binder took none of it: nobody else would ever forget what was assumed before.
+            for bind in gang.binds:
+                with self.faults.contain("commit", bind.key):
+                    self._cache.forget(bind.uid)
+            raise
+        group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))
+        told = published_start(group.status) if group is not None and group.uid == gang.uid else 0.0
+        if told and not gang.placed:
+            self._telemetry.estimate(abs(self._clock.now() - told))
+        return True
+
+    def _recover_partial_gangs(self, snapshot: Snapshot) -> None:
+        """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
+        partial = []
+        for gang in snapshot.gangs:
+            if not gang.placed or not gang.need or self._binder.knows(gang.key):
+                continue
+            with self.faults.contain("recovery", gang.key):
+                partial.append(_partial(gang))
+        # Together: of several that hold the rest of each other one goes on.
+        for undo in plan_recoveries(partial, server_now=self._binder.server_now()):
+            with self.faults.contain("recovery", undo.gang):
+                self._binder.undo(undo)
+
+    def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
+        """Gauges of what queues hold and are due; only those that changed are set again."""
+        counted = {queue.name: (queue.allocated, queue.fair_share) for queue in queues}
+        for gone in self._counted.keys() - counted.keys():
+            self._telemetry.forget_queue(gone)
+        for name, (allocated, due) in counted.items():
+            if self._counted.get(name) != (allocated, due):
+                self._telemetry.set_queue(
+                    name, allocated=_gauges(allocated), fair_share=_gauges(due)
+                )
+        self._counted = counted
+
+    def _report_unusable_answers(self, searches: Sequence[SearchRecord]) -> None:
+        """Answers of methods that could not be used: ours to mend, each with its problem."""
+        for record in searches:
+            for sentence in filterfalse(self._is_reported_solver_loss, record.faults):
+                self._telemetry.solver("invalid", 0.0)
+                body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
+                self._dumps.tell(
+                    f"a method of placement failed: {sentence}", "", what="Problem", body=body
+                )
+
+    def _is_reported_solver_loss(self, sentence: str) -> bool:
+        """Whether it is about a loss of the solver's process, which was told and counted there."""
+        told = self._solver.told if self._solver is not None else ()
+        return any(sentence.endswith(each) for each in told)
+
+    def _report_faults(self, faults: Sequence[str]) -> None:
+        for sentence in faults:
+            if sentence not in self._told and len(self._told) < 1000:
+                self._told.add(sentence)
+                _log.error("a plugin failed", why=sentence)
+
+
+def _unmarked(_what: object) -> None:
+    """Nobody remembers what this process dies of."""
+
+
+def _partial(gang: Gang) -> PartialGang:
+    return PartialGang(
+        key=gang.key,
+        uid=gang.uid,
+        min_member=gang.min_member,
+        bound=tuple(
+            (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
+            for member in gang.placed
+        ),
+        pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
+        ever_started=gang.pod_group is not None
+        and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
+        priority=gang.priority,
+    )
+
+
+def _gauges(amounts: Resources) -> dict[str, float]:
+    """Amounts in the units of the metrics: cores, bytes, GPUs, pieces."""
+    return {resource: amount / unit_of(resource_of(resource)) for resource, amount in amounts.items}

@@ -1,0 +1,235 @@
+"""What classes and fields are called in files, whatever they are called in the code.
+
+A file that was written once is read for years, while classes get better names and move between
+modules. So files never hold a Python name: a class stands there as its tag of ``TAGS``, a field as
+its name of ``FIELDS``. Both are part of the format of files. A class may be renamed or moved at
+will; its tag stays. ``tests/old_files`` holds files of each version that must go on being read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import attrs
+import msgspec
+
+from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
+from gpusched.api.affinity.selector import NodeTerm, Requirement, Selector, Taint, Toleration
+from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
+from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.devices.numa import NumaNode, NumaTopology
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.gang.pod_group import (
+    Condition,
+    NodePool,
+    PodGroup,
+    Queue,
+    QueueUsage,
+    SubGroup,
+    Topology,
+    TopologyRequest,
+)
+from gpusched.api.jobs.job import DisruptionBudget, Job, JobTemplate, Namespace
+from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
+from gpusched.api.meta.resources import Resources
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import (
+    GangAnnotations,
+    GangMembership,
+    KubeletRefusal,
+    Pod,
+    PodClass,
+    PodPhase,
+)
+from gpusched.api.volumes.volume import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeCatalog,
+)
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.gangs.gang import Gang, GangTerms, Placed, PodSet
+from gpusched.cache.nodes.pods_by_node import NodePods
+from gpusched.cache.queues.tree import QueueNode, QueueTree
+from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.config.model import (
+    Config,
+    CycleConfig,
+    LeaderElectionConfig,
+    PlacementConfig,
+    PluginChoice,
+    PluginTier,
+)
+from gpusched.placement.admission.solver_model import AdmissionJob, PoolSearchResult
+from gpusched.placement.cpsat.gang_search import GangSearchJob
+from gpusched.placement.cpsat.gang_search import GangSearchResult as SeveralAnswer
+from gpusched.placement.model.problem import Certificate, SearchOutcome
+from gpusched.placement.victims.solver_model import VictimModel
+from gpusched.placement.victims.solver_model import VictimModelResult as VictimAnswer
+from gpusched.session.framework.reasons import Reason
+
+TAGS: Final[dict[type[Any], str]] = {
+    # the cluster
+    Snapshot: "snapshot",
+    NodeColumns: "node-columns",
+    TenantRound: "round",
+    NodePods: "residents",
+    Gang: "gang",
+    PodSet: "task",
+    Placed: "placed",
+    GangTerms: "terms",
+    QueueTree: "queue-tree",
+    QueueNode: "queue-node",
+    # objects
+    Namespace: "namespace",
+    Node: "node",
+    Taint: "taint",
+    GpuLayout: "layout",
+    NumaTopology: "numa",
+    NumaNode: "cell",
+    Topology: "topology",
+    Queue: "queue",
+    NodePool: "node-pool",
+    QueueUsage: "usage",
+    PodGroup: "pod-group",
+    SubGroup: "sub-group",
+    TopologyRequest: "topology-wish",
+    Condition: "condition",
+    MoveRecord: "move",
+    MoveTarget: "moved-to",
+    Job: "job",
+    JobTemplate: "job-template",
+    DisruptionBudget: "disruption-budget",
+    Pod: "pod",
+    PodPhase: "pod-phase",
+    PodClass: "pod-class",
+    GangAnnotations: "gang-hints",
+    GangMembership: "family",
+    KubeletRefusal: "refusal",
+    HostPort: "host-port",
+    PodTerm: "pod-term",
+    SpreadTerm: "spread-term",
+    NodeTerm: "node-term",
+    Selector: "selector",
+    Requirement: "requirement",
+    Toleration: "toleration",
+    GpuShare: "share",
+    VolumeCatalog: "storage",
+    StorageClass: "storage-class",
+    PersistentVolume: "volume",
+    PersistentVolumeClaim: "claim",
+    # what objects are made of
+    GangKey: "gang-key",
+    ObjectKey: "object-key",
+    Owner: "owner",
+    Resources: "resources",
+    Reason: "reason",
+    # the configuration
+    Config: "config",
+    CycleConfig: "cycle",
+    LeaderElectionConfig: "leader-election",
+    PlacementConfig: "placement",
+    PluginChoice: "plugin-choice",
+    PluginTier: "tier",
+    GpuLayoutCatalog: "catalogue",
+    # searches and their answers
+    AdmissionJob: "admission-job",
+    PoolSearchResult: "pooled",
+    GangSearchJob: "several-job",
+    SeveralAnswer: "several-answer",
+    VictimModel: "victim-model",
+    VictimAnswer: "victim-answer",
+    Certificate: "certificate",
+    SearchOutcome: "outcome",
+}
+"""The name of each class in files: chosen once, used by no other, never changed."""
+
+CLASSES: Final = {tag: cls for cls, tag in TAGS.items()}
+"""The class of each tag."""
+FIELDS: Final[dict[type[Any], Mapping[str, str]]] = {
+    Gang: {"expected_count": "unborn"},
+    Node: {"layout_error": "layout_trouble", "gpus_installed": "gpus_built_in"},
+    Pod: {"slots_error": "slots_doubt"},
+    PodClass: {"preferred_pod_affinity": "liked", "preferred_pod_anti_affinity": "disliked"},
+}
+"""Names of fields in files that are others in the code: by class, then by the name in the code."""
+
+LATER: Final[dict[type[Any], frozenset[str]]] = {}
+"""Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
+so that its bytes are those of before."""
+
+_TWICE: Final = {
+    "cpsat-several.answer": "several-answer",
+    "cpsat-victims.answer": "victim-answer",
+}
+"""Tags of classes whose names stood in two modules when files held names."""
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Field(NamedTuple):
+    """One field of a class.
+
+    Attributes:
+        name: in the code.
+        written: in files.
+        default: makes what it is where a file lacks it; None where a file must have it.
+    """
+
+    name: str
+    written: str
+    default: Callable[[], Any] | None = None
+
+
+def tag_of(cls: type[Any]) -> str:
+    """The tag of a class; of one that has none, such as a test's, what ``tag_in`` makes of it."""
+    return TAGS.get(cls) or tag_in(cls.__qualname__)
+
+
+def tag_in(name: str) -> str:
+    """The tag that a name in a file stands for.
+
+    Files of 0.1.0 held the class's name then, with or without its module before it; its words,
+    in lower case and joined by hyphens, are the tag: ``gpusched.api.pod.pod.PodClass`` is
+    ``pod-class``. A tag stands for itself.
+    """
+    module, _, last = name.rpartition(".")
+    words = _WORD.sub("-", last).lower()
+    where = module.rpartition(".")[2].replace("_", "-")
+    return _TWICE.get(f"{where}.{words}", words)
+
+
+def fields_of(cls: type[Any]) -> tuple[Field, ...] | None:
+    """Fields of a class that holds nothing but data, in its order; None for any other."""
+    if issubclass(cls, BaseException):
+        return None
+    found: dict[str, Callable[[], Any] | None]
+    if attrs.has(cls):
+        found = {each.name: _default(each.default) for each in attrs.fields(cls)}
+    elif issubclass(cls, msgspec.Struct):
+        found = {each.name: _struct_default(each) for each in msgspec.structs.fields(cls)}
+    elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        defaults: Mapping[str, Any] = vars(cls)["_field_defaults"]
+        found = {name: _default(defaults.get(name, attrs.NOTHING)) for name in cls._fields}
+    else:
+        return () if issubclass(cls, Enum) else None
+    written = FIELDS.get(cls, {})
+    return tuple(Field(name, written.get(name, name), default) for name, default in found.items())
+
+
+def _default(value: Any) -> Callable[[], Any] | None:
+    if value is attrs.NOTHING:
+        return None
+    if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
+        made: Callable[[], Any] = value.factory
+        return None if value.takes_self else made
+    return lambda: value
+
+
+def _struct_default(field: msgspec.structs.FieldInfo) -> Callable[[], Any] | None:
+    if field.default_factory is not msgspec.NODEFAULT:
+        made: Callable[[], Any] = field.default_factory
+        return made
+    return _default(attrs.NOTHING if field.default is msgspec.NODEFAULT else field.default)

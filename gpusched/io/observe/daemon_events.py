@@ -1,0 +1,65 @@
+"""What the daemon has to tell about itself, in events where an operator looks.
+
+Regarding is the daemon's own pod in a cluster (``kubectl describe pod``), else the Lease it
+takes part in. Only the leader writes; what still holds when a process comes to lead is told
+then, so that news of a standby is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from gpusched.api.serializer.requests import EventNote, ObjectRef
+
+CONFIG: Final = "config"
+PLUGINS: Final = "plugins"
+STUCK: Final = "stuck"
+SOLVER: Final = "solver"
+CONTAINED: Final = "contained"
+DIED: Final = "died"
+RESTORED: Final = "restored"
+
+
+class EventSink(Protocol):
+    """What we use of ``io.events.EventWriter``."""
+
+    def tell(
+        self, note: EventNote, *, topic: str = "", settle_s: float = 0.0, line: str = ""
+    ) -> None:
+        """Tell it when it may be told."""
+
+
+class DaemonEvents:
+    """See the module.
+
+    Args:
+        events: writes them.
+        regarding: our own pod or our Lease, as known at the moment.
+    """
+
+    def __init__(self, events: EventSink, regarding: Callable[[], ObjectRef]) -> None:
+        self._events = events
+        self._regarding = regarding
+        self._standing: dict[str, tuple[str, str, str]] = {}
+
+    def warn(self, line: str, *, reason: str, action: str, sentence: str) -> None:
+        """Something is wrong with the daemon, until ``well`` is said on the same line."""
+        self._standing[line] = (reason, action, sentence)
+        self._tell("Warning", line, reason, action=action, sentence=sentence)
+
+    def well(self, line: str, *, reason: str, action: str, sentence: str) -> None:
+        """It went as it was meant to, or does so again."""
+        self._standing.pop(line, None)
+        self._tell("Normal", line, reason, action=action, sentence=sentence)
+
+    def again(self) -> None:
+        """This process leads now: tell what still holds."""
+        for line, (reason, action, sentence) in self._standing.items():
+            self._tell("Warning", line, reason, action=action, sentence=sentence)
+
+    def _tell(self, kind: str, line: str, reason: str, *, action: str, sentence: str) -> None:
+        note = EventNote(
+            regarding=self._regarding(), type=kind, reason=reason, action=action, note=sentence
+        )
+        self._events.tell(note, line=line)

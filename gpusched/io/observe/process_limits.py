@@ -1,0 +1,64 @@
+"""How many files and connections this process may have open, and how many it takes of them."""
+
+from __future__ import annotations
+
+import gc
+import resource
+
+from gpusched.base import limits
+from gpusched.base.errors import ConfigError
+from gpusched.io.observe.logs import Logger
+
+_log = Logger(__name__)
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit as far as we want and may; told when that leaves few.
+
+    Raises:
+        ConfigError: so few that the kinds could not even be watched.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if _less(soft, limits.OPEN_FILES_WANTED):
+        most = limits.OPEN_FILES_WANTED if _less(limits.OPEN_FILES_WANTED, hard) else hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    if _less(soft, limits.OPEN_FILES_MIN):
+        raise ConfigError(
+            f"this process may open {soft} files and connections, and needs {limits.OPEN_FILES_MIN} "
+            f"at least: raise the limit to {limits.OPEN_FILES_WANTED} (ulimit -n, LimitNOFILE)"
+        )
+    if _less(soft, limits.OPEN_FILES_WANTED):
+        _log.warning(
+            "few files may be open: fewer bindings are in flight at once",
+            allowed=soft,
+            wanted=limits.OPEN_FILES_WANTED,
+            connections=connection_limit(limits.CONNECTIONS_MAX),
+        )
+
+
+def connection_limit(most: int) -> int:
+    """How many connections a pool may have that would like to have so many."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        most
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(most, soft - limits.OPEN_FILES_RESERVED))
+    )
+
+
+def _less(limit: int, other: int) -> bool:
+    """Whether a limit is lower than another, none being the highest."""
+    if limit == resource.RLIM_INFINITY:
+        return False
+    return other == resource.RLIM_INFINITY or limit < other
+
+
+def collect_garbage_rarely() -> None:
+    """Let the collector run less often, for the whole process.
+
+    Each of its runs walks what is young, and now and then everything: the cache of a large
+    cluster, again and again while it is being filled. What we drop holds no cycles and is freed
+    at once in any case.
+    """
+    gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])

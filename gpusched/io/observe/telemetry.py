@@ -1,0 +1,440 @@
+"""Every metric of the daemon by its public name, and spans when somebody asks for them.
+
+Counters that are hot are plain integers here, read when a scrape comes; a scheduler that
+binds thousands of pods a second has no 5 us to spare for a counter. Label values that users
+choose are bounded: the first so many names stand for themselves, the rest are ``other``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry, generate_latest
+
+from gpusched.base import limits
+from gpusched.io.observe.tracing import Tracing
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OTHER: Final = "other"
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LATENCY: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
+
+Row = tuple[str, ...]
+
+
+class BoundedNames:
+    """The first ``most`` names are kept, every later one becomes ``other``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        """``name`` or ``other``."""
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class Telemetry:
+    """Typed methods, one for each thing that is measured; ``render`` gives the text.
+
+    Counters may be fed from any thread; a lost increment in a race is prevented by a lock
+    only where two threads really meet (histograms lock by themselves).
+
+    Args:
+        tracing: where spans go; nowhere unless given.
+
+    Attributes:
+        tracing: opens spans.
+    """
+
+    def __init__(self, tracing: Tracing | None = None) -> None:
+        self.tracing = tracing if tracing is not None else Tracing()
+        self._registry = CollectorRegistry()
+        reader = PrometheusMetricReader(
+            disable_target_info=True,
+            scope_info_enabled=False,
+            registry=self._registry,
+            cardinality_limits={
+                ObservableCounter: limits.METRIC_ROWS_MAX,
+                ObservableGauge: limits.METRIC_ROWS_MAX,
+                HistogramInstrument: limits.METRIC_ROWS_MAX,
+            },
+        )
+        self._provider = MeterProvider(
+            [reader], resource=Resource({"service.name": "gpusched"}), shutdown_on_exit=False
+        )
+        self._meter = self._provider.get_meter("gpusched")
+        self._lock = threading.Lock()
+        self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
+        self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
+        self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
+        self._stage_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
+        self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
+        self._make_histograms()
+        self._make_counters()
+        self._make_gauges()
+
+    # -- what happened ----------------------------------------------------------------------
+
+    def cycle(self, action: str, seconds: float) -> None:
+        """One action of one session took so long; ``total`` for the whole session."""
+        self._cycle.record(seconds, {"action": action})
+
+    def decision(self, seconds: float) -> None:
+        """A pod was bound so long after it was first seen."""
+        self._decision.record(seconds)
+
+    def estimate(self, error_s: float) -> None:
+        """A gang started so long before or after the start that it was told last."""
+        self._estimate.record(error_s)
+
+    def solver(self, result: str, seconds: float, gap: float | None = None) -> None:
+        """One solve: its Solution status, its time, and how far it may be from the best."""
+        self._solver.record(seconds, {"result": result})
+        if gap is not None:
+            self._solver_gap[()] = gap
+
+    def solver_lost(self, reason: str) -> None:
+        """The solver's process had to be replaced: ``crash``, ``overrun``, ``garbage``, ``start``."""
+        with self._lock:
+            self._solver_lost[(reason,)] += 1
+
+    def bind(self, result: str) -> None:
+        """One Binding was answered: ``bound``, ``conflict``, ``unknown`` and so on."""
+        self._binds[(result,)] += 1
+
+    def eviction(self, action: str, reason: str, gpu_seconds: float = 0.0) -> None:
+        """One pod was evicted, losing so much work."""
+        self._evictions[action, reason] += 1
+        self._evicted_gpu_seconds[()] += gpu_seconds
+
+    def rejected(self, resource: str, field: str) -> None:
+        """An object was refused because of one field."""
+        with self._lock:
+            self._rejected[resource, self._field_name(field)] += 1
+
+    def relisted(self, resource: str) -> None:
+        """A full list was begun, the first one excepted."""
+        self._relists[(resource,)] += 1
+
+    def watch_transition(self, resource: str, reason: str) -> None:
+        """A watch ended or a list was done."""
+        self._transitions[resource, reason] += 1
+
+    def started_over(self, reason: str) -> None:
+        """All that was known of the cluster was dropped: leadership lost, or etcd restored."""
+        self._started_over[(reason,)] += 1
+
+    def events_lost(self, resource: str, change: str) -> None:
+        """A watch event was lost, and made up for by an audit."""
+        self._events_lost[resource, change] += 1
+
+    def decision_skipped(self) -> None:
+        """A decision was not recorded, as too many waited to be written."""
+        self._unrecorded[()] += 1
+
+    def throttled(self) -> None:
+        """The API server answered 429 because it was busy."""
+        self._throttled[()] += 1
+
+    def loop_blocked(self) -> None:
+        """The event loop stood still for too long."""
+        self._blocked[()] += 1
+
+    def config_reload(self, result: str) -> None:
+        """The configuration was read again: ``applied``, ``unchanged`` or ``refused``."""
+        self._reloads[(result,)] += 1
+
+    def plugin_session(self, plugin: str, hook: str, seconds: float) -> None:
+        """All calls of one hook of one plugin in one session took so long."""
+        self._hooks.record(seconds, {"plugin": self._plugin_name(plugin), "hook": hook})
+
+    def plugin_faults(self, plugin: str, hook: str, n: int) -> None:
+        """A hook of a plugin raised, or answered with what it may not, so often."""
+        self._plugin_faults[self._plugin_name(plugin), hook] += n
+
+    # -- what is ----------------------------------------------------------------------------
+
+    def set_pending(self, queue: str, reason: str, n: int) -> None:
+        """So many pod groups wait in a queue for one reason; 0 removes the row."""
+        with self._lock:
+            _set(self._pending, (queue, reason), n)
+
+    def replace_pending(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """All there is: ``(queue, reason)`` to the number of waiting pod groups."""
+        with self._lock:
+            self._pending.clear()
+            self._pending.update({row: float(n) for row, n in counts.items() if n})
+
+    def set_queue(
+        self, queue: str, *, allocated: Mapping[str, float], fair_share: Mapping[str, float]
+    ) -> None:
+        """What a queue holds and what it is due, by resource, in cores, bytes and pieces."""
+        with self._lock:
+            self._forget_queue(queue)
+            self._allocated.update({(queue, r): float(v) for r, v in allocated.items()})
+            self._fair_share.update({(queue, r): float(v) for r, v in fair_share.items()})
+
+    def forget_queue(self, queue: str) -> None:
+        """A queue was deleted: its rows go."""
+        with self._lock:
+            self._forget_queue(queue)
+            for row in [row for row in self._pending if row[0] == queue]:
+                del self._pending[row]
+
+    def replace_fragmentation(self, ratios: Mapping[str, float]) -> None:
+        """All levels: share of the free GPUs that typical pods and gangs cannot use, 0 to 1."""
+        with self._lock:
+            self._fragmentation.clear()
+            self._fragmentation.update({(level,): ratio for level, ratio in ratios.items()})
+
+    def set_config(self, digest: str, *, refused: bool) -> None:
+        """The content that is in force, and whether the file has asked for another in vain."""
+        self._config_hash = digest[:16] or "built-in"
+        self._config_good[()] = float(not refused)
+
+    def set_quarantined(self, hooks: Iterable[tuple[str, str]]) -> None:
+        """Plugin and hook of all that are set aside for failing too often in a row."""
+        rows: dict[Row, float] = {(self._plugin_name(plugin), hook): 1.0 for plugin, hook in hooks}
+        self._aside.clear()
+        self._aside.update(rows)
+
+    def set_topologies(self, *, conflicts: int, crossed: int, outside: int) -> None:
+        """Topologies that do not count, nodes that these put elsewhere, nodes without a domain."""
+        self._topologies[()] = float(conflicts)
+        self._off_topology[("crossed",)] = float(crossed)
+        self._off_topology[("outside",)] = float(outside)
+
+    def contained(self, what: str, stage: str) -> None:
+        """A fault of the scheduler was contained: of what kind of object, and where."""
+        with self._lock:
+            self._contained[what, self._stage_name(stage)] += 1
+
+    def replace_set_aside(self, counts: Mapping[str, int]) -> None:
+        """All objects that are set aside after faults, by their kind."""
+        with self._lock:
+            self._set_aside.clear()
+            self._set_aside.update({(what,): float(n) for what, n in counts.items()})
+
+    def replace_degraded(self, off: Iterable[str]) -> None:
+        """All parts of a session that are off after a fault."""
+        with self._lock:
+            self._degraded.clear()
+            self._degraded.update({(what,): 1.0 for what in off})
+
+    def set_deaths(self, deaths: int) -> None:
+        """So many processes in a row died in their sessions before this one began."""
+        self._deaths[()] = float(deaths)
+
+    def set_leader(self, *, leading: bool) -> None:
+        """Whether this process may write."""
+        self._leader[()] = float(leading)
+
+    def render(self) -> bytes:
+        """The Prometheus text of this moment; of type ``CONTENT_TYPE``."""
+        return generate_latest(self._registry)
+
+    def shutdown(self) -> None:
+        """Send the spans that wait and forget the meters."""
+        self.tracing.shutdown()
+        self._provider.shutdown()
+
+    # -- instruments ------------------------------------------------------------------------
+
+    def _make_histograms(self) -> None:
+        make = self._meter.create_histogram
+        self._cycle = make(
+            "gpusched_cycle_duration_seconds", unit="s",
+            description="Time of one action of a session",
+            explicit_bucket_boundaries_advisory=list(_SECONDS),
+        )  # fmt: skip
+        self._decision = make(
+            "gpusched_decision_latency_seconds", unit="s",
+            description="From a pod seen to the pod bound",
+            explicit_bucket_boundaries_advisory=list(_LATENCY),
+        )  # fmt: skip
+        self._estimate = make(
+            "gpusched_start_estimate_error_seconds", unit="s",
+            description="Between the start that a gang was told last and its start",
+            explicit_bucket_boundaries_advisory=[1, 5, 15, 60, 300, 900, 3600, 14400, 86400],
+        )  # fmt: skip
+        self._solver = make(
+            "gpusched_solver_duration_seconds", unit="s",
+            description="Time in the solver of one search by its result, 0 where none was needed",
+            explicit_bucket_boundaries_advisory=list(_SECONDS),
+        )  # fmt: skip
+
+        self._hooks = make(
+            "gpusched_plugin_hook_seconds", unit="s",
+            description="Time of all calls of one hook of one plugin in one session",
+            explicit_bucket_boundaries_advisory=list(_SECONDS),
+        )  # fmt: skip
+
+    def _make_counters(self) -> None:
+        self._binds = self._counter("bind", "Bindings by their outcome", ("result",))
+        self._evictions = self._counter("evictions", "Pods evicted", ("action", "reason"))
+        self._evicted_gpu_seconds = self._counter(
+            "evicted_gpu_seconds", "Work lost by evictions, in GPU seconds", ()
+        )
+        self._relists = self._counter("watch_relists", "Kinds listed again", ("resource",))
+        self._transitions = self._counter(
+            "watch_transitions", "Lists done and watches ended", ("resource", "reason")
+        )
+        self._started_over = self._counter(
+            "started_over", "Times that all was dropped and read again", ("reason",)
+        )
+        self._unrecorded = self._counter(
+            "decisions_not_recorded", "Decisions that --record-decisions left out", ()
+        )
+        self._events_lost = self._counter(
+            "watch_events_lost", "Events that never came, put right by audits",
+            ("resource", "change"),
+        )  # fmt: skip
+        self._rejected = self._counter(
+            "rejected_objects", "Objects refused because of a field", ("resource", "field")
+        )
+        self._solver_lost = self._counter(
+            "solver_restarts", "Processes of the solver that were lost", ("reason",)
+        )
+        self._throttled = self._counter("api_throttled", "Answers 429 of a busy API server", ())
+        self._blocked = self._counter("loop_blocked", "Times the event loop stood still", ())
+        self._reloads = self._counter("config_reloads", "Configuration read again", ("result",))
+        self._plugin_faults = self._counter(
+            "plugin_faults", "Calls of a hook that failed", ("plugin", "hook")
+        )
+
+    def _make_gauges(self) -> None:
+        self._make_containment()
+        self._pending: dict[Row, float] = {}
+        self._allocated: dict[Row, float] = {}
+        self._fair_share: dict[Row, float] = {}
+        self._solver_gap: dict[Row, float] = {}
+        self._fragmentation: dict[Row, float] = {}
+        self._leader: dict[Row, float] = {(): 0.0}
+        self._gauge(
+            "pending_pod_groups", "Pod groups that wait", ("queue", "reason"),
+            lambda: self._bounded(self._pending),
+        )  # fmt: skip
+        self._gauge(
+            "queue_allocated", "What a queue holds, in base units", ("queue", "resource"),
+            lambda: self._bounded(self._allocated, resources=True),
+        )  # fmt: skip
+        self._gauge(
+            "queue_fair_share", "What a queue is due, in base units", ("queue", "resource"),
+            lambda: self._bounded(self._fair_share, resources=True),
+        )  # fmt: skip
+        self._gauge(
+            "solver_gap_ratio", "Largest possible distance of the last solution from the best", (),
+            lambda: self._solver_gap,
+        )  # fmt: skip
+        self._gauge(
+            "fragmentation_ratio", "Share of free GPUs that typical requests cannot use", ("level",),
+            lambda: self._fragmentation,
+        )  # fmt: skip
+        self._topologies: dict[Row, float] = {}
+        self._off_topology: dict[Row, float] = {}
+        self._gauge(
+            "topology_conflicts", "Topologies that do not count, as another one does", (),
+            lambda: self._topologies,
+        )  # fmt: skip
+        self._gauge(
+            "topology_nodes", "Nodes that topologies disagree on, or that no domain has room for",
+            ("state",), lambda: self._off_topology,
+        )  # fmt: skip
+        self._config_hash = ""
+        self._config_good: dict[Row, float] = {}
+        self._aside: dict[Row, float] = {}
+        self._gauge(
+            "config_info", "1 for the content of the configuration in force", ("hash",),
+            lambda: {(self._config_hash,): 1.0} if self._config_hash else {},
+        )  # fmt: skip
+        self._gauge(
+            "config_last_reload_successful", "0 while the file holds what was refused", (),
+            lambda: self._config_good,
+        )  # fmt: skip
+        self._gauge(
+            "plugin_quarantined", "1 for a hook that is set aside", ("plugin", "hook"),
+            lambda: self._aside,
+        )  # fmt: skip
+        self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
+
+    def _make_containment(self) -> None:
+        self._contained = self._counter(
+            "contained_faults", "Faults of the scheduler that were contained", ("what", "stage")
+        )
+        self._set_aside: dict[Row, float] = {}
+        self._degraded: dict[Row, float] = {}
+        self._deaths: dict[Row, float] = {}
+        self._gauge(
+            "session_deaths", "Processes that died in sessions in a row before this one began", (),
+            lambda: self._deaths,
+        )  # fmt: skip
+        self._gauge(
+            "set_aside_objects", "Objects that are left out of sessions after faults", ("what",),
+            lambda: self._set_aside,
+        )  # fmt: skip
+        self._gauge(
+            "degraded", "1 for a part of sessions that is off after a fault", ("what",),
+            lambda: self._degraded,
+        )  # fmt: skip
+
+    def _counter(self, name: str, description: str, labels: Row) -> defaultdict[Row, float]:
+        rows: defaultdict[Row, float] = defaultdict(float)
+        if not labels:
+            rows[()] = 0.0  # shown from the start, so that a rate over it works
+
+        def read(_options: CallbackOptions) -> Iterable[Observation]:
+            return _observations(labels, rows)
+
+        self._meter.create_observable_counter(f"gpusched_{name}", [read], description=description)
+        return rows
+
+    def _gauge(
+        self, name: str, description: str, labels: Row, rows: Callable[[], Mapping[Row, float]]
+    ) -> None:
+        def read(_options: CallbackOptions) -> Iterable[Observation]:
+            return _observations(labels, rows())
+
+        self._meter.create_observable_gauge(f"gpusched_{name}", [read], description=description)
+
+    def _bounded(self, rows: Mapping[Row, float], *, resources: bool = False) -> dict[Row, float]:
+        """Rows with bounded names; those that become ``other`` are added up."""
+        out: defaultdict[Row, float] = defaultdict(float)
+        with self._lock:
+            for (queue, second), value in rows.items():
+                label = self._resource_name(second) if resources else second
+                out[self._queue_name(queue), label] += value
+        return out
+
+    def _forget_queue(self, queue: str) -> None:
+        for rows in (self._allocated, self._fair_share):
+            for row in [row for row in rows if row[0] == queue]:
+                del rows[row]
+
+
+def _set(rows: dict[Row, float], row: Row, value: float) -> None:
+    if value:
+        rows[row] = value
+    else:
+        rows.pop(row, None)
+
+
+def _observations(labels: Row, rows: Mapping[Row, float]) -> list[Observation]:
+    # A copy first: another thread may count meanwhile.
+    return [
+        Observation(value, dict(zip(labels, row, strict=True)))
+        for row, value in sorted(dict(rows).items())
+    ]

@@ -1,0 +1,253 @@
+"""Kinds of other projects: followed while the API server serves them, and no longer.
+
+What is served is asked at the start and again every so often, so that a CRD may come and go. A
+kind that may not be read is said once and does without: its gangs are then known by their pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.api.devices import published_devices
+from gpusched.api.foreign import kinds, pod_groups, queues, workload_decode
+from gpusched.api.foreign.kinds import ForeignKind, ServedForeignKind
+from gpusched.api.meta.identity import Rejected
+from gpusched.base import errors, limits
+from gpusched.base.clock import Clock
+from gpusched.cache.cache import Cache
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.responses import api_error
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.observe.text import one_line
+from gpusched.io.watch.informers import make_foreign_event_handler
+from gpusched.io.watch.kind_spec import KindSpec
+from gpusched.io.watch.reflector import Reflector
+from gpusched.io.workers.backoff import RetryBackoff
+from gpusched.io.workers.work_queue import log_contained_fault
+
+_log = Logger(__name__)
+
+
+class _WireApiVersion(msgspec.Struct):
+    version: str = ""
+
+
+class _WireApiGroup(msgspec.Struct):
+    name: str = ""
+    versions: list[_WireApiVersion] = []
+
+
+class _WireApiGroupList(msgspec.Struct):
+    groups: list[_WireApiGroup] = []
+
+
+class _WireApiResource(msgspec.Struct):
+    name: str = ""
+    verbs: list[str] = []
+
+
+class _WireApiResourceList(msgspec.Struct):
+    resources: list[_WireApiResource] = []
+
+
+_GROUPS: Final = msgspec.json.Decoder(_WireApiGroupList)
+_RESOURCES: Final = msgspec.json.Decoder(_WireApiResourceList)
+
+
+class KindDiscovery:
+    """See the module. ``run`` never returns.
+
+    Args:
+        api: shared with everything but the lease.
+        cache: where everything goes.
+        clock: monotonic time.
+        rng: jitter.
+        telemetry: counts.
+        reject: told the name of a kind and an object of it that cannot be believed.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        cache: Cache,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        telemetry: Telemetry,
+        reject: Callable[[str, Rejected], None],
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._reject = reject
+        self._running: dict[str, tuple[ServedForeignKind, Reflector[Any], asyncio.Task[None]]] = {}
+        self._looked = False
+        self._trouble = "looking which kinds are served"
+
+    def unready(self) -> str:
+        """Empty when decisions can be made, else why not."""
+        if not self._looked:
+            return f"kinds of other projects are not known yet: {self._trouble}"
+        for _, reflector, _ in self._running.values():
+            # One that fails stops nobody else: who depends on its objects waits for them.
+            if not reflector.synced and not reflector.trouble:
+                return f"{reflector.kind.name} have not been listed yet"
+        return ""
+
+    async def relist(self, least: str = "") -> None:
+        """List everything again; returns when that is done, or has failed.
+
+        Args:
+            least: lists of an older resourceVersion are of a replica that is behind.
+        """
+        followed = [reflector for _, reflector, _ in self._running.values()]
+        await asyncio.gather(*(each.relist(least) for each in followed))
+
+    async def run(self) -> None:
+        """Follow what is served until cancelled."""
+        backoff = RetryBackoff(self._rng)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    await self._follow(await self._look(), group)
+                except errors.GpuschedError as error:
+                    self._failed(str(error))
+                    pause_s = backoff.failed()
+                except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
+                    log_contained_fault("discovery", error, "other projects' kinds")
+                    self._failed(f"{type(error).__name__}: {error}")
+                    pause_s = backoff.failed()
+                else:
+                    backoff.succeeded()
+                    pause_s = limits.DISCOVERY_PERIOD_S
+                await self._clock.sleep(pause_s)
+
+    def _failed(self, why: str) -> None:
+        """Without an answer what was followed is followed on; the same is said only once."""
+        if why != self._trouble:
+            _log.warning("which kinds are served cannot be found out", why=why)
+        self._trouble = why
+
+    # -- discovery --------------------------------------------------------------------------
+
+    async def _look(self) -> dict[str, ServedForeignKind]:
+        """Where each kind is, by its name; only those that can be listed and watched."""
+        listed = await self._get("/apis", _GROUPS)
+        versions = {
+            group.name: {each.version for each in group.versions}
+            for group in (listed.groups if listed else ())
+        }
+        found: dict[str, ServedForeignKind] = {}
+        known: dict[str, Mapping[str, list[str]]] = {}
+        for kind in kinds.ALL:
+            for version in kind.versions:
+                if version not in versions.get(kind.group, ()):
+                    continue
+                api_version = f"{kind.group}/{version}"
+                if api_version not in known:
+                    page = await self._get(f"/apis/{api_version}", _RESOURCES)
+                    known[api_version] = {
+                        each.name: each.verbs for each in (page.resources if page else ())
+                    }
+                resources = known[api_version]
+                if {"list", "watch"} <= set(resources.get(kind.plural, ())):
+                    status = f"{kind.plural}/status" in resources
+                    found[kind.name] = ServedForeignKind(api_version, kind.plural, status)
+                    break
+        return found
+
+    async def _get(self, path: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+        """The answer; None when it is not there, or from the start may not be read.
+
+        Raises:
+            GpuschedError: no answer, or none that can be read.
+        """
+        answer = await self._api.request("GET", path, timeout_s=limits.REQUEST_TIMEOUT_S)
+        if not answer.ok:
+            error = api_error(answer, doing=f"read {path}")
+            if isinstance(error, errors.NotFound):
+                return None
+            if isinstance(error, errors.Denied) and not self._looked:
+                self._failed(str(error))
+                return None
+            raise error
+        try:
+            return decoder.decode(answer.body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise errors.UndecodableObject(
+                f"what is served at {path} cannot be read: {one_line(str(error))}"
+            ) from error
+
+    # -- following --------------------------------------------------------------------------
+
+    async def _follow(
+        self, found: Mapping[str, ServedForeignKind], group: asyncio.TaskGroup
+    ) -> None:
+        """Begin and end so that exactly what was found is followed."""
+        for kind in kinds.ALL:
+            running, served = self._running.get(kind.name), found.get(kind.name)
+            if running is not None and running[0] != served:
+                await self._end(kind, running[2])
+            if served is not None and kind.name not in self._running:
+                self._begin(kind, served, group)
+        self._looked = True
+        self._note_read()
+
+    def _begin(
+        self, kind: ForeignKind, served: ServedForeignKind, group: asyncio.TaskGroup
+    ) -> None:
+        _log.info("following", resource=kind.name, version=served.api_version)
+        if kind.source:
+            self._cache.foreign.served[kind.kind, kind.source] = served
+        reflector: Reflector[Any] = Reflector(
+            self._api,
+            KindSpec(kind.name, served.path, optional=True),
+            codec=foreign_codec(kind),
+            sink=make_foreign_event_handler(self._cache, kind, self._reject),
+            clock=self._clock,
+            rng=self._rng,
+            telemetry=self._telemetry,
+        )
+        reflector.on_refused = self._note_read
+        task = group.create_task(reflector.run(), name=kind.name)
+        self._running[kind.name] = (served, reflector, task)
+
+    async def _end(self, kind: ForeignKind, task: asyncio.Task[None]) -> None:
+        """The kind is served no more, or elsewhere; its objects are gone or come again."""
+        _log.info("not served any more", resource=kind.name)
+        del self._running[kind.name]
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        make_foreign_event_handler(self._cache, kind, self._reject).replace([])
+        self._cache.foreign.served.pop((kind.kind, kind.source), None)
+
+    def _note_read(self) -> None:
+        """Tell the cache which controllers' objects it may wait for."""
+        self._cache.foreign.set_read(
+            frozenset(
+                kind
+                for kind, foreign in kinds.WORKLOADS.items()
+                if foreign.name in self._running and not self._running[foreign.name][1].refused
+            )
+        )
+
+
+def foreign_codec(kind: ForeignKind) -> Any:
+    """Reads a foreign kind."""
+    if kind.kind in kinds.DEVICE_KINDS:
+        return published_devices.CODECS[kind.kind]
+    if not kind.source:
+        return workload_decode.CODECS[kind.kind]
+    if kind.kind == "PodGroup":
+        return pod_groups.CODECS[kind.source]
+    return queues.CODECS[kind.source]

@@ -1,0 +1,110 @@
+"""All that is read of the cluster: our own and the usual kinds, and those of other projects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gpusched.api.meta.identity import Rejected
+from gpusched.base.clock import Clock
+from gpusched.cache.cache import Cache
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.watch.cache_comparer import CacheComparer
+from gpusched.io.watch.discovery import KindDiscovery
+from gpusched.io.watch.informers import ROOM, make_reflectors
+from gpusched.io.watch.reflector import Reflector
+
+
+class InformerFactory:
+    """See the module.
+
+    Args:
+        api: shared with everything but the lease.
+        cache: where everything goes.
+        clock: time.
+        rng: jitter.
+        telemetry: counts.
+        reject: told the name of a kind and an object of it that cannot be believed.
+        restored: told in a sentence that the server's etcd was restored from a backup.
+        leading: whether this process leads: then lost events are looked for.
+        refused: told the name of a kind that may not be read, or (False) that it may again.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        cache: Cache,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        telemetry: Telemetry,
+        reject: Callable[[str, Rejected], None],
+        restored: Callable[[str], None],
+        leading: Callable[[], bool],
+        refused: Callable[[str, bool], None],
+    ) -> None:
+        self._clock = clock
+        self._on_refused = refused
+        self._usual, audited = make_reflectors(
+            api,
+            cache,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            reject=reject,
+            restored=restored,
+        )
+        for each in self._usual:
+            each.on_restored = restored
+            each.on_refused = partial(self._refused, each)
+        room = [each for each in audited if each[0] in ROOM]
+        others = [each for each in audited if each[0] not in ROOM]
+        self._auditors = [
+            CacheComparer(
+                kinds, wanted=leading, restored=restored, clock=clock, telemetry=telemetry
+            )
+            for kinds in (room, others)
+        ]
+        for _, reflector, _ in room:
+            reflector.on_cut = self._auditors[0].soon
+        self._adapters = KindDiscovery(
+            api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
+        )
+
+    def unready(self) -> str:
+        """Empty when decisions can be made on what the cache holds, else why not."""
+        followed = [each for each in self._usual if not each.refused]
+        for each in followed:
+            if not each.synced:
+                return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
+        now = self._clock.monotonic()
+        for each in followed:
+            if not each.kind.optional and not each.fresh(now):
+                return f"{each.kind.name} are out of date: {each.trouble}"
+        return self._adapters.unready()
+
+    async def relist(self, least: str = "") -> None:
+        """List everything again; returns when that is done.
+
+        Args:
+            least: lists of an older resourceVersion are of a replica that is behind.
+        """
+        await asyncio.gather(
+            self._adapters.relist(least), *(each.relist(least) for each in self._usual)
+        )
+
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Read until the tasks are cancelled."""
+        tasks = [group.create_task(each.run(), name=each.kind.name) for each in self._usual]
+        return [
+            *tasks,
+            group.create_task(self._adapters.run(), name="adapters"),
+            *(group.create_task(each.run(), name="audit") for each in self._auditors),
+        ]
+
+    def _refused(self, reader: Reflector[Any]) -> None:
+        self._on_refused(reader.kind.name, reader.refused)

@@ -1,0 +1,494 @@
+"""One kind of object, listed and watched: the cluster's state as a stream of typed items.
+
+::
+
+    list ---> watch <-+            window over, stall, broken stream: from the last version
+      ^         |     |            410, ERROR event, bad line, disorder, a version that went
+      |         +-----+            back: list again
+      +---------+
+
+A stream that ended before its time may have been that of a server whose etcd is restored from a
+backup: one object is listed before the next stream, and a version lower than ours means that
+what the sink knows is of another history. So does a whole window without a word.
+
+Every failure, and every stream shorter than 5 s, is followed by a growing wait; only a long
+stream resets it. The sink is called in the event loop and must not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from gpusched.api.meta.identity import is_older_version
+from gpusched.base import errors, limits
+from gpusched.base.clock import Clock
+from gpusched.io.client.api_client import ApiClient, WatchLines, WatchLineTooLong
+from gpusched.io.client.responses import DAEMON_ROLE, ApiResponse, api_error, explain_denied
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.text import one_line
+from gpusched.io.watch.kind_spec import (
+    KindSpec,
+    ResourceEventHandler,
+    WatchedCodec,
+    WatchedPage,
+    WatchMetrics,
+)
+from gpusched.io.workers.backoff import RetryBackoff
+from gpusched.io.workers.work_queue import log_contained_fault
+
+__all__ = ["KindSpec", "Reflector"]
+
+Item = TypeVar("Item")
+
+_RESTORED: Final = "restored"
+_CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+_log = Logger(__name__)
+
+
+@attrs.frozen
+class _WatchEnd:
+    """Why a list or a stream ended, and what follows."""
+
+    reason: str
+    says: str = ""
+    relist: bool = False
+    retry_after_s: float = 0.0
+    fault: bool = True
+
+
+class Reflector(Generic[Item]):
+    """Keeps ``sink`` equal to what the API server has of one kind; ``run`` never returns.
+
+    Args:
+        api: shared with everything but the lease.
+        kind: what to follow.
+        codec: bytes to items.
+        sink: gets them.
+        clock: monotonic time.
+        rng: jitter; a stream of its own.
+        telemetry: counts.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        kind: KindSpec,
+        *,
+        codec: WatchedCodec[Item],
+        sink: ResourceEventHandler[Item],
+        clock: Clock,
+        rng: random.Random,
+        telemetry: WatchMetrics,
+    ) -> None:
+        self._api = api
+        self.kind = kind
+        self._codec = codec
+        self._sink = sink
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._backoff = RetryBackoff(rng)
+        self._version = ""
+        self._lists_begun = 0
+        self._lists_done = 0
+        self._list_wanted = True
+        self._least = ""
+        self._least_until = 0.0
+        self._list_done = asyncio.Condition()
+        self._lines: WatchLines | None = None
+        self._open = False
+        self._streams = 0
+        self._opened_at = 0.0
+        self._broken_at = 0.0
+        self._cause = ""
+        self._settling: asyncio.TimerHandle | None = None
+        self.on_refused: Callable[[], None] = _ignore
+        """Called when an optional kind turns out to be refused, or not to be any more."""
+        self.on_restored: Callable[[str], None] = _ignore_message
+        """Told in a sentence that the server's versions went back."""
+        self.on_cut: Callable[[], None] = _ignore
+        """Called when a stream ended before its time."""
+        self._cut_off = False
+        self._refused_list = 0
+        self._given_up_list = 0
+
+    @property
+    def refused(self) -> bool:
+        """Whether an optional kind may not be read, or is not there, by its last list."""
+        return self._refused_list > self._lists_done
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was listed at least once."""
+        return self._lists_done > 0
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which the sink knows all changes; empty before the first list."""
+        return self._version
+
+    @property
+    def following(self) -> int:
+        """Number of the stream that is open now, 0 for none; a list begins a new one."""
+        return self._streams if self._open else 0
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no stream now, in one sentence; empty when all is well."""
+        return self._cause
+
+    def fresh(self, now: float) -> bool:
+        """Whether decisions may rest on what the sink knows.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if not self.synced:
+            return False
+        return self._open or now - self._broken_at < limits.CACHE_STALENESS_MAX_S
+
+    async def relist(self, least: str = "") -> None:
+        """List again now; returns when a list begun after this call has reached the sink.
+
+        Args:
+            least: a list of an older resourceVersion is of a replica that is behind: it is asked
+                for again, for a minute at most.
+        """
+        self._least = least
+        self._least_until = self._clock.monotonic() + limits.LIST_BEHIND_MAX_S
+        wanted = self._lists_begun + 1
+        self._list_wanted = True
+        if self._lines is not None:
+            self._lines.close()
+        async with self._list_done:
+            await self._list_done.wait_for(
+                lambda: max(self._lists_done, self._given_up_list) >= wanted
+            )
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        while True:
+            try:
+                end = await self._list() if self._list_wanted else await self._watch()
+            except errors.Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon: list again
+                end = self._broke_off(error)
+            if end is None:
+                continue
+            self._list_wanted = self._list_wanted or end.relist
+            if not end.fault:
+                continue
+            await self._clock.sleep(max(end.retry_after_s, self._backoff.failed()))
+
+    def _broke_off(self, error: Exception) -> _WatchEnd:
+        self._closed()
+        log_contained_fault(f"following {self.kind.name}", error, self.kind.name)
+        says = f"following {self.kind.name} failed: {type(error).__name__}: {one_line(str(error))}"
+        self._transition("defect", says)
+        return _WatchEnd("defect", says, relist=True)
+
+    # -- list -------------------------------------------------------------------------------
+
+    async def _list(self) -> _WatchEnd | None:
+        self._lists_begun += 1
+        number = self._lists_begun
+        self._list_wanted = False
+        if number > 1:
+            self._telemetry.relisted(self.kind.name)
+        items: list[Item] = []
+        token = ""
+        while True:
+            try:
+                page = await self.page(limits.LIST_PAGE, token)
+            except errors.GpuschedError as error:
+                # What broke off is not a list: the sink keeps what it has.
+                if self.kind.optional:
+                    await self._give_up(number, error)
+                return self._list_failed(error)
+            items.extend(page.items)
+            if len(items) > limits.OBJECTS_PER_KIND_MAX:
+                return self._list_failed(
+                    errors.GpuschedError(
+                        f"there are more than {limits.OBJECTS_PER_KIND_MAX} {self.kind.name},"
+                        " which is as many as gpusched holds"
+                    )
+                )
+            token = page.continue_token
+            if not token:
+                break
+            await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        if (behind := self._is_behind(page.resource_version)) is not None:
+            return behind
+        if is_older_version(page.resource_version, self._version):
+            end = await self._version_went_back()
+            if end is None:  # a replica that lags: its past must not replace what is known
+                return self._list_failed(
+                    errors.GpuschedError(f"a list of {self.kind.name} was older than the last one")
+                )
+            if end.reason != _RESTORED:
+                return attrs.evolve(end, relist=True)
+            self._transition(end.reason, end.says)
+        self._sink.replace(items)
+        self._version = page.resource_version
+        self._cut_off = False
+        was_refused, self._lists_done = self.refused, number
+        if was_refused:
+            self.on_refused()
+        self._broken_at = self._clock.monotonic()
+        self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
+        async with self._list_done:
+            self._list_done.notify_all()
+        return None
+
+    def _is_behind(self, version: str) -> _WatchEnd | None:
+        """A new leader's lists show no less than what there was when it took the Lease.
+
+        Else what its predecessor bound could be missing. Versions of two kinds can be compared
+        while one etcd keeps both; where it does not, that is found out by waiting.
+        """
+        if not is_older_version(version, self._least):
+            self._least = ""
+            return None
+        if self._clock.monotonic() < self._least_until:
+            says = (
+                f"a list of {self.kind.name} has version {version}, the Lease {self._least}: the API "
+                "server's replica is behind, and is asked again"
+            )
+            self._transition("behind", says)
+            return _WatchEnd("behind", says, relist=True)
+        _log.warning(
+            "lists stay older than the Lease: what they show is believed now",
+            resource=self.kind.name, version=version, lease=self._least,
+        )  # fmt: skip
+        self._least = ""
+        return None
+
+    async def _give_up(self, number: int, error: errors.GpuschedError) -> None:
+        """Nobody waits for this list of an optional kind any more."""
+        self._given_up_list = number
+        if isinstance(error, errors.Denied | errors.NotFound):
+            was_refused, self._refused_list = self.refused, number
+            if not was_refused:
+                self.on_refused()
+        async with self._list_done:
+            self._list_done.notify_all()
+
+    async def page(self, limit: int, token: str) -> WatchedPage[Item]:
+        """One page of a consistent list.
+
+        Raises:
+            GpuschedError: there is none.
+        """
+        query = {**self.kind.query, "limit": str(limit)}
+        if token:
+            query["continue"] = token
+        answer = await self._api.request(
+            "GET", self.kind.path, query=query, timeout_s=limits.LIST_TIMEOUT_S
+        )
+        if not answer.ok:
+            raise api_error(answer, doing=f"list {self.kind.name}")
+        try:
+            return self._codec.decode_page(answer.body)
+        except (ValueError, RecursionError) as error:
+            raise errors.UndecodableObject(
+                f"the list of {self.kind.name} cannot be read: {one_line(str(error))}"
+            ) from error
+
+    def _list_failed(self, error: errors.GpuschedError) -> _WatchEnd:
+        says = str(error)
+        if isinstance(error, errors.NotFound) and self.kind.from_our_manifests:
+            says = (
+                f"{self.kind.name} is not installed in this cluster:"
+                " run kubectl apply -k manifests/"
+            )
+        if isinstance(error, errors.Denied) and not self.kind.optional:
+            says = str(explain_denied(error, DAEMON_ROLE))
+        reason = {
+            errors.ClusterUnreachable: "unreachable",
+            errors.Gone: "expired",
+            errors.Denied: "denied",
+            errors.NotFound: "not-found",
+            errors.Throttled: "throttled",
+            errors.UndecodableObject: "bad-list",
+        }.get(type(error), "list-failed")
+        self._transition(reason, says)
+        wait = error.retry_after_s if isinstance(error, errors.Throttled) else 0.0
+        return _WatchEnd(reason, says, relist=True, retry_after_s=wait)
+
+    # -- watch ------------------------------------------------------------------------------
+
+    async def _watch(self) -> _WatchEnd:
+        if self._cut_off:
+            doubt = await self._version_went_back()
+            if doubt is not None:
+                self._transition(doubt.reason, doubt.says)
+                return doubt
+            self._cut_off = False
+        window = self._rng.uniform(limits.WATCH_WINDOW_MIN_S, limits.WATCH_WINDOW_MAX_S)
+        query = {
+            **self.kind.query,
+            "watch": "1",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(window)),
+        }
+        events = 0
+        try:
+            async with self._api.stream(
+                self.kind.path, query=query, read_timeout_s=window + limits.WATCH_GRACE_S
+            ) as (status, lines):
+                if status != 200:
+                    end = await self._refused(status, lines)
+                else:
+                    self._opened(lines)
+                    events, end = await self._follow(lines)
+        except WatchLineTooLong as error:
+            end = _WatchEnd("line-too-long", str(error), relist=True)
+        except errors.ClusterUnreachable as error:
+            end = _WatchEnd("broken", str(error))
+        lasted_s = self._closed()
+        self._cut_off = lasted_s < int(window) - 1
+        if self._cut_off and lasted_s:
+            self.on_cut()
+        if self._list_wanted:
+            end = _WatchEnd("relist-asked", relist=True, fault=False)
+        elif lasted_s >= limits.WATCH_SHORT_S:
+            end = attrs.evolve(end, fault=end.retry_after_s > 0)
+            if events == 0 and not end.relist and not self._cut_off:
+                end = await self._version_went_back() or end
+        self._transition(end.reason, end.says, quiet=not end.fault and not end.relist)
+        return end
+
+    async def _refused(self, status: int, lines: WatchLines) -> _WatchEnd:
+        body = b"".join([line async for line in lines])
+        error = api_error(ApiResponse(status, lines.headers, body), doing=f"watch {self.kind.name}")
+        if isinstance(error, errors.Throttled):
+            return _WatchEnd("throttled", str(error), retry_after_s=error.retry_after_s)
+        # 404: the kind was removed; 400: the version means nothing to this server.
+        relist = status in {400, 404, 410}
+        if isinstance(error, errors.Denied) and not self.kind.optional:
+            return _WatchEnd("denied", str(explain_denied(error, DAEMON_ROLE)))
+        return _WatchEnd("expired" if status == 410 else "refused", str(error), relist=relist)
+
+    async def _follow(self, lines: WatchLines) -> tuple[int, _WatchEnd]:
+        """Apply events until the stream ends; how many there were, and why it ended."""
+        events = 0
+        try:
+            async for line in lines:
+                end = self._apply(line)
+                if end is not None:
+                    return events, end
+                events += 1
+                if events % limits.WATCH_EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+        except errors.ClusterUnreachable as error:
+            return events, _WatchEnd("broken", str(error))
+        return events, _WatchEnd("window-over")
+
+    def _apply(self, line: bytes) -> _WatchEnd | None:
+        """One event; None while the stream can be followed further."""
+        try:
+            event = self._codec.decode_event(line)
+        except (errors.UndecodableObject, ValueError, RecursionError) as error:
+            says = f"a watch event of {self.kind.name} cannot be read: {one_line(str(error))}"
+            return _WatchEnd("bad-line", says, relist=True)
+        if event.type == "ERROR":
+            reason = "expired" if event.code == 410 else "error-event"
+            says = f"watch of {self.kind.name} ended with code {event.code}: "
+            return _WatchEnd(reason, says + one_line(event.message), relist=True)
+        if event.type not in _CHANGES and event.type != "BOOKMARK":
+            self._telemetry.watch_transition(self.kind.name, "unknown-event")
+            return None
+        if not event.resource_version or is_older_version(event.resource_version, self._version):
+            says = f"a {event.type} event of {self.kind.name} went back in version"
+            return _WatchEnd("disorder", says, relist=True)
+        if event.type != "BOOKMARK":
+            if event.item is None:
+                return _WatchEnd("bad-line", f"a {event.type} event holds no object", relist=True)
+            self._sink.apply(event.type, event.item)
+        self._version = event.resource_version
+        return None
+
+    async def _version_went_back(self) -> _WatchEnd | None:
+        """Whether the server's version went back; None when it did not.
+
+        A restored etcd looks exactly like a quiet cluster. What one answer says may be the past
+        of a replica that lags, so it is asked twice.
+        """
+        try:
+            for tries in range(2):
+                if tries:
+                    await self._clock.sleep(limits.RESTORE_LOOK_S)
+                page = await self.page(1, "")
+                if not is_older_version(page.resource_version, self._version):
+                    return None
+        except errors.GpuschedError as error:
+            return _WatchEnd("broken", str(error))
+        says = (
+            f"the server's version of {self.kind.name} went back from {self._version} to "
+            f"{page.resource_version}: its etcd was restored from a backup"
+        )
+        self._version = ""  # the next list is believed as the first one was
+        self.on_restored(says)
+        return _WatchEnd(_RESTORED, says, relist=True, fault=False)
+
+    # -- state ------------------------------------------------------------------------------
+
+    def _opened(self, lines: WatchLines) -> None:
+        if self._list_wanted:  # asked for while we were connecting
+            lines.close()
+        self._lines = lines
+        self._open = True
+        self._streams += 1
+        self._opened_at = self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+        self._settling = loop.call_later(limits.WATCH_SHORT_S, self._settled)
+
+    def _settled(self) -> None:
+        """The stream has lasted: what went wrong before is over."""
+        self._backoff.succeeded()
+        if self._cause:
+            _log.info("watch works again", resource=self.kind.name)
+            self._cause = ""
+
+    def _closed(self) -> float:
+        """Seconds for which the stream was open; 0 if it never was."""
+        self._lines = None
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        if not self._open:
+            return 0.0
+        self._open = False
+        self._broken_at = self._clock.monotonic()
+        return self._broken_at - self._opened_at
+
+    def _transition(self, reason: str, says: str, *, quiet: bool = False) -> None:
+        """Count; log, but the same cause only once."""
+        self._telemetry.watch_transition(self.kind.name, reason)
+        if reason == "listed":
+            write = _log.debug if quiet else _log.info
+            write(says, resource=self.kind.name, version=self._version)
+            return
+        if quiet or reason == "relist-asked":
+            _log.debug("watch ended", resource=self.kind.name, reason=reason)
+            return
+        says = says or f"the watch of {self.kind.name} ended at once"
+        if says != self._cause:
+            _log.warning(says, resource=self.kind.name, reason=reason)
+            self._cause = says
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def _ignore_message(_sentence: str) -> None:
+    """The same with a sentence."""

@@ -1,0 +1,166 @@
+"""How fast we talk to the API server, and who goes first when we must not talk so fast.
+
+The lease has a client of its own and never waits here. Below it, in this order: bindings,
+evictions, status, events. The rate is halved when the server says 429 and grows back slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from enum import IntEnum
+
+from gpusched.base import limits
+from gpusched.base.clock import Clock
+from gpusched.io.observe.logs import Logger
+
+_log = Logger(__name__)
+
+
+class TrafficClass(IntEnum):
+    """Kinds of requests, the most urgent first."""
+
+    BIND = 0
+    EVICT = 1
+    STATUS = 2
+    EVENTS = 3
+
+
+class TokenBucket:
+    """A token bucket whose rate falls by halves and grows linearly. Time is passed in.
+
+    Args:
+        rate_max: requests a second.
+        now: monotonic seconds.
+    """
+
+    __slots__ = ("_burst", "_halved_at", "_last", "_paused_until", "_rate", "_rate_max", "_tokens")
+
+    def __init__(self, rate_max: float, now: float) -> None:
+        self._rate_max = rate_max
+        self._rate = rate_max
+        self._burst = max(1.0, rate_max * limits.RATE_BURST_S)
+        self._tokens = self._burst
+        self._last = now
+        self._paused_until = now
+        self._halved_at = now - limits.RATE_HALVE_PERIOD_S
+
+    @property
+    def rate(self) -> float:
+        """Requests a second at the moment."""
+        return self._rate
+
+    def take(self, now: float) -> bool:
+        """Whether one request may go now; if so it is counted."""
+        self._refill(now)
+        if self._tokens < 1.0 or now < self._paused_until:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next request may go; 0 for now."""
+        self._refill(now)
+        missing = max(0.0, 1.0 - self._tokens) / self._rate
+        return max(missing, self._paused_until - now, 0.0)
+
+    def throttled(self, now: float, retry_after_s: float) -> bool:
+        """The server said 429: pause as it asks; whether the rate was halved for it."""
+        self._refill(now)
+        pause_s = min(retry_after_s, limits.RATE_PAUSE_MAX_S)
+        self._paused_until = max(self._paused_until, now + pause_s)
+        if now - self._halved_at < limits.RATE_HALVE_PERIOD_S:
+            return False
+        self._halved_at = now
+        self._rate = max(min(limits.RATE_MIN, self._rate_max), self._rate / 2)
+        self._tokens = min(self._tokens, max(1.0, self._rate * limits.RATE_BURST_S))
+        return True
+
+    def _refill(self, now: float) -> None:
+        passed = now - self._last
+        if passed <= 0.0:
+            return
+        self._last = now
+        if self._rate < self._rate_max:
+            self._rate = min(
+                self._rate_max, self._rate + self._rate_max * limits.RATE_GROWTH * passed
+            )
+        burst = max(1.0, self._rate * limits.RATE_BURST_S)
+        self._tokens = min(burst, self._tokens + passed * self._rate)
+
+
+class RateLimiter:
+    """Gives each request its turn.
+
+    Args:
+        clock: monotonic time, that of the event loop.
+        rate_max: requests a second.
+    """
+
+    def __init__(self, clock: Clock, *, rate_max: float = limits.API_RATE_MAX) -> None:
+        self._clock = clock
+        self._limit = TokenBucket(rate_max, clock.monotonic())
+        self._waiting: list[tuple[TrafficClass, int, asyncio.Future[None]]] = []
+        self._number = 0
+        self._binds_queued = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def rate(self) -> float:
+        """Requests a second at the moment."""
+        return self._limit.rate
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return len(self._waiting)
+
+    async def turn(self, traffic: TrafficClass) -> None:
+        """Wait until one request of this kind may be sent."""
+        if (
+            not self._waiting
+            and (traffic is not TrafficClass.EVENTS or not self._binds_queued)
+            and self._limit.take(self._clock.monotonic())
+        ):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._number += 1
+        heapq.heappush(self._waiting, (traffic, self._number, future))
+        self._release_waiting()
+        await future
+
+    def binds_queued(self, n: int) -> None:
+        """So many bindings are decided but not yet sent; events wait until there are none."""
+        self._binds_queued = n
+        if not n and self._waiting:
+            self._release_waiting()
+
+    def throttled(self, retry_after_s: float) -> None:
+        """The server answered 429, not because of a disruption budget."""
+        if self._limit.throttled(self._clock.monotonic(), retry_after_s):
+            _log.warning(
+                "the API server is busy, sending more slowly",
+                per_second=self._limit.rate,
+                retry_after_s=retry_after_s,
+            )
+
+    def _release_waiting(self) -> None:
+        """Let go whoever may, the most urgent first; come back when the next may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._clock.monotonic()
+        while self._waiting:
+            traffic, _, future = self._waiting[0]
+            if future.done():  # its task was cancelled
+                heapq.heappop(self._waiting)
+                continue
+            if traffic is TrafficClass.EVENTS and self._binds_queued:
+                return  # nothing more urgent waits; binds_queued(0) goes on
+            if not self._limit.take(now):
+                # A little later than computed: rounding must not make a busy loop.
+                delay = self._limit.wait_s(now) + 1e-6
+                self._timer = asyncio.get_running_loop().call_later(delay, self._release_waiting)
+                return
+            heapq.heappop(self._waiting)
+            future.set_result(None)

@@ -1,0 +1,99 @@
+"""Tells of gangs and pods that were made to leave: events, and the condition Preempted.
+
+The condition becomes true when the first member was really made to leave, not when that was
+decided; the session says when it is over. It is written by the one writer of each PodGroup.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer.requests import EventNote, ObjectRef, clip_text
+from gpusched.base import limits
+from gpusched.io.write.event_recorder import EventRecorder
+from gpusched.io.write.status_patches import StatusCache
+from gpusched.session.state.plan import GangStatus, GangStop, JobSuspendChange, PendingReason
+
+_DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}
+_OTHERWISE: Final = "Stopping"
+EVENT_LINE: Final = "moves"
+"""What was done to a gang is told beside why it waits now, and neither replaces the other."""
+
+
+class EvictionEvents:
+    """See the module.
+
+    Args:
+        events: are told.
+        cache: what the API showed last.
+    """
+
+    def __init__(self, events: EventRecorder, cache: StatusCache) -> None:
+        self._events = events
+        self._cache = cache
+        self._told: OrderedDict[UID, PendingReason] = OrderedDict()
+
+    def stopped(self, stop: GangStop) -> None:
+        """A first member of a gang was made to leave."""
+        first = stop.evictions[0]
+        action = _DOING.get(first.action, _OTHERWISE)
+        for each in stop.evictions[: limits.POD_EVENTS_MAX]:
+            self._events.tell(
+                EventNote(
+                    regarding=ObjectRef("Pod", each.key, each.uid), type="Normal",
+                    reason=each.reason, action=action, note=each.sentence,
+                )
+            )  # fmt: skip
+        gang = stop.gang
+        about = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid)
+        if stop.pause is not None:  # of a Job of single pods the gang is one of them
+            about = ObjectRef("Job", stop.pause.key, stop.pause.uid)
+        if about.kind == "Pod":
+            return
+        self._events.tell(
+            EventNote(
+                regarding=about,
+                type="Warning", reason=first.reason, action=action, note=first.sentence,
+            ),
+            line=EVENT_LINE,
+        )  # fmt: skip
+        if gang.kind == "PodGroup":
+            self._told[stop.uid] = PendingReason(reason=first.reason, sentence=first.sentence)
+            self._told.move_to_end(stop.uid)
+            if len(self._told) > limits.REPORTED_OBJECTS_MAX:
+                self._told.popitem(last=False)
+
+    def switched(self, switch: JobSuspendChange) -> None:
+        """A Job was started, or suspended again as it got no place in time."""
+        self._events.tell(
+            EventNote(
+                regarding=ObjectRef("Job", switch.key, switch.uid),
+                type="Warning" if switch.suspend else "Normal", reason=switch.reason,
+                action="Suspending" if switch.suspend else "Starting", note=switch.sentence,
+            ),
+            line=EVENT_LINE,
+        )  # fmt: skip
+
+    def forget(self, uid: UID) -> None:
+        """A gang is no more."""
+        self._told.pop(uid, None)
+
+    def merged(self, status: GangStatus) -> GangStatus:
+        """The status with the condition that is still to be written, if one is."""
+        ask = self._told.get(status.uid)
+        if ask is None:
+            return status
+        group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        shown = group.condition("Preempted") if group is not None else None
+        if group is None or (
+            shown is not None
+            and shown.status == "True"
+            and shown.message == clip_text(ask.sentence)
+        ):
+            del self._told[status.uid]
+            return status
+        return attrs.evolve(status, preempted=ask, is_preempted=True)

@@ -1,0 +1,70 @@
+"""What events say about gangs that wait or start: on their object, and on the pods that wait."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gpusched.api.foreign.kinds import WORKLOADS, api_version_of
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
+from gpusched.api.serializer.requests import EventNote, ObjectRef
+from gpusched.io.write.status_patches import StatusCache
+from gpusched.session.state.plan import GangStatus, PendingReason
+
+WAITS: Final = "FailedScheduling"
+"""As kube-scheduler's users know it."""
+_NUMBERS: Final = re.compile(r"[0-9]+")
+
+
+def without_numbers(sentence: str) -> str:
+    """A sentence without its numbers: only other words are worth another event."""
+    return _NUMBERS.sub("0", sentence)
+
+
+def pod_event(key: ObjectKey, uid: UID, ask: PendingReason) -> EventNote:
+    """Why this pod waits."""
+    return EventNote(
+        regarding=ObjectRef("Pod", key, uid),
+        type="Warning",
+        reason=WAITS,
+        action="Scheduling",
+        note=ask.sentence,
+    )
+
+
+def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
+    """The gang's object; a pod where there is none, as whoever looks will look there."""
+    gang = status.gang
+    key = ObjectKey(gang.namespace, gang.name)
+    pod = cache.pod(status.waiting[0][1]) if status.waiting else None
+    group = cache.groups.items.get(key) if gang.kind == "PodGroup" else None
+    missing = gang.kind in WITHOUT_OBJECT or (gang.kind == "PodGroup" and group is None)
+    if pod is not None and missing:
+        return ObjectRef("Pod", pod.key, pod.uid)
+    served = (
+        cache.foreign.served.get(("PodGroup", group.source)) if group and group.source else None
+    )
+    version = served.api_version if served else api_version_of(gang.kind)
+    uid, part = status.uid, ""
+    if gang.kind in WORKLOADS:
+        text, _, part = uid.partition("/")
+        uid = UID(text)
+    if part:  # the gang is a group or a stage of its controller
+        name = gang.name.partition("/")[0]
+        name = name.rpartition("-")[0] if gang.kind == "LeaderWorkerSet" else name
+        key = ObjectKey(gang.namespace, name)
+    return ObjectRef(gang.kind, key, uid, version)
+
+
+def gang_event(status: GangStatus, cache: StatusCache) -> EventNote:
+    """That the gang is scheduled, or why it waits."""
+    ref = event_object(status, cache)
+    return EventNote(
+        regarding=ref,
+        type="Normal" if status.is_scheduled else "Warning",
+        reason="Scheduled" if status.is_scheduled else WAITS,
+        action="Binding" if status.is_scheduled else "Scheduling",
+        note=status.scheduled.sentence,
+        why="" if status.is_scheduled else status.scheduled.reason,
+    )

@@ -1,0 +1,216 @@
+"""The calls that make room, each repeated where that is harmless; nothing is decided here.
+
+A promise and a switch carry the version they were made for, so that they never undo what
+somebody else did meanwhile; a conflict is met with the version that the watch shows by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from gpusched import API_VERSION
+from gpusched.api.gang.move_record import format_move
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer import patches
+from gpusched.api.serializer.seal import SEAL
+from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim
+from gpusched.base import errors, limits
+from gpusched.base.clock import Clock
+from gpusched.cache.cache import Cache
+from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from gpusched.io.client.responses import api_error
+from gpusched.io.leader.lease import Lease
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
+from gpusched.io.write.bind_calls import CALL_S, pod_path
+from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import Eviction, JobSuspendChange, MoveOrder
+
+NOT_LEADING: Final = "the leadership that decided it is over"
+_NOT_FOUND: Final = 404
+Body = Callable[[], bytes | str]
+"""The body of the next try, or as text why there is none."""
+
+
+class PreemptionCalls:
+    """See the module. Every call returns an empty text, or why it was not done.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns, as for evictions.
+        cache: what the API showed last.
+        lease: asked before each write.
+        clock: time.
+        telemetry: counts 429 answers.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        pace: RateLimiter,
+        cache: Cache,
+        *,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._api = api
+        self._pace = pace
+        self._cache = cache
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._turns = asyncio.Semaphore(limits.BINDS_IN_FLIGHT_MAX)
+
+    async def nominate(
+        self, key: ObjectKey, uid: UID, node: str, *, sentence: str, since: float, fence: str
+    ) -> str:
+        """Promise a waiting pod room on a node."""
+
+        def body() -> bytes | str:
+            pod = self._cache.pod(uid)
+            if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
+                return f"pod {key} does not wait any more"
+            return patches.nomination_patch(
+                uid,
+                pod.resource_version,
+                node=node,
+                reason=Reason.PREEMPTION_IN_PROGRESS,
+                sentence=sentence,
+                since=since,
+            )
+
+        path = f"{pod_path(key)}/status"
+        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence)
+
+    async def mark_disruption_target(self, victim: Eviction, *, since: float, fence: str) -> str:
+        """Say on a victim that it is about to be evicted; a pod that is gone needs none."""
+
+        def body() -> bytes | str:
+            if self._cache.pod(victim.uid) is None:
+                return ""
+            return patches.disruption_patch(victim.uid, sentence=victim.sentence, since=since)
+
+        path = f"{pod_path(victim.key)}/status"
+        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True)
+
+    async def record(self, order: MoveOrder, *, fence: str, undo: bool = False) -> str:
+        """Write where a gang is moved to on its PodGroup or Job, or take that off again."""
+        gang = order.gang
+        place = f"namespaces/{quote(gang.namespace)}"
+        path = f"/apis/batch/v1/{place}/jobs/{quote(gang.name)}"
+        if gang.kind != "Job":
+            path = f"/apis/{API_VERSION}/{place}/podgroups/{quote(gang.name)}/status"
+
+        def body() -> bytes | str:
+            seal = self._cache.seal.of_move(order.uid, order.move)
+            text = "" if undo else format_move(order.move, seal=seal)
+            return patches.move_record_patch(order.uid, text, on_status=gang.kind != "Job")
+
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
+    def _sealed(self, switch: JobSuspendChange) -> tuple[tuple[str, str], ...]:
+        """Its annotations, and the seal over the time of the start where that is one of them."""
+        notes = dict(switch.annotations)
+        if ADMITTED_ANNOTATION not in notes:
+            return switch.annotations
+        admitted = notes[ADMITTED_ANNOTATION]
+        seal = self._cache.seal.of_start(switch.uid, admitted) if admitted else ""
+        return tuple(sorted({**notes, SEAL: seal}.items()))
+
+    async def switch(self, switch: JobSuspendChange, *, fence: str) -> str:
+        """Pause or start a Job."""
+        key = switch.key
+
+        def body() -> bytes | str:
+            job = self._cache.jobs.items.get(key)
+            if job is None or job.uid != switch.uid:
+                return f"Job {key} is gone"
+            return patches.job_suspend_patch(
+                switch.uid,
+                job.resource_version,
+                suspend=switch.suspend,
+                parallelism=switch.parallelism,
+                node_selector=switch.node_selector,
+                annotations=self._sealed(switch),
+            )
+
+        path = f"/apis/batch/v1/namespaces/{quote(key.namespace)}/jobs/{quote(key.name)}"
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
+    async def select_node(self, claim: PersistentVolumeClaim, node: str, *, fence: str) -> str:
+        """Tell whoever makes volumes on which node the claim is to be used."""
+        path = f"/api/v1/namespaces/{quote(claim.namespace)}/persistentvolumeclaims"
+
+        def body() -> bytes | str:
+            known = self._cache.storage.claims.items.get(claim.key)
+            if known is None or known.uid != claim.uid:
+                return f"claim {claim.key} is gone"
+            return patches.selected_node_patch(known.uid, known.resource_version, node=node)
+
+        return await self._patch(f"{path}/{quote(claim.name)}", MERGE_PATCH, body, fence=fence)
+
+    async def give(
+        self, volume: PersistentVolume, claim: PersistentVolumeClaim, *, fence: str
+    ) -> str:
+        """Promise a volume that is there to a claim; the cluster's controller binds the two."""
+
+        def body() -> bytes | str:
+            known = self._cache.storage.volumes.items.get(ObjectKey("", volume.name))
+            if known is None or known.uid != volume.uid:
+                return f"volume {volume.name} is gone"
+            return patches.volume_claim_ref_patch(
+                known.uid, known.resource_version, claim=claim.key, claim_uid=claim.uid
+            )
+
+        path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
+    async def _patch(
+        self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
+    ) -> str:
+        why = ""
+        async with self._turns:
+            for tries in range(limits.PREEMPTION_TRIES_MAX):
+                if tries:
+                    await self._clock.sleep(limits.PREEMPTION_RETRY_S * tries)
+                await self._pace.turn(TrafficClass.EVICT)
+                made = body()
+                if isinstance(made, str):
+                    return made
+                now, boot = self._clock.monotonic(), self._clock.boottime()
+                if self._lease.fence != fence or not self._lease.may_act(now, boot, CALL_S):
+                    return NOT_LEADING
+                status, why, again = await self._once(path, content_type, made)
+                if or_gone and status == _NOT_FOUND:
+                    return ""
+                if not again:
+                    break
+        return why
+
+    async def _once(self, path: str, content_type: str, body: bytes) -> tuple[int, str, bool]:
+        """Status of the answer, why it was not done (empty when it was), whether to try again."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                answer = await self._api.request(
+                    "PATCH", path, body=body, content_type=content_type, timeout_s=CALL_S
+                )
+        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as unanswered:
+            return 0, str(unanswered), True
+        except TimeoutError:
+            return 0, f"patch {path}: no answer within {CALL_S:g} s", True
+        if answer.ok:
+            return answer.status, "", False
+        error = api_error(answer, doing=f"patch {path}", write=True)
+        if isinstance(error, errors.Throttled):
+            self._telemetry.throttled()
+            self._pace.throttled(error.retry_after_s)
+        elif isinstance(error, errors.Denied):
+            self._lease.doubt()
+            return answer.status, str(error), False
+        again = isinstance(error, errors.Throttled | errors.OutcomeUnknown | errors.Conflict)
+        return answer.status, str(error), again

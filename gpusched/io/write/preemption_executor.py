@@ -1,0 +1,453 @@
+r"""Carries out claims, stops and switches: room is made as decided, or the claim is dropped.
+
+A claim::
+
+    checked --> recorded --> promised --> told --> paused --> evicting --> done
+                   |            |           |         |           |
+                   +------------+-----------+---------+-----------+--> dropped
+
+Where victims are moved to is recorded first, on their PodGroup or Job. The promise is written on
+every pod that waits before anybody leaves; then the victims are told
+(their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
+the claim: nobody else leaves for it, and the next session decides again on what there is then.
+Between a decision and the watch that shows it, the cache carries marks (``cache.overlay``). A
+crash loses nothing: promises and evictions live in the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, parse_time
+from gpusched.arrays.columns import NodeColumns
+from gpusched.base import limits
+from gpusched.base.clock import Clock
+from gpusched.base.errors import Fenced
+from gpusched.cache.assumed_changes import Nomination
+from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.expected_pods import is_expected_uid
+from gpusched.cache.verify.placements import group_error
+from gpusched.cache.verify.preemptions import recheck_preemption, victim_error
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.leader.lease import Lease
+from gpusched.io.observe.logs import Logger
+from gpusched.io.observe.telemetry import Telemetry
+from gpusched.io.workers.rate_limiter import RateLimiter
+from gpusched.io.workers.work_queue import OnContained, OnFault, WorkerPool, log_contained_fault
+from gpusched.io.write.evictor import Evictor
+from gpusched.io.write.preemption_calls import NOT_LEADING, PreemptionCalls
+from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    Eviction,
+    GangStop,
+    JobSuspendChange,
+    MoveOrder,
+    Plan,
+    PreemptionPlan,
+)
+
+_log = Logger(__name__)
+
+
+@attrs.define(slots=True, eq=False)
+class _PreemptionRun:
+    """One claim, stop or switch on its way.
+
+    Attributes:
+        gang: for whom, or of whom.
+        nominees: pod, UID and node of each promise.
+        told: what the pods that wait are told.
+        since: when it was decided, seconds since the epoch: the promise's time.
+        open: victims whose eviction is not answered yet.
+    """
+
+    gang: GangKey
+    fence: str
+    since: float
+    nominees: tuple[tuple[ObjectKey, UID, str], ...] = ()
+    told: str = ""
+    stops: tuple[GangStop, ...] = ()
+    switch: JobSuspendChange | None = None
+    moves: tuple[MoveOrder, ...] = ()
+    open: set[UID] = attrs.Factory(set)
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def victims(self) -> list[Eviction]:
+        """Who leaves, by pausing too."""
+        return [each for stop in self.stops for each in stop.evictions]
+
+    @property
+    def switches(self) -> list[JobSuspendChange]:
+        """Jobs that are paused or started."""
+        pauses = [stop.pause for stop in self.stops if stop.pause is not None]
+        return [self.switch, *pauses] if self.switch is not None else pauses
+
+
+class PreemptionExecutor:
+    """See the module. One per process; everything is called in the event loop.
+
+    Args:
+        api: shared with everything but the lease.
+        pace: gives turns.
+        cache: shows what is under way.
+        evictor: shared with the binder.
+        lease: under whose leadership things are begun.
+        clock: time.
+        telemetry: counts evictions.
+        on_fault: told of a crash.
+        on_contained: told of a claim that failed by our own doing.
+        on_stopped: told of each stop whose first member was made to leave.
+        on_switched: told of each Job that was started or given back, not of those that are paused.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        pace: RateLimiter,
+        cache: Cache,
+        *,
+        evictor: Evictor,
+        lease: Lease,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_fault: OnFault,
+        on_contained: OnContained = log_contained_fault,
+        on_stopped: Callable[[GangStop], None] = lambda _stop: None,
+        on_switched: Callable[[JobSuspendChange], None] = lambda _switch: None,
+    ) -> None:
+        self._calls = PreemptionCalls(
+            api, pace, cache, lease=lease, clock=clock, telemetry=telemetry
+        )
+        self._on_contained = on_contained
+        self._cache = cache
+        self._evictor = evictor
+        self._lease = lease
+        self._clock = clock
+        self._telemetry = telemetry
+        self._on_stopped = on_stopped
+        self._on_switched = on_switched
+        self._pool: WorkerPool[_PreemptionRun] = WorkerPool(
+            "claim",
+            limit=limits.PREEMPTIONS_IN_FLIGHT_MAX,
+            work=self._carry,
+            on_fault=on_fault,
+            contained=self._failed,
+        )
+        self._runs: dict[GangKey, _PreemptionRun] = {}
+        self._failures: dict[GangKey, int] = {}
+        """In a row, by gang; forgotten when one is carried out."""
+        self._closed = False
+
+    def knows(self, gang: GangKey) -> bool:
+        """Whether something is being carried out for this gang."""
+        return gang in self._runs
+
+    def submit(self, plan: Plan, decided_on: NodeColumns) -> list[tuple[GangKey, Exception]]:
+        """Begin all of a plan that makes room or switches Jobs; returns at once.
+
+        What is not as it was decided on any more is left: its change has woken a session.
+
+        Returns:
+            Gangs for which it could not be begun, and why not: these do not stop the others.
+        """
+        fence = self._lease.fence
+        if self._closed or not fence:
+            return []
+        failed: list[tuple[GangKey, Exception]] = []
+
+        def begin(gang: GangKey, act: Callable[..., None], *args: object) -> None:
+            try:
+                act(*args)
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+                self._runs.pop(gang, None)
+                failed.append((gang, error))
+
+        asks = {status.gang: status.scheduled for status in plan.gangs}
+        now = self._clock.now()
+        starts = {GangKey("Job", *each.key): each for each in plan.switches}
+        for claim in plan.claims:
+            start = starts.pop(claim.gang, None)
+            told = asks.get(claim.gang)
+            text = told.sentence if told is not None else claim.sentence
+            run = _PreemptionRun(claim.gang, fence, now, (), text, claim.stops, start)
+            begin(claim.gang, self._begin_claim, run, claim, decided_on)
+        for stop in plan.stops:
+            begin(
+                stop.gang,
+                self._begin_stop,
+                _PreemptionRun(stop.gang, fence, now, stops=(stop,)),
+                stop,
+            )
+        for key, switch in starts.items():
+            begin(key, self._begin_switch, _PreemptionRun(key, fence, now, switch=switch), switch)
+        return failed
+
+    def _begin_claim(
+        self, run: _PreemptionRun, claim: PreemptionPlan, decided_on: NodeColumns
+    ) -> None:
+        # Pods of a suspended Job do not exist yet: that it is started is their promise.
+        claim = _of_the_living(claim)
+        run.nominees, run.moves = claim.nominations, claim.moves
+        trouble = self._claim_trouble(claim, decided_on)
+        start = run.switch
+        self._begin(run, trouble or (self._job_trouble(start) if start else ""))
+
+    def _begin_stop(self, run: _PreemptionRun, stop: GangStop) -> None:
+        self._begin(run, self._stop_trouble(stop))
+
+    def _begin_switch(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
+        self._begin(run, self._job_trouble(switch))
+
+    async def drain(self) -> None:
+        """Begin nothing more; what was promised and evicted stands in the API."""
+        self._closed = True
+        for run in self._runs.values():
+            if run.timer is not None:
+                run.timer.cancel()
+        await self._pool.close()
+
+    # -- checking ----------------------------------------------------------------------------
+    def _claim_trouble(self, claim: PreemptionPlan, decided_on: NodeColumns) -> str:
+        victims = [each for stop in claim.stops for each in stop.evictions]
+        trouble = recheck_preemption(
+            self._cache,
+            claim.gang,
+            generation=claim.generation,
+            nominees=claim.nominations,
+            victims=[(each.key, each.uid, each.node) for each in victims],
+            decided_on=decided_on,
+            moved=[
+                (place.node, place.requests)
+                for each in claim.moves
+                for place in each.move.places
+                for _ in range(place.pods)
+            ],
+        )
+        return trouble or next(filter(None, map(self._stop_trouble, claim.stops)), "")
+
+    def _stop_trouble(self, stop: GangStop) -> str:
+        trouble = group_error(self._cache, stop.gang, stop.generation)
+        for each in stop.evictions:
+            trouble = trouble or victim_error(self._cache, each.key, each.uid, each.node)
+        return trouble or (self._job_trouble(stop.pause) if stop.pause is not None else "")
+
+    def _job_trouble(self, switch: JobSuspendChange) -> str:
+        job = self._cache.jobs.items.get(switch.key)
+        if job is None or job.uid != switch.uid:
+            return f"Job {switch.key} is gone"
+        return "" if job.suspended != switch.suspend else f"Job {switch.key} was switched already"
+
+    # -- marks -------------------------------------------------------------------------------
+    def _begin(self, run: _PreemptionRun, trouble: str) -> None:
+        """Mark and queue; in the same step of the loop as the checks before it."""
+        if trouble or run.gang in self._runs:
+            why = trouble or "an earlier decision for it is still being carried out"
+            _log.info("a decision is out of date and is made again", gang=run.gang, why=why)
+            return
+        self._runs[run.gang] = run
+        for _, uid, node in run.nominees:
+            promise = Nomination(node, Reason.PREEMPTION_IN_PROGRESS, run.told, run.since)
+            self._cache.nominate(uid, promise)
+        for order in run.moves:
+            self._cache.moves.mark(order.gang, order.uid, order.move)
+        for victim in run.victims:
+            self._cache.mark_leaving(victim.uid)
+        for switch in run.switches:
+            job = self._cache.jobs.items[switch.key]
+            self._cache.switch_job(switch.key, switch.uid, job_after_switch(job, switch))
+        self._pool.put(run)
+
+    def _unmark(
+        self, run: _PreemptionRun, victims: Iterable[UID], switches: Sequence[JobSuspendChange]
+    ) -> None:
+        for order in run.moves:
+            self._cache.moves.remove_pending(order.gang, order.move)
+        for _, uid, _ in run.nominees:
+            self._cache.nominate(uid, None)
+        for uid in victims:
+            self._cache.mark_leaving(uid, leaving=False)
+        for switch in switches:
+            self._cache.switch_job(switch.key, switch.uid, None)
+
+    def gang_gone(self, gang: GangKey, _uid: UID) -> None:
+        """A gang is no more: how often nothing came of making room for it does not matter."""
+        self._failures.pop(gang, None)
+
+    def _later(self, act: Callable[..., None], *args: object) -> None:
+        """What was accepted is believed for a while even if the watch never shows it."""
+        asyncio.get_running_loop().call_later(limits.ASSUMED_MAX_S, act, *args)
+
+    # -- doing -------------------------------------------------------------------------------
+    async def _carry(self, run: _PreemptionRun) -> None:
+        why = await self._record(run) or await self._promise(run) or await self._tell(run)
+        if why:
+            self._drop(run, why, [each.uid for each in run.victims], run.switches)
+            # Nobody left: no room needs to be held for anybody.
+            await _all(self._calls.record(each, fence=run.fence, undo=True) for each in run.moves)
+            return
+        self._failures.pop(run.gang, None)
+        why = await self._switch(run)
+        if why:
+            return
+        self._later(self._unmark, run, (), ())
+        self._evict(run)
+
+    def _failed(self, run: _PreemptionRun, error: Exception) -> None:
+        self._on_contained("claim", error, run.gang)
+        self._drop(run, str(error), [each.uid for each in run.victims], run.switches)
+
+    async def _record(self, run: _PreemptionRun) -> str:
+        return await _all(self._calls.record(each, fence=run.fence) for each in run.moves)
+
+    async def _promise(self, run: _PreemptionRun) -> str:
+        return await _all(
+            self._calls.nominate(
+                key, uid, node, sentence=run.told, since=run.since, fence=run.fence
+            )
+            for key, uid, node in run.nominees
+        )
+
+    async def _tell(self, run: _PreemptionRun) -> str:
+        """Those who are evicted one by one; a paused Job's pods end without having failed."""
+        return await _all(
+            self._calls.mark_disruption_target(each, since=run.since, fence=run.fence)
+            for stop in run.stops
+            if stop.pause is None
+            for each in stop.evictions
+        )
+
+    async def _switch(self, run: _PreemptionRun) -> str:
+        """Pause, or start, one Job after the other: the first that refuses ends the claim."""
+        switches = run.switches
+        for number, switch in enumerate(switches):
+            why = await self._calls.switch(switch, fence=run.fence)
+            if why:
+                paused = {each.uid for each in switches[:number]}
+                staying = [
+                    each.uid
+                    for stop in run.stops
+                    if stop.pause is None or stop.pause.uid not in paused
+                    for each in stop.evictions
+                ]
+                self._drop(run, why, staying, switches[number:])
+                return why
+            self._later(self._cache_switch_off, switch)
+            self._switched(run, switch)
+        return ""
+
+    def _cache_switch_off(self, switch: JobSuspendChange) -> None:
+        self._cache.switch_job(switch.key, switch.uid, None)
+
+    def _switched(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
+        if switch is run.switch:
+            self._on_switched(switch)
+        for stop in run.stops:
+            if stop.pause is switch:
+                for each in stop.evictions:
+                    self._telemetry.eviction(each.action, each.reason, each.gpu_seconds)
+                    self._later(self._stays, each.uid)
+                self._on_stopped(stop)
+
+    def _evict(self, run: _PreemptionRun) -> None:
+        stops = [stop for stop in run.stops if stop.pause is None and stop.evictions]
+        run.open = {each.uid for stop in stops for each in stop.evictions}
+        if not run.open:
+            self._end(run)
+            return
+        run.timer = asyncio.get_running_loop().call_later(
+            limits.PREEMPTION_MAX_S, self._give_up_protected_victims, run
+        )
+        for stop in stops:
+            self._evict_stop(run, stop)
+
+    def _evict_stop(self, run: _PreemptionRun, stop: GangStop) -> None:
+        told = False
+
+        def ended(uid: UID, done: bool) -> None:
+            nonlocal told
+            if done and not told:
+                told = True
+                self._on_stopped(stop)
+            self._answered(run, uid, done=done)
+
+        for each in stop.evictions:
+            self._evictor.evict(
+                [(each.key, each.uid)],
+                action=each.action,
+                reason=each.reason,
+                on_end=ended,
+                lost={each.uid: each.gpu_seconds},
+            )
+
+    def _answered(self, run: _PreemptionRun, uid: UID, *, done: bool) -> None:
+        run.open.discard(uid)
+        if done:
+            self._later(self._stays, uid)
+        else:
+            self._stays(uid)
+        if not run.open:
+            self._end(run)
+
+    def _stays(self, uid: UID) -> None:
+        self._cache.mark_leaving(uid, leaving=False)
+
+    def _give_up_protected_victims(self, run: _PreemptionRun) -> None:
+        """Some victims are still protected: they are left alone, and the room is given up."""
+        _log.warning(
+            "room could not be made in time", gang=run.gang, victims=len(run.victims),
+            left=len(run.open), why=next(iter(self._evictor.blocked.values()), "no answer"),
+        )  # fmt: skip
+        self._evictor.give_up(sorted(run.open))
+
+    def _drop(
+        self,
+        run: _PreemptionRun,
+        why: str,
+        victims: Sequence[UID],
+        switches: Sequence[JobSuspendChange],
+    ) -> None:
+        say = _log.info if why == NOT_LEADING else _log.warning
+        say("room is not made as decided", gang=run.gang, why=why)
+        self._unmark(run, victims, switches)
+        if why == NOT_LEADING or self._closed:
+            self._end(run)
+            return
+        # The same would be decided at once and fail again: the gang waits, others do not.
+        failures = self._failures[run.gang] = self._failures.get(run.gang, 0) + 1
+        wait = min(limits.BACKOFF_MAX_S, 2.0 ** (min(failures, 10) - 1))
+        run.timer = asyncio.get_running_loop().call_later(wait, self._end, run)
+
+    def _end(self, run: _PreemptionRun) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+        if self._runs.get(run.gang) is run:
+            del self._runs[run.gang]
+
+
+def job_after_switch(job: Job, switch: JobSuspendChange) -> Job:
+    """The Job as it will be."""
+    notes = dict(switch.annotations)
+    admitted = job.admitted
+    if ADMITTED_ANNOTATION in notes:
+        admitted = parse_time(notes[ADMITTED_ANNOTATION]) if notes[ADMITTED_ANNOTATION] else 0.0
+    parallelism = job.parallelism if switch.parallelism is None else switch.parallelism
+    return attrs.evolve(job, suspended=switch.suspend, admitted=admitted, parallelism=parallelism)
+
+
+def _of_the_living(claim: PreemptionPlan) -> PreemptionPlan:
+    real = tuple(each for each in claim.nominations if not is_expected_uid(each[1]))
+    return claim if len(real) == len(claim.nominations) else attrs.evolve(claim, nominations=real)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, str]]) -> str:
+    """Do all of them; why the first that was not done was not."""
+    return next(filter(None, await asyncio.gather(*calls)), "")

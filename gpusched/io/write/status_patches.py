@@ -1,0 +1,570 @@
+"""What a status write would look like now: the request, or nothing when all is said already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+from urllib.parse import quote
+
+import attrs
+import msgspec
+
+from gpusched import API_VERSION
+from gpusched.api.foreign.kinds import VOLCANO
+from gpusched.api.gang.pod_group import PodGroup, Queue, QueueUsage, Topology
+from gpusched.api.meta import wire
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
+from gpusched.api.pod.pod import Pod
+from gpusched.api.serializer import foreign_status, requests
+from gpusched.api.serializer.requests import ConditionUpdate, clip_text
+from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from gpusched.io.observe.logs import Logger
+from gpusched.io.write.bind_calls import ServedForeignKinds, pod_path
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    GangStatus,
+    PendingReason,
+    PoolStatus,
+    QueueStatus,
+    TopologyStatus,
+)
+
+E_co = TypeVar("E_co", covariant=True)
+_log = Logger(__name__)
+
+NODES_LACK: Final = frozenset(
+    {Reason.INSUFFICIENT_RESOURCES, Reason.TOPOLOGY_UNSATISFIABLE, Reason.NO_FEASIBLE_NODE}
+)
+"""Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
+
+
+_PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
+"""Kinds of ours that have conditions."""
+
+
+class EntityStore(Protocol[E_co]):
+    """Entities of one kind."""
+
+    @property
+    def items(self) -> Mapping[ObjectKey, E_co]:
+        """By key."""
+
+
+class StatusCache(Protocol):
+    """What the API showed last."""
+
+    @property
+    def groups(self) -> EntityStore[PodGroup]:
+        """All PodGroups."""
+
+    @property
+    def queues(self) -> EntityStore[Queue]:
+        """All Queues."""
+
+    @property
+    def topologies(self) -> EntityStore[Topology]:
+        """All Topologies."""
+
+    @property
+    def foreign(self) -> ServedForeignKinds:
+        """Where groups and queues of other projects are."""
+
+    def pod(self, uid: UID) -> Pod | None:
+        """The pod of that UID."""
+
+
+@attrs.frozen(slots=True)
+class StatusRequest:
+    """A PATCH.
+
+    Attributes:
+        seen: version of the object that it was made for.
+    """
+
+    path: str
+    content_type: str
+    body: bytes
+    seen: ResourceVersion
+
+
+@attrs.frozen(slots=True)
+class WrittenStatus:
+    """Our own last write, until the watch shows a newer version than ``seen``.
+
+    Attributes:
+        version: that it left.
+    """
+
+    seen: ResourceVersion
+    status: bytes = b"{}"
+    told: tuple[str, str] = ("", "")
+    version: str = ""
+
+
+def _base(
+    written: WrittenStatus | None, shown: ResourceVersion, status: bytes
+) -> tuple[bytes, ResourceVersion]:
+    """The status that a patch begins with, and its version: as shown, or as we left it."""
+    if written is not None and written.seen == shown:
+        return written.status, ResourceVersion(written.version or shown)
+    return status, shown
+
+
+class _WireStatusPatch(msgspec.Struct):
+    metadata: dict[str, str]
+    status: msgspec.Raw
+
+
+_PATCH: Final = msgspec.json.Decoder(_WireStatusPatch)
+
+
+def _patch_for_version(body: bytes, version: ResourceVersion) -> bytes:
+    """The patch for this version alone.
+
+    What a leader sent that was paused in the middle must not write over what its successor says,
+    nor over a condition that somebody else wrote meanwhile.
+    """
+    patch = _PATCH.decode(body)
+    patch.metadata["resourceVersion"] = version
+    return msgspec.json.encode(patch)
+
+
+def _foreign_group(
+    cache: StatusCache,
+    group: PodGroup,
+    status: GangStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
+    now: float,
+) -> StatusRequest | None:
+    """In the words of the project whose kind it is, where we write to it at all."""
+    served = cache.foreign.served.get(("PodGroup", group.source))
+    if served is None:
+        return None
+    state = foreign_status.GroupState(
+        phase=status.phase,
+        is_scheduled=status.is_scheduled,
+        reason=status.scheduled.reason,
+        sentence=status.scheduled.sentence,
+        counts=status.counts,
+        min_member=group.min_member,
+    )
+    body = foreign_status.foreign_group_status_patch(
+        group.source, status.uid, shown, state, now=now
+    )
+    if body is None:
+        return None
+    path = served.status_path(quote(group.namespace), quote(group.name))
+    return StatusRequest(
+        path, MERGE_PATCH, _patch_for_version(body, version), group.resource_version
+    )
+
+
+def _foreign_queue(
+    cache: StatusCache,
+    queue: Queue,
+    status: QueueStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
+) -> StatusRequest | None:
+    served = cache.foreign.served.get(("Queue", queue.source))
+    if served is None or queue.source != VOLCANO:
+        return None
+    body = foreign_status.foreign_queue_status_patch(
+        status.uid,
+        shown,
+        allocated=status.allocated.quantities(),
+        counts=(status.pending, status.inqueue, status.running),
+    )
+    if body is None:
+        return None
+    path = served.status_path("", quote(queue.name))
+    return StatusRequest(
+        path, MERGE_PATCH, _patch_for_version(body, version), queue.resource_version
+    )
+
+
+@attrs.frozen(slots=True)
+class GroupWrite:
+    """The status of a PodGroup."""
+
+    status: GangStatus
+
+    @property
+    def gang(self) -> UID:
+        """Whose submission is to be repeated when this fails."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """Whose write it is."""
+        return self.status.gang.namespace
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        status = self.status
+        group = cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        if group is None or group.uid != status.uid:
+            return None
+        shown, version = _base(written, group.resource_version, group.status)
+        if group.source:
+            return _foreign_group(cache, group, status, shown, version=version, now=now)
+        scheduled, running, succeeded, failed = status.counts
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {
+                "phase": status.phase,
+                "scheduled": scheduled,
+                "running": running,
+                "succeeded": succeeded,
+                "failed": failed,
+                "queuePosition": status.queue_position or None,
+                "estimatedStartTime": _time(status.estimated_start),
+                "placement": dict(status.placement) or None,
+            },
+            says=_condition_says(status),
+            now=now,
+        )
+        if body is None:
+            return None
+        namespace, name = quote(status.gang.namespace), quote(status.gang.name)
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/podgroups/{name}/status"
+        return StatusRequest(
+            path, MERGE_PATCH, _patch_for_version(body, version), group.resource_version
+        )
+
+
+@attrs.frozen(slots=True)
+class QueueWrite:
+    """The status of a Queue."""
+
+    status: QueueStatus
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """Queues belong to nobody."""
+        return ""
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        status = self.status
+        queue = cache.queues.items.get(ObjectKey("", status.name))
+        if queue is None or queue.uid != status.uid:
+            return None
+        shown, version = _base(written, queue.resource_version, queue.status)
+        if queue.source:
+            return _foreign_queue(cache, queue, status, shown, version=version)
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {
+                "state": status.state,
+                "allocated": status.allocated.quantities(),
+                "requested": status.requested.quantities(),
+                "borrowed": status.borrowed.quantities(),
+                "fairShare": status.fair_share.quantities(),
+                "usage": _usage(status.usage),
+                "nodePools": _pools(status.node_pools),
+                "pending": status.pending,
+                "inqueue": status.inqueue,
+                "running": status.running,
+            },
+            says=(_condition("Ready", status.ready, status.is_ready, status.generation),),
+            now=now,
+        )
+        if body is None:
+            return None
+        path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
+        return StatusRequest(
+            path, MERGE_PATCH, _patch_for_version(body, version), queue.resource_version
+        )
+
+
+@attrs.frozen(slots=True)
+class TopologyWrite:
+    """The status of a Topology."""
+
+    status: TopologyStatus
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """Topologies belong to nobody."""
+        return ""
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        status = self.status
+        topology = cache.topologies.items.get(ObjectKey("", status.name))
+        if topology is None or topology.uid != status.uid:
+            return None
+        ours = written is not None and written.seen == topology.resource_version
+        body = requests.status_patch(
+            status.uid,
+            written.status if written is not None and ours else topology.status,
+            {},
+            says=(_condition("Ready", status.ready, status.is_ready, status.generation),),
+            now=now,
+        )
+        if body is None:
+            return None
+        path = f"/apis/{API_VERSION}/topologies/{quote(status.name)}/status"
+        return StatusRequest(path, MERGE_PATCH, body, topology.resource_version)
+
+
+@attrs.frozen(slots=True)
+class PodWrite:
+    """Why a pod waits, on the pod itself, for kubectl and for autoscalers."""
+
+    uid: UID
+    namespace: str
+    gang: UID
+    ask: PendingReason
+    promised: bool = False
+    """Whether the room that it was promised, if any, is still promised to it."""
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Reason and message as the pod will show them."""
+        lacks = self.ask.reason in NODES_LACK
+        return requests.UNSCHEDULABLE if lacks else self.ask.reason, clip_text(self.ask.sentence)
+
+    def shown(self, pod: Pod, written: WrittenStatus | None) -> tuple[str, str]:
+        """What the pod says at present."""
+        if written is not None and written.seen == pod.resource_version:
+            return written.told
+        return pod.unschedulable_reason, pod.unschedulable
+
+    def needed(self, cache: StatusCache, written: WrittenStatus | None) -> Pod | None:
+        """The pod, if it is to be told. None that is bound, gated or ending ever is."""
+        pod = cache.pod(self.uid)
+        if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
+            return None
+        told = self.shown(pod, written) == self.told
+        return None if told and not self.clears_nomination(pod, written) else pod
+
+    def clears_nomination(self, pod: Pod, written: WrittenStatus | None) -> bool:
+        """Whether a promise of ours is still on the pod and must go."""
+        if self.promised or not pod.nominated:
+            return False
+        return written is None or written.seen != pod.resource_version
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        pod = self.needed(cache, written)
+        if pod is None:
+            return None
+        reason, message = self.told
+        body = requests.pod_unscheduled_patch(
+            pod.uid,
+            pod.resource_version,
+            reason=reason,
+            sentence=message,
+            since=None if self.shown(pod, written)[0] else now,
+            withdraw=self.clears_nomination(pod, written),
+        )
+        path = f"{pod_path(pod.key)}/status"
+        return StatusRequest(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
+
+
+@attrs.frozen(slots=True)
+class RejectedWrite:
+    """That a PodGroup, Queue or Topology of ours cannot be believed, on the object itself."""
+
+    rejected: Rejected
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.rejected.uid
+
+    @property
+    def namespace(self) -> str:
+        """See ``GroupWrite.namespace``."""
+        return self.rejected.key.namespace
+
+    def request(
+        self, _cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        rejected = self.rejected
+        shown, version = _base(written, rejected.resource_version, rejected.status)
+        ask = PendingReason(
+            reason=Reason.INVALID_SPEC, sentence=f"{rejected.field}: {rejected.why}"
+        )
+        group = rejected.kind == "PodGroup"
+        says = [
+            _condition(kind, ask, holds=False, generation=rejected.generation)
+            for kind in (("Admitted", "Scheduled") if group else ("Ready",))
+        ]
+        try:
+            body = requests.status_patch(rejected.uid, shown, {}, says=says, now=now)
+        except (msgspec.MsgspecError, AttributeError, TypeError):
+            # The status is what cannot be believed: it is written anew.
+            body = requests.status_patch(rejected.uid, b"{}", {}, says=says, now=now)
+        if body is None:
+            return None
+        path = _PLURALS[rejected.kind]
+        if group:
+            path = f"namespaces/{quote(rejected.key.namespace)}/{path}"
+        path = f"/apis/{API_VERSION}/{path}/{quote(rejected.key.name)}/status"
+        return StatusRequest(
+            path, MERGE_PATCH, _patch_for_version(body, version), rejected.resource_version
+        )
+
+
+@attrs.frozen(slots=True)
+class RejectedPodWrite:
+    """Why a pod that cannot be believed waits, on the pod itself."""
+
+    rejected: Rejected
+
+    @property
+    def gang(self) -> UID:
+        """See ``GroupWrite.gang``."""
+        return self.rejected.uid
+
+    @property
+    def namespace(self) -> str:
+        """See ``GroupWrite.namespace``."""
+        return self.rejected.key.namespace
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Reason and message as the pod will show them."""
+        rejected = self.rejected
+        return Reason.INVALID_SPEC, clip_text(f"{rejected.field}: {rejected.why}")
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        rejected = self.rejected
+        if cache.pod(rejected.uid) is not None:
+            return None  # it can be believed by now
+        ours = written is not None and written.seen == rejected.resource_version
+        shown = (
+            written.told if written is not None and ours else _written_condition(rejected.status)
+        )
+        reason, message = self.told
+        if shown == (reason, message):
+            return None
+        body = requests.pod_unscheduled_patch(
+            rejected.uid,
+            rejected.resource_version,
+            reason=reason,
+            sentence=message,
+            since=None if shown[0] else now,
+        )
+        path = f"{pod_path(rejected.key)}/status"
+        return StatusRequest(path, STRATEGIC_MERGE_PATCH, body, rejected.resource_version)
+
+
+class _WirePodStatus(msgspec.Struct):
+    conditions: list[wire.WireCondition] = []
+
+
+_POD_STATUS: Final = msgspec.json.Decoder(_WirePodStatus)
+
+
+def _written_condition(status: bytes) -> tuple[str, str]:
+    """Reason and message of the condition of a pod that waits; empty where there is none."""
+    try:
+        found = _POD_STATUS.decode(status).conditions
+    except (msgspec.MsgspecError, RecursionError):
+        return "", ""
+    said = next((each for each in found if each.type == "PodScheduled"), None)
+    return (said.reason or "", said.message or "") if said is not None else ("", "")
+
+
+def has_conditions(rejected: Rejected) -> bool:
+    """Whether it is said on the object: it is of a kind of ours that has conditions."""
+    return rejected.kind in _PLURALS and not rejected.api_version
+
+
+Write = GroupWrite | QueueWrite | TopologyWrite | PodWrite | RejectedWrite | RejectedPodWrite
+
+
+def _condition_says(status: GangStatus) -> tuple[ConditionUpdate, ...]:
+    admitted = _condition("Admitted", status.admitted, status.is_admitted, status.generation)
+    scheduled = _condition("Scheduled", status.scheduled, status.is_scheduled, status.generation)
+    if status.preempted is None:
+        return (admitted, scheduled)
+    preempted = _condition("Preempted", status.preempted, status.is_preempted, status.generation)
+    return (admitted, scheduled, preempted)
+
+
+def _time(seconds: float) -> str | None:
+    return format_time(seconds) if seconds else None
+
+
+def _condition(kind: str, ask: PendingReason, holds: bool, generation: int) -> ConditionUpdate:
+    return ConditionUpdate(
+        type=kind, holds=holds, reason=ask.reason, message=ask.sentence, generation=generation
+    )
+
+
+class _WireVersion(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - as the API spells it
+
+
+class _WireStatusAnswer(msgspec.Struct):
+    metadata: _WireVersion = msgspec.field(default_factory=_WireVersion)
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_ANSWER: Final = msgspec.json.Decoder(_WireStatusAnswer)
+
+
+def parse_written_status(request: StatusRequest, want: Write, body: bytes) -> WrittenStatus | None:
+    """What the object says now; None when the answer cannot be read: the watch will tell."""
+    if isinstance(want, PodWrite | RejectedPodWrite):
+        return WrittenStatus(request.seen, told=want.told)
+    try:
+        answer = _ANSWER.decode(body)
+        version = answer.metadata.resourceVersion
+        return WrittenStatus(request.seen, status=bytes(answer.status), version=version)
+    except msgspec.MsgspecError as error:
+        _log.warning("an answer is no object", path=request.path, why=error)
+        return None
+
+
+def _pools(pools: Sequence[PoolStatus]) -> list[dict[str, object]] | None:
+    return [
+        {
+            "name": pool.name,
+            "allocated": pool.allocated.quantities(),
+            "fairShare": pool.fair_share.quantities(),
+        }
+        for pool in pools
+    ] or None
+
+
+def _usage(usage: QueueUsage | None) -> dict[str, object] | None:
+    if usage is None or not usage.as_of:
+        return None
+    return {
+        "asOf": format_time(usage.as_of),
+        "average": dict(usage.average),
+        "share": dict(usage.share),
+    }

@@ -1,0 +1,211 @@
+"""Volumes before pods: a gang is bound when all claims of all its members have their volumes.
+
+A claim that waited for a pod to get its node is told the node, or is given a volume that is
+there; then whoever makes or attaches volumes has a bounded time. A gang whose volumes do not
+come in time gives its places back and is decided again; claims keep the node they were told, so
+that the next decision, or the next leader's, goes on where this one stopped.
+
+Gangs without such claims pass through at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.volumes.volume import PersistentVolumeClaim
+from gpusched.base import limits
+from gpusched.base.clock import Clock
+from gpusched.base.errors import Fenced
+from gpusched.cache.cache import Cache
+from gpusched.io.leader.lease import Lease
+from gpusched.io.observe.logs import Logger
+from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
+from gpusched.io.write.binder import Binder
+from gpusched.io.write.preemption_calls import PreemptionCalls
+from gpusched.session.state.plan import GangBind, PodBind, Undo
+
+_log = Logger(__name__)
+
+
+class VolumeBinder:
+    """Stands before the binder. Everything is called in the event loop.
+
+    Args:
+        binder: takes gangs whose volumes are there.
+        calls: writes to claims and volumes.
+        cache: what the watches show; told when places are given back.
+        lease: a gang decided under another leadership is not bound.
+        clock: time.
+        on_fault: told of a crash.
+        on_contained: told of a gang that failed by our own doing.
+        on_failed: told which gang that was: it is to be left out.
+    """
+
+    def __init__(
+        self,
+        binder: Binder,
+        calls: PreemptionCalls,
+        cache: Cache,
+        *,
+        lease: Lease,
+        clock: Clock,
+        on_fault: OnFault,
+        on_contained: OnContained = log_contained_fault,
+        on_failed: Callable[[GangKey, Exception], None] = lambda _gang, _error: None,
+    ) -> None:
+        self._binder = binder
+        self._calls = calls
+        self._cache = cache
+        self._lease = lease
+        self._clock = clock
+        self._on_fault = on_fault
+        self._contained = on_contained
+        self._on_failed = on_failed
+        self._under_way: dict[asyncio.Task[None], GangBind] = {}
+        self._changed = asyncio.Event()
+        cache.storage.listeners.append(self._changed.set)
+
+    # -- what the cycle asks of a binder -----------------------------------------------------
+    @property
+    def queued(self) -> int:
+        """Bindings that wait to be sent."""
+        return self._binder.queued
+
+    def knows(self, gang: GangKey) -> bool:
+        """Whether the gang waits for volumes, or a commit of it is under way."""
+        return self._binder.knows(gang) or any(
+            each.gang == gang for each in self._under_way.values()
+        )
+
+    def server_now(self) -> float:
+        """Seconds since the epoch by the API server's clock."""
+        return self._binder.server_now()
+
+    def undo(self, undo: Undo) -> None:
+        """See ``Binder.undo``."""
+        self._binder.undo(undo)
+
+    def submit(self, gang: GangBind) -> None:
+        """Bind a gang, once its volumes are there; the cache has just assumed it."""
+        if not any(self._open_claims(bind) for bind in gang.binds):
+            self._binder.submit(gang)
+            return
+        carry = self._carry(gang, self._lease.fence)
+        task = asyncio.get_running_loop().create_task(carry, name="volumes")
+        self._under_way[task] = gang
+        task.add_done_callback(self._done)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait for no volume any more, and let bindings come to rest; see ``Binder.drain``."""
+        await self._leave()
+        return await self._binder.drain(timeout_s)
+
+    async def abandon(self) -> None:
+        """Leave everything as it is; see ``Binder.abandon``."""
+        await self._leave()
+        await self._binder.abandon()
+
+    async def _leave(self) -> None:
+        waiting = list(self._under_way)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    # -- one gang ----------------------------------------------------------------------------
+    async def _carry(self, gang: GangBind, fence: str) -> None:
+        why = "given up"
+        try:
+            why = await self._prepare(gang, fence)
+            if not why:
+                self._binder.submit(gang)
+        except Exception:
+            why = why or "it could not be submitted"
+            raise
+        finally:
+            # Also when cancelled: places that are not used must not be held.
+            if why:
+                for bind in gang.binds:
+                    self._forget(bind)
+        if why:
+            _log.warning("a gang gets no volumes", gang=gang.gang, why=why)
+
+    def _forget(self, bind: PodBind) -> None:
+        try:
+            self._cache.forget(bind.uid)
+        except Exception as error:  # noqa: BLE001 - the other places must be given back
+            self._contained("volumes", error, bind.key)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        gang = self._under_way.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, Fenced):
+            self._contained("volumes", error, gang.gang)  # its places were given back
+            self._on_failed(gang.gang, error)
+        elif error is not None:
+            self._on_fault(error)
+
+    async def _prepare(self, gang: GangBind, fence: str) -> str:
+        """Empty when all volumes are there, else why not."""
+        taken: set[str] = set()
+        for bind in gang.binds:
+            for claim in self._open_claims(bind):
+                why = await self._choose(claim, bind, taken, fence=fence)
+                if why:
+                    return why
+        deadline = self._clock.monotonic() + limits.VOLUMES_WAIT_S
+        while True:
+            self._changed.clear()
+            if self._lease.fence != fence:
+                return "another leads"
+            why, waits_for = self._progress(gang)
+            if why or not waits_for:
+                return why
+            left_s = deadline - self._clock.monotonic()
+            if left_s <= 0:
+                return f"{waits_for} got no volume within {limits.VOLUMES_WAIT_S:g} s"
+            try:
+                async with asyncio.timeout(min(left_s, limits.VOLUMES_LOOK_S)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _choose(
+        self, claim: PersistentVolumeClaim, bind: PodBind, taken: set[str], *, fence: str
+    ) -> str:
+        if claim.selected_node:
+            if claim.selected_node == bind.node:
+                return ""
+            return f"claim {claim.key} gets its volume for node {claim.selected_node}"
+        node = self._cache.rows.get(bind.node)
+        if node is None:
+            return f"node {bind.node} is gone"
+        volume = self._cache.storage.view().match(claim, node, taken)
+        if volume is None:
+            return await self._calls.select_node(claim, bind.node, fence=fence)
+        taken.add(volume.name)
+        return await self._calls.give(volume, claim, fence=fence)
+
+    def _progress(self, gang: GangBind) -> tuple[str, str]:
+        """What went wrong; and a claim that still waits, as words."""
+        waits_for = ""
+        for bind in gang.binds:
+            pod = self._cache.pod(bind.uid)
+            if pod is None or pod.deleting or pod.node:
+                return f"pod {bind.key} is gone or bound", ""
+            for claim in self._open_claims(bind):
+                waits_for = f"claim {claim.key}"
+            for name in pod.claims:
+                if ObjectKey(pod.namespace, name) not in self._cache.storage.claims.items:
+                    return f"claim {pod.namespace}/{name} is gone", ""
+        return "", waits_for
+
+    def _open_claims(self, bind: PodBind) -> list[PersistentVolumeClaim]:
+        """Claims of the pod that have no volume yet."""
+        pod = self._cache.pod(bind.uid)
+        if pod is None or not pod.claims:
+            return []
+        claims = self._cache.storage.claims.items
+        found = (claims.get(ObjectKey(pod.namespace, name)) for name in pod.claims)
+        return [claim for claim in found if claim is not None and not claim.bound]

@@ -1,0 +1,1 @@
+"""How is the scheduler tried out without a cluster of GPUs? Everything here is the extra gpusched[lab]: virtual time, recordings, simulation, scenarios, reports, experiments and chaos; the daemon imports none of it."""

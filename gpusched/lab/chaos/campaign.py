@@ -1,0 +1,104 @@
+"""Many seeds, several at a time, and a summary of what did not hold."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.config.model import DEFAULT, Config
+from gpusched.lab.chaos.invariant_checker import TimedFinding
+from gpusched.lab.chaos.play import ChaosRun, play_script
+from gpusched.lab.chaos.scripts.generator import draw_script
+from gpusched.lab.chaos.scripts.script import ChaosScript
+from gpusched.lab.chaos.scripts.shrink import shrink_script
+from gpusched.testing.invariants.model import Finding
+
+_WORDS_ALIKE: Final = 6
+_SEEDS_OF_A_PROCESS: Final = 100
+"""After so many seeds a worker is replaced, so that a leak of one run does not meet the next."""
+
+
+def play_seed(seed: int, config: Config = DEFAULT) -> ChaosRun:
+    """The run of a seed."""
+    return play_or_report(draw_script(seed), config)
+
+
+def play_or_report(script: ChaosScript, config: Config = DEFAULT) -> ChaosRun:
+    """The run of a script; a fault of the simulation itself is a finding too."""
+    try:
+        return play_script(script, config=config)
+    except Exception as error:  # noqa: BLE001 - one broken run must not end thousands
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        sentence = f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
+        finding = Finding(invariant="simulation", kind="Run", name="", sentence=sentence[:400])
+        seen = (TimedFinding(at=0.0, finding=finding),)
+        return ChaosRun(
+            script=script, seen=seen, digest="", writes=0, virtual_s=0.0, counts={}
+        )  # fmt: skip
+
+
+def shortest_script(failed: ChaosRun, config: Config = DEFAULT) -> ChaosScript:
+    """The shortest script found that breaks the invariant that a run broke first."""
+    first = failed.seen[0].finding
+
+    def fails(script: ChaosScript) -> bool:
+        return any(
+            each.finding.invariant == first.invariant and _alike(each.finding, first)
+            for each in play_or_report(script, config).seen
+        )
+
+    return shrink_script(failed.script, fails)
+
+
+def _alike(one: Finding, other: Finding) -> bool:
+    """Whether two findings are of one kind: the same sentence but for names and numbers."""
+    return _kind(one.sentence) == _kind(other.sentence)
+
+
+def _kind(sentence: str) -> str:
+    words = [word for word in sentence.split() if word.isalpha()]
+    return " ".join(words[:_WORDS_ALIKE])
+
+
+@attrs.frozen
+class _Worker:
+    """Plays one seed in another process; policies are loaded there."""
+
+    config: Config
+
+    def __call__(self, seed: int) -> ChaosRun:
+        return play_seed(seed, self.config)
+
+
+def run_campaign(
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    config: Config = DEFAULT,
+    tell: Callable[[ChaosRun], None] = lambda _played: None,
+) -> Iterator[ChaosRun]:
+    """Play seeds and yield those that broke something, as they come.
+
+    Args:
+        seeds: in the order in which they are played.
+        jobs: how many are played at a time, each in a process of its own.
+        config: of the daemons.
+        tell: given every run.
+    """
+    if jobs <= 1:
+        for seed in seeds:
+            run = play_seed(seed, config)
+            tell(run)
+            if not run.ok:
+                yield run
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, maxtasksperchild=_SEEDS_OF_A_PROCESS) as pool:
+        for run in pool.imap(_Worker(config), seeds):
+            tell(run)
+            if not run.ok:
+                yield run

@@ -1,0 +1,42 @@
+"""What a page is made of: a run, what was expected of it, and what it teaches."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.lab.report.record import RunRecord
+from gpusched.lab.report.statistics.tables import FilledTable
+
+
+@attrs.frozen(kw_only=True)
+class JudgedExpectation:
+    """One expectation, judged.
+
+    Attributes:
+        sentence: what was expected.
+        ok: it was so.
+        seen: what was there instead, or with it; may be empty.
+    """
+
+    sentence: str
+    ok: bool
+    seen: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RunReport:
+    """One run as its page shows it.
+
+    Attributes:
+        record: what happened.
+        verdicts: in the order of the file.
+        tables: with published numbers beside this run's.
+        config: name of the configuration.
+        teaches: one sentence; empty for none.
+    """
+
+    record: RunRecord
+    verdicts: tuple[JudgedExpectation, ...] = ()
+    tables: tuple[FilledTable, ...] = ()
+    config: str = ""
+    teaches: str = ""

@@ -1,0 +1,1 @@
+"""How is a scenario played to its end? Timeline, daemons, judge and invariants on one cluster."""

@@ -1,0 +1,70 @@
+"""A scenario on an embedded cluster of its own, in virtual time."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from gpusched.app import AppOptions
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.run import PlaySite, RunProgress, ScenarioRun, play_scenario
+from gpusched.lab.scenario.target_cluster.embedded import EmbeddedTarget
+from gpusched.lab.virtual_time.client_sessions import sessions_to
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+
+NAME: Final = "embedded"
+_BEFORE_S: Final = 600.0
+"""Beyond its limit a run has so long to begin and to end."""
+
+
+def play_embedded(
+    scenario: Scenario, *, tell: Callable[[RunProgress], None] | None = None
+) -> ScenarioRun:
+    """Play a scenario; the same scenario gives the same run, byte for byte.
+
+    Raises:
+        ConfigError: an object that is to be there from the beginning is refused.
+    """
+
+    async def story(world: ClusterRun) -> ScenarioRun:
+        ground = EmbeddedTarget(world.cluster, world.clock)
+        with tempfile.TemporaryDirectory(prefix="gpusched-scenario-") as folder:
+            kubeconfig = Path(folder) / "kubeconfig"
+            kubeconfig.write_text(world.cluster.kubeconfig_text)
+            kubeconfig.chmod(0o600)
+
+            def daemon(number: int) -> AppOptions:
+                rng = random.Random(f"{scenario.seed}/daemon/{number}")  # noqa: S311  # repeatable
+                return AppOptions(
+                    config=scenario.config,
+                    clock=world.clock,
+                    rng=rng,
+                    kubeconfig=str(kubeconfig),
+                    identity=f"daemon-{number}",
+                    inline=True,
+                    opened=sessions_to(world.cluster.inside),
+                )
+
+            site = PlaySite(ground=ground, name=NAME, daemon=daemon, cluster=world.cluster)
+            run = await play_scenario(scenario, site, tell=tell)
+            ground.close()
+            return run
+
+    options = SimulationOptions(
+        seed=scenario.seed,
+        config=scenario.config,
+        daemons=0,
+        stage_files=scenario.stages,
+        limit_s=scenario.limit_s + _BEFORE_S,
+    )
+    outcome = simulate_cluster(story, options=options)
+    run = outcome.value
+    assert run.record is not None, "it was played"
+    counters = {**run.record.counters, "writes": float(outcome.writes)}
+    record = attrs.evolve(run.record, digest=outcome.digest, counters=counters)
+    return attrs.evolve(run, record=record)

@@ -1,0 +1,179 @@
+"""The objects of a simulated cluster: manifests, entered into a cache as its watches would enter them.
+
+Every write is decoded again by the codecs of the daemon, so that nothing is known here that a
+daemon could not read from the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from gpusched.api.foreign import kinds
+from gpusched.api.meta.identity import ObjectKey, Rejected, format_time
+from gpusched.api.serializer.codecs import CODECS
+from gpusched.base.errors import InvariantBroken
+from gpusched.cache.cache import Cache
+from gpusched.io.watch.discovery import foreign_codec
+from gpusched.io.watch.informers import (
+    GROUP,
+    KINDS,
+    make_event_handlers,
+    make_foreign_event_handler,
+)
+
+Obj: TypeAlias = dict[str, Any]
+_json = msgspec.json.Encoder()
+
+_FOREIGN: Final = {(each.group, each.kind): each for each in kinds.ALL}
+_PLURALS: Final = {
+    ("", "Pod"): "pods",
+    ("", "Node"): "nodes",
+    ("", "Namespace"): "namespaces",
+    ("", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    ("", "PersistentVolume"): "persistentvolumes",
+    ("", "ResourceQuota"): "resourcequotas",
+    ("batch", "Job"): "jobs",
+    ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
+    ("policy", "PodDisruptionBudget"): "poddisruptionbudgets",
+    ("storage.k8s.io", "StorageClass"): "storageclasses",
+    (GROUP, "PodGroup"): "podgroups",
+    (GROUP, "Queue"): "queues",
+    (GROUP, "Topology"): "topologies",
+}
+_CLUSTER: Final = frozenset(
+    {"nodes", "namespaces", "persistentvolumes", "priorityclasses", "storageclasses", "queues",
+     "topologies"}
+)  # fmt: skip
+
+
+def plural_of(obj: Obj) -> str:
+    """The codec's name of an object's kind; empty for a kind that decisions do not read."""
+    group = obj.get("apiVersion", "v1").rpartition("/")[0]
+    return _PLURALS.get((group, obj.get("kind", "")), "")
+
+
+def key_of(obj: Obj) -> ObjectKey:
+    """Namespace and name; what has a namespace and names none is in ``default``."""
+    metadata = obj["metadata"]
+    plain = plural_of(obj) in _CLUSTER
+    return ObjectKey("" if plain else metadata.get("namespace") or "default", metadata["name"])
+
+
+class SimulatedObjects:
+    """See the module. Manifests that were given or handed out must not be changed: write new ones.
+
+    Args:
+        cache: what the daemon's code reads.
+        epoch: wall time at second 0, seconds since the Unix epoch.
+    """
+
+    def __init__(self, cache: Cache, *, epoch: float) -> None:
+        self.cache = cache
+        self.epoch = epoch
+        self.rejected: list[Rejected] = []
+        """What the daemon would not believe, as it came."""
+        self._sinks = make_event_handlers(cache, lambda _kind, item: self.rejected.append(item))
+        self._items: dict[str, dict[ObjectKey, Obj]] = {plural: {} for plural in KINDS}
+        self._others: dict[tuple[str, ObjectKey], Obj] = {}
+        self._version = 0
+        self._made = 0
+
+    # -- reading ---------------------------------------------------------------------------
+    def get(self, plural: str, key: ObjectKey) -> Obj | None:
+        """An object as it is now."""
+        return self._items[plural].get(key)
+
+    def all(self, plural: str) -> Iterator[Obj]:
+        """Of one kind, in the order in which they came."""
+        return iter(self._items[plural].values())
+
+    def other(self, kind: str, namespace: str, name: str) -> Obj | None:
+        """An object of a kind that decisions do not read, such as a ReplicaSet."""
+        return self._others.get((kind, ObjectKey(namespace, name)))
+
+    # -- writing ---------------------------------------------------------------------------
+    def create(self, obj: Obj, *, now: float) -> Obj:
+        """A new object; what an API server fills in is filled in.
+
+        Args:
+            obj: a manifest; a UID and a time that it has already stay.
+            now: seconds since the beginning.
+        """
+        plural = plural_of(obj)
+        metadata = dict(obj["metadata"])
+        if plural not in _CLUSTER:
+            metadata.setdefault("namespace", "default")
+        self._made += 1
+        metadata.setdefault("uid", f"{self._made:08x}-0000-4000-8000-{self._made:012x}")
+        metadata.setdefault("creationTimestamp", format_time(self.epoch + now))
+        metadata.setdefault("generation", 1)
+        made = {**obj, "metadata": metadata}
+        if not plural:
+            self._create_other(made)
+            return made
+        return self._put(plural, made, "ADDED")
+
+    def _create_other(self, made: Obj) -> None:
+        """A kind of another project, which is read and not written; or one that nobody reads."""
+        kind = made.get("kind", "")
+        self._others[(kind, key_of(made))] = made
+        foreign = _FOREIGN.get((made.get("apiVersion", "v1").rpartition("/")[0], kind))
+        if foreign is None:
+            return
+        if not foreign.source:
+            self.cache.foreign.set_read(self.cache.families.read | {foreign.kind})
+        self._version += 1
+        metadata = {**made["metadata"], "resourceVersion": str(self._version)}
+        line = _json.encode({"type": "ADDED", "object": {**made, "metadata": metadata}})
+        sink = make_foreign_event_handler(
+            self.cache, foreign, lambda _kind, item: self.rejected.append(item)
+        )
+        sink.apply("ADDED", foreign_codec(foreign).decode_event(line).item)
+
+    def write(self, obj: Obj) -> Obj:
+        """An object changed."""
+        return self._put(plural_of(obj), obj, "MODIFIED")
+
+    def remove(self, plural: str, key: ObjectKey) -> None:
+        """An object is gone."""
+        obj = self._items[plural].pop(key, None)
+        if obj is not None:
+            self._tell(plural, "DELETED", obj)
+
+    def _put(self, plural: str, obj: Obj, event: str) -> Obj:
+        self._version += 1
+        metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
+        made = {**obj, "metadata": metadata}
+        self._items[plural][key_of(made)] = made
+        self._tell(plural, event, made)
+        return made
+
+    def _tell(self, plural: str, event: str, obj: Obj) -> None:
+        item = CODECS[plural].decode_event(_json.encode({"type": event, "object": obj})).item
+        if item is None:
+            raise InvariantBroken(f"{plural} {key_of(obj)} was written as no event")
+        self._sinks[plural].apply(event, item)
+
+
+def with_status(obj: Obj, **fields: Any) -> Obj:
+    """The object with fields of its status set; None takes one off."""
+    status = {**(obj.get("status") or {}), **fields}
+    return {**obj, "status": {name: value for name, value in status.items() if value is not None}}
+
+
+def with_condition(obj: Obj, condition: Obj) -> Obj:
+    """The object with one condition set, in place of the one of its type."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    rest = [each for each in conditions if each.get("type") != condition["type"]]
+    return with_status(obj, conditions=[*rest, condition])
+
+
+def with_annotations(obj: Obj, notes: dict[str, str]) -> Obj:
+    """The object with annotations set; an empty value takes one off."""
+    metadata = obj["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), **notes}
+    kept = {name: value for name, value in annotations.items() if value}
+    return {**obj, "metadata": {**metadata, "annotations": kept}}

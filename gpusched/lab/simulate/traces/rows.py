@@ -1,0 +1,167 @@
+"""Reading traces strictly: what cannot be used is counted by reason, and the first of each is told."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from gpusched.base.errors import ConfigError
+from gpusched.lab.simulate.traces.model import SkippedRow, Trace, TraceJob
+
+GPUS_MAX: Final = 10_000
+DURATION_MAX_S: Final = 10 * 365 * 86_400
+_NAME_MAX: Final = 50
+_ODD: Final = re.compile(r"[^a-z0-9]+")
+_GZIP: Final = b"\x1f\x8b"
+
+
+class UnusableRow(ValueError):
+    """A row cannot be used.
+
+    Args:
+        reason: in few words, for counting.
+        sentence: what is wrong with this row.
+    """
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class RowReader:
+    """Takes rows and keeps what is wrong with some."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, SkippedRow] = {}
+        self._counts: dict[str, int] = {}
+        self._names: set[str] = set()
+
+    def passed(self, place: str, why: UnusableRow) -> None:
+        """A row was passed over."""
+        self._counts[why.reason] = self._counts.get(why.reason, 0) + 1
+        self._first.setdefault(why.reason, SkippedRow(place, why.reason, str(why)))
+
+    def name(self, text: str) -> str:
+        """A DNS label for a job, unique in this trace."""
+        plain = dns_label(text)
+        unique, turn = plain, 2
+        while unique in self._names:
+            unique, turn = f"{plain}-{turn}", turn + 1
+        self._names.add(unique)
+        return unique
+
+    def told(
+        self, source: str, *, count: int, strict: bool
+    ) -> tuple[tuple[SkippedRow, ...], dict[str, int]]:
+        """The first of each reason, and how many there are of each.
+
+        Args:
+            source: name of the file.
+            count: rows that can be used.
+            strict: no hole is allowed.
+
+        Raises:
+            ConfigError: no row can be used, or there are holes and none are allowed.
+        """
+        if strict and self._first:
+            raise ConfigError(*(f"{each.place}: {each.sentence}" for each in self._first.values()))
+        if not count:
+            rows = sum(self._counts.values())
+            what = f"none of its {rows} rows can be used" if rows else "it holds no job"
+            first = next(iter(self._first.values()), None)
+            more = f"; {first.place}: {first.sentence}" if first is not None else ""
+            raise ConfigError(f"{source}: {what}{more}")
+        return tuple(self._first.values()), dict(sorted(self._counts.items()))
+
+    def trace(self, source: str, jobs: list[TraceJob], *, strict: bool) -> Trace:
+        """What was read.
+
+        Raises:
+            ConfigError: there is no job, or there are holes and none are allowed.
+        """
+        passed, counts = self.told(source, count=len(jobs), strict=strict)
+        ordered = tuple(sorted(jobs, key=lambda each: (each.submit_s, each.name)))
+        return Trace(source=source, jobs=ordered, passed=passed, counts=counts)
+
+
+def dns_label(text: str) -> str:
+    """A DNS label made of any text."""
+    plain = _ODD.sub("-", text.lower()).strip("-")[:_NAME_MAX].rstrip("-")
+    return plain or "x"
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, unpacked where it is compressed with gzip.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if raw[:2] == _GZIP else raw).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text") from None
+    except EOFError:
+        raise ConfigError(f"{path}: its compressed content ends early") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read_csv(
+    path: Path, *, needed: Sequence[str], known: Sequence[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line number and cells of each row.
+
+    Args:
+        path: of a CSV file with a header, perhaps compressed.
+        needed: columns that must be there.
+        known: all columns that may be there; empty for any.
+
+    Raises:
+        ConfigError: it cannot be read, or its header is another.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path)), restval="")
+    columns = [each.strip() for each in reader.fieldnames or ()]
+    missing = [each for each in needed if each not in columns]
+    if missing:
+        raise ConfigError(
+            f"{path}:1: the header has no column {missing[0]}; needed are {', '.join(needed)}"
+        )
+    odd = [each for each in columns if known and each not in known]
+    if odd:
+        raise ConfigError(
+            f"{path}:1: the header has an unknown column {odd[0]!r}; known are {', '.join(known)}"
+        )
+    reader.fieldnames = columns
+    for row in reader:
+        yield reader.line_num, {name: (text or "").strip() for name, text in row.items() if name}
+
+
+def parse_integer(row: dict[str, str], column: str, *, most: int, least: int = 0) -> int:
+    """A number of a row.
+
+    Raises:
+        Unusable: it is missing, no number, or out of bounds.
+    """
+    text = row.get(column, "")
+    if not text:
+        raise UnusableRow(f"no {column}", f"{column} is missing")
+    try:
+        value = float(text)
+        number = int(value)
+    except (ValueError, OverflowError):
+        raise UnusableRow(
+            f"{column} is no number", f"{column} is {text[:40]!r}, no number"
+        ) from None
+    if number < 0:
+        raise UnusableRow(f"{column} is negative", f"{column} is {text}, below zero")
+    if not least <= value <= most:
+        raise UnusableRow(
+            f"{column} out of bounds", f"{column} is {text}; it must be from {least} to {most}"
+        )
+    return number

@@ -1,0 +1,144 @@
+"""What is different under a configuration beside the configuration itself: queues, wishes, walltimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import attrs
+
+from gpusched import API_VERSION
+from gpusched.base.errors import ConfigError
+from gpusched.config.model import Config, PluginChoice
+from gpusched.lab.simulate.engine.objects import Obj
+from gpusched.lab.simulate.engine.simulation import Arrival
+from gpusched.lab.simulate.engine.world import RUN_FOR
+
+FIFO: Final = "fifo"
+FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")
+_AMOUNTS: Final = ("deserved", "capability", "guarantee")
+_EXPECTED: Final = "gpusched.io/expected-duration"
+_QUEUE: Final = "gpusched.io/queue"
+GPU: Final = "nvidia.com/gpu"
+
+
+@attrs.frozen(kw_only=True)
+class Variations:
+    """See the module.
+
+    Attributes:
+        queues: pattern of names, field of the spec, and its value: amounts are GPUs.
+        topology: ``required`` and ``preferred`` levels of every gang of several pods.
+        told: whether Jobs tell their true run time to the scheduler.
+        fifo: all workloads wait in one queue, first in, first out, the head blocks all others.
+    """
+
+    queues: tuple[tuple[str, str, Any], ...] = ()
+    topology: Mapping[str, str] = attrs.Factory(dict)
+    told: bool = False
+    fifo: bool = False
+
+
+def fifo_config(config: Config) -> Config:
+    """The configuration under which a StrictFifo queue is a line that nobody passes.
+
+    Nobody is evicted. Lengths are not learned, as who is known to end in time may pass the head;
+    the action ``backfill`` stays, without which nothing is kept for the head.
+    """
+    tiers = tuple(
+        attrs.evolve(tier, plugins=tuple(_without_learning(each) for each in tier.plugins))
+        for tier in config.tiers
+    )
+    return attrs.evolve(config, actions=FIFO_ACTIONS, action_lines=(), tiers=tiers)
+
+
+def _without_learning(choice: PluginChoice) -> PluginChoice:
+    if choice.name != "walltime":
+        return choice
+    return attrs.evolve(choice, arguments={**choice.arguments, "learn": False})
+
+
+def vary_objects(objects: Iterable[Obj], changes: Variations) -> list[Obj]:
+    """The objects of the beginning.
+
+    Raises:
+        ConfigError: a change is about a queue that is not there.
+    """
+    given = list(objects)
+    names = [obj["metadata"]["name"] for obj in given if obj.get("kind") == "Queue"]
+    for pattern, field, _ in changes.queues:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(
+                f"queue.{pattern}.{field}: there is no such queue; there are "
+                f"{', '.join(sorted(names)) or 'none'}"
+            )
+    more: list[Obj] = []
+    if changes.fifo:
+        spec = {"ordering": "StrictFifo"}
+        more.append({"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": FIFO},
+                     "spec": spec})  # fmt: skip
+    return [*more, *(vary_object(obj, changes) for obj in given)]
+
+
+def vary_arrivals(arrivals: Iterable[Arrival], changes: Variations) -> Iterator[Arrival]:
+    """What comes later."""
+    for each in arrivals:
+        yield Arrival(each.at, tuple(vary_object(obj, changes) for obj in each.objects))
+
+
+def vary_object(obj: Obj, changes: Variations) -> Obj:
+    """One object under the changes; itself where they do not concern it."""
+    kind = obj.get("kind")
+    if kind == "Queue":
+        return _queue(obj, changes)
+    if kind == "PodGroup":
+        return _group(obj, changes)
+    if kind == "Job":
+        return _job(obj, changes)
+    if kind == "Pod" and changes.fifo:
+        return _in_queue(obj)
+    return obj
+
+
+def _queue(obj: Obj, changes: Variations) -> Obj:
+    spec = dict(obj.get("spec") or {})
+    for pattern, field, value in changes.queues:
+        if not fnmatchcase(obj["metadata"]["name"], pattern):
+            continue
+        if field == "guarantee":
+            spec[field] = {"resource": {GPU: str(value)}}
+        elif field in _AMOUNTS:
+            spec[field] = {**(spec.get(field) or {}), GPU: str(value)}
+        else:
+            spec[field] = value
+    return {**obj, "spec": spec}
+
+
+def _group(obj: Obj, changes: Variations) -> Obj:
+    spec = dict(obj.get("spec") or {})
+    if changes.topology and spec.get("minMember", 1) > 1:
+        spec["topology"] = {**(spec.get("topology") or {}), **changes.topology}
+    if changes.fifo:
+        spec["queue"] = FIFO
+    return {**obj, "spec": spec}
+
+
+def _job(obj: Obj, changes: Variations) -> Obj:
+    spec = obj.get("spec") or {}
+    template = (spec.get("template") or {}).get("metadata") or {}
+    notes = dict(obj["metadata"].get("annotations") or {})
+    if changes.topology and spec.get("parallelism", 1) > 1:
+        for wish, level in changes.topology.items():
+            notes[f"gpusched.io/topology-{wish}"] = level
+    runs = (template.get("annotations") or {}).get(RUN_FOR)
+    if changes.told and runs:
+        notes[_EXPECTED] = runs
+    made = {**obj, "metadata": {**obj["metadata"], "annotations": notes}}
+    return _in_queue(made) if changes.fifo else made
+
+
+def _in_queue(obj: Obj) -> Obj:
+    metadata = obj["metadata"]
+    labels = {**(metadata.get("labels") or {}), _QUEUE: FIFO}
+    return {**obj, "metadata": {**metadata, "labels": labels}}

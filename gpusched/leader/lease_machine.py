@@ -1,0 +1,276 @@
+"""Who may write, as a pure state machine: state and event in, state and effects out.
+
+::
+
+    STANDBY -> READING -> TAKING -> LEADING <-> RENEWING
+       ^          |          |         |  ^        |
+       +----------+----------+         v  |        v  conflict
+                                    CHECKING <-----+
+    LEADING -> RELEASING -> ENDED          (a leader that lost the lease goes to ENDED
+                                            from wherever it is, and the process ends)
+
+Two promises keep two daemons from writing at once. A leader's last call ends ``deadline_s``
+after it *sent* its last successful renewal, measured on two clocks, one of which counts
+suspended time. A standby takes over only when the record did not change for ``lease_s`` of
+its own monotonic time; it never reads the timestamps in the record. Every write is a
+compare-and-set by resourceVersion.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.base import limits
+from gpusched.base.errors import InvariantBroken
+from gpusched.leader.lease_state import (
+    IN_CALL,
+    LEADER,
+    CallLease,
+    ClockReading,
+    Effect,
+    Event,
+    LeaseCallFailed,
+    LeaseDoubted,
+    LeaseMissing,
+    LeaseOperation,
+    LeasePhase,
+    LeaseRecord,
+    LeaseRefused,
+    LeaseSeen,
+    LeaseState,
+    LeaseTiming,
+    LeaseWritten,
+    StartLeading,
+    StepDown,
+    StopRequested,
+    TimerFired,
+)
+
+Step = tuple[LeaseState, tuple[Effect, ...]]
+
+
+@attrs.frozen(kw_only=True)
+class LeaseMachine:
+    """The machine's constants and its ``step``.
+
+    Attributes:
+        identity: of this process alone, new at each start.
+        create_if_missing: whether a missing Lease may be made; in a cluster the manifest does.
+    """
+
+    identity: str
+    timing: LeaseTiming
+    create_if_missing: bool = False
+
+    def first(self, now: ClockReading) -> LeaseState:
+        """The state of a process that just started."""
+        return LeaseState(phase=LeasePhase.STANDBY, next_at=now.mono)
+
+    def fence(self, state: LeaseState) -> str:
+        """``identity/transitions``: orders writers, as every acquisition counts one up."""
+        return f"{self.identity}/{state.transitions}"
+
+    def may_act(self, state: LeaseState, now: ClockReading, needs_s: float) -> bool:
+        """Whether a call that may last ``needs_s`` seconds can begin now."""
+        return (
+            state.phase in LEADER and not state.doubtful and state.valid_until.left(now) > needs_s
+        )
+
+    def step(self, state: LeaseState, event: Event) -> Step:
+        """The one transition function; total but for events the shell must never send.
+
+        Raises:
+            InvariantBroken: an answer came although no call was under way.
+        """
+        if state.phase in LEADER and state.valid_until.left(event.at) <= 0:
+            return self._lost(
+                state, f"the lease was not renewed within {self.timing.deadline_s:g} s"
+            )
+        state, effects = self._dispatch(state, event)
+        if state.stopping and state.phase not in IN_CALL and state.phase is not LeasePhase.ENDED:
+            state, more = self._stop(state, event.at)
+            effects += more
+        return state, effects
+
+    def _dispatch(self, state: LeaseState, event: Event) -> Step:
+        match event:
+            case TimerFired():
+                return self._tick(state, event.at)
+            case StopRequested():
+                return attrs.evolve(state, stopping=True), ()
+            case LeaseDoubted():
+                return self._doubted(state, event.at)
+            case LeaseSeen():
+                return self._seen(state, event)
+            case LeaseWritten():
+                return self._written(state, event)
+            case LeaseRefused():
+                return self._refused(state, event)
+            case LeaseMissing():
+                return self._missing(state, event)
+            case LeaseCallFailed():
+                return self._failed(state, event)
+
+    # -- what the shell does on its own -----------------------------------------------------
+
+    def _tick(self, state: LeaseState, at: ClockReading) -> Step:
+        if state.phase not in {LeasePhase.STANDBY, LeasePhase.LEADING} or at.mono < state.next_at:
+            return state, ()
+        if state.phase is LeasePhase.STANDBY:
+            return self._call(state, at, phase=LeasePhase.READING, op=LeaseOperation.READ)
+        if state.read_first:
+            return self._call(state, at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ)
+        return self._renew(state, at)
+
+    def _doubted(self, state: LeaseState, at: ClockReading) -> Step:
+        if state.phase not in LEADER:
+            return state, ()
+        next_at = at.mono if state.phase is LeasePhase.LEADING else state.next_at
+        return attrs.evolve(state, doubtful=True, next_at=next_at), ()
+
+    def _stop(self, state: LeaseState, at: ClockReading) -> Step:
+        if state.phase is LeasePhase.STANDBY:
+            return attrs.evolve(state, phase=LeasePhase.ENDED, why="stopped"), ()
+        assert state.record is not None
+        state, effects = self._call(
+            state, at, phase=LeasePhase.RELEASING, op=LeaseOperation.RELEASE, record=state.record
+        )
+        return state, (StepDown("stopped"), *effects)
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def _seen(self, state: LeaseState, event: LeaseSeen) -> Step:
+        record, at = event.record, event.at
+        if state.phase is LeasePhase.CHECKING:
+            if record.holder == self.identity and record.transitions == state.transitions:
+                return self._renew(attrs.evolve(state, record=record), at)
+            return self._lost(state, f'the lease is held by "{record.holder or "nobody"}"')
+        if state.phase is not LeasePhase.READING:
+            raise _impossible(state, event)
+        if record != state.record:
+            state = attrs.evolve(state, record=record, unchanged_since=at.mono)
+        # A holder configured with a longer lease believes in it for longer.
+        patience = min(max(self.timing.lease_s, record.duration_s), limits.LEASE_MAX_S)
+        expires = state.unchanged_since + patience
+        if record.holder in {"", self.identity} or at.mono >= expires:
+            state = attrs.evolve(state, transitions=record.transitions + 1)
+            return self._call(
+                state, at, phase=LeasePhase.TAKING, op=LeaseOperation.TAKE, record=record
+            )
+        next_at = min(at.mono + self.timing.retry_s, expires)
+        return attrs.evolve(state, phase=LeasePhase.STANDBY, next_at=next_at, why=""), ()
+
+    def _written(self, state: LeaseState, event: LeaseWritten) -> Step:
+        if state.phase is LeasePhase.RELEASING:
+            return attrs.evolve(
+                state, phase=LeasePhase.ENDED, record=event.record, why="released"
+            ), ()
+        if state.phase not in {LeasePhase.TAKING, LeasePhase.RENEWING}:
+            raise _impossible(state, event)
+        # Counted from when the request was sent: the server may have seen it that early.
+        valid_until = state.called.plus(self.timing.deadline_s)
+        if valid_until.left(event.at) <= 0:  # a new lease that is over before it was known
+            return self._retry(state, event.at, why="acquiring the lease took too long")
+        began = state.phase is LeasePhase.TAKING
+        state = attrs.evolve(
+            state,
+            phase=LeasePhase.LEADING,
+            record=event.record,
+            valid_until=valid_until,
+            next_at=state.called.mono + self.timing.retry_s,
+            read_first=False,
+            doubtful=False,
+            why="",
+        )
+        return state, (StartLeading(self.fence(state)),) if began else ()
+
+    def _refused(self, state: LeaseState, event: LeaseRefused) -> Step:
+        match state.phase:
+            case LeasePhase.TAKING:
+                return self._retry(state, event.at, why="another process took the lease first")
+            case LeasePhase.RENEWING:
+                state = attrs.evolve(state, doubtful=True)
+                return self._call(
+                    state, event.at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ
+                )
+            case LeasePhase.RELEASING:
+                return _not_released(state, "another process has it")
+            case _:
+                raise _impossible(state, event)
+
+    def _missing(self, state: LeaseState, event: LeaseMissing) -> Step:
+        match state.phase:
+            case LeasePhase.READING | LeasePhase.TAKING:
+                may_create = self.create_if_missing and state.phase is LeasePhase.READING
+                state = attrs.evolve(state, record=None)
+                if may_create:
+                    state = attrs.evolve(state, transitions=1)
+                    return self._call(
+                        state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE
+                    )
+                return self._retry(state, event.at, why=event.why)
+            case LeasePhase.RENEWING | LeasePhase.CHECKING:
+                return self._lost(state, event.why)
+            case LeasePhase.RELEASING:
+                return _not_released(state, event.why)
+            case _:
+                raise _impossible(state, event)
+
+    def _failed(self, state: LeaseState, event: LeaseCallFailed) -> Step:
+        match state.phase:
+            case LeasePhase.READING | LeasePhase.TAKING:
+                return self._retry(state, event.at, why=event.why)
+            case LeasePhase.RENEWING | LeasePhase.CHECKING:
+                # The write may have been done, with a version that we do not know.
+                next_at = max(event.at.mono, state.called.mono + self.timing.retry_s)
+                state = attrs.evolve(
+                    state, phase=LeasePhase.LEADING, read_first=True, next_at=next_at, why=event.why
+                )
+                return state, ()
+            case LeasePhase.RELEASING:
+                return _not_released(state, event.why)
+            case _:
+                raise _impossible(state, event)
+
+    # -- parts ------------------------------------------------------------------------------
+
+    def _renew(self, state: LeaseState, at: ClockReading) -> Step:
+        return self._call(
+            state, at, phase=LeasePhase.RENEWING, op=LeaseOperation.RENEW, record=state.record
+        )
+
+    def _call(
+        self,
+        state: LeaseState,
+        at: ClockReading,
+        *,
+        phase: LeasePhase,
+        op: LeaseOperation,
+        record: LeaseRecord | None = None,
+    ) -> Step:
+        timeout_s = self.timing.retry_s
+        if phase in LEADER:  # cut off at the deadline, whatever the server does
+            timeout_s = min(timeout_s, state.valid_until.left(at))
+        call = CallLease(
+            op=op,
+            timeout_s=timeout_s,
+            version=record.version if record is not None else "",
+            transitions=state.transitions,
+        )
+        return attrs.evolve(state, phase=phase, called=at), (call,)
+
+    def _retry(self, state: LeaseState, at: ClockReading, *, why: str) -> Step:
+        next_at = max(at.mono, state.called.mono + self.timing.retry_s)
+        return attrs.evolve(state, phase=LeasePhase.STANDBY, next_at=next_at, why=why), ()
+
+    def _lost(self, state: LeaseState, why: str) -> Step:
+        return attrs.evolve(state, phase=LeasePhase.ENDED, why=why), (StepDown(why),)
+
+
+def _not_released(state: LeaseState, why: str) -> Step:
+    """The successor then waits until the lease runs out: slower, never unsafe."""
+    return attrs.evolve(state, phase=LeasePhase.ENDED, why=f"not released: {why}"), ()
+
+
+def _impossible(state: LeaseState, event: Event) -> InvariantBroken:
+    return InvariantBroken(f"lease: {event} in {state.phase.name}, state {state}")

@@ -1,0 +1,340 @@
+"""What every model of a gang says above its nodes: counts of roles, sub-groups and domains.
+
+Nothing here imports the solver: the module that does hands a model in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.cpsat.flows import (
+    IdenticalSubGroups,
+    MemberFlow,
+    MemberFlows,
+    roles_of_sub_group,
+)
+from gpusched.placement.cpsat.patterns import CellPatterns
+from gpusched.placement.model.problem import Problem
+
+
+@attrs.define(eq=False, kw_only=True)
+class GangModel:
+    """Variables and expressions of one model.
+
+    Attributes:
+        model: of the solver.
+        cells: numbers of the cells that take part, ascending.
+        flow: by (stream, cell), only where something fits.
+        held: members of a kind in a cell: by (kind, cell).
+        used: by (level, domain): whether it is used; constants are no variables here.
+        filled: by (alike, domain): how many of the sub-groups it holds.
+        given: how many get a place, by number of each role that shares its stream.
+        active: whether a sub-group that is placed apart gets members, by its number.
+        terms: (name of ``verify.names`` without what costs inside nodes, expression).
+    """
+
+    model: Any
+    cells: tuple[int, ...]
+    flow: dict[tuple[int, int], Any]
+    held: dict[tuple[int, int], Any]
+    used: dict[tuple[int, int], Any]
+    filled: dict[tuple[int, int], Any]
+    given: dict[int, Any]
+    active: dict[int, Any]
+    terms: list[tuple[str, Any]]
+
+
+def build_gang_model(
+    model: Any,
+    *,
+    field: CellPatterns,
+    flows: MemberFlows,
+    room: Ints,
+    cells: tuple[int, ...],
+    fewest: Mapping[int, int] | None = None,
+    loose: bool = False,
+) -> GangModel:
+    """Variables and rows of everything but what fits into nodes.
+
+    Args:
+        model: a new model of the solver.
+        field: the nodes.
+        flows: its streams.
+        room: how many of each kind alone each cell hosts, shape (kinds, cells).
+        cells: that may be used, ascending.
+        fewest: domains of its preferred level that a sub-group needs at least, where known.
+        loose: whether fewer members than needed will do; the only term is how many are missing.
+    """
+    made = GangModel(
+        model=model,
+        cells=cells,
+        flow={},
+        held={},
+        used={},
+        filled={},
+        given={},
+        active={},
+        terms=[],
+    )
+    _domains(made, field)
+    _flows(made, field, flows=flows, room=room)
+    spread = _apart(made, field, flows=flows, fewest=fewest or {})
+    total = _totals(made, field, flows)
+    if loose:
+        _loosely(made, problem=field.problem, total=total)
+    else:
+        _strictly(made, field.problem, flows=flows, total=total)
+        if any(part.preferred >= 0 for part in field.problem.parts):
+            made.terms.append(("parts", sum(spread)))
+    return made
+
+
+def opened_domains(problem: Problem, level: int) -> list[int]:
+    """Domains of a level with placed members."""
+    found: list[int] = np.unique(problem.levels[level].domain[problem.open_rows]).tolist()
+    return found
+
+
+def _domains(made: GangModel, field: CellPatterns) -> None:
+    problem, model = field.problem, made.model
+    for level, each in enumerate(problem.levels):
+        already = set(opened_domains(problem, level))
+        domains = sorted({int(field.at[level, cell]) for cell in made.cells} - already)
+        variables = {domain: model.new_bool_var(f"u{level}_{domain}") for domain in domains}
+        for domain, variable in variables.items():
+            made.used[level, domain] = variable
+        made.terms.append((f"domains:{each.name}", sum(variables.values()) + len(already)))
+    for level in range(1, len(problem.levels)):
+        parents = {
+            int(field.at[level, cell]): int(field.at[level - 1, cell]) for cell in made.cells
+        }
+        for domain, parent in sorted(parents.items()):
+            child, above = made.used.get((level, domain)), made.used.get((level - 1, parent))
+            if child is not None and above is not None:
+                model.add_implication(child, above)
+
+
+def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: Ints) -> None:
+    problem, model = field.problem, made.model
+    into: dict[tuple[int, int], list[int]] = {}
+    for at, stream in enumerate(flows.streams):
+        for cell in made.cells:
+            if room[stream.kind, cell] > 0 and _may(field, stream, flows, cell):
+                into.setdefault((stream.kind, cell), []).append(at)
+    for (kind, cell), ats in sorted(into.items()):
+        cap = min(int(room[kind, cell]), problem.members)
+        for at in ats:
+            made.flow[at, cell] = model.new_int_var(
+                0, min(cap, flows.streams[at].most), f"s{at}_{cell}"
+            )
+        total = made.flow[ats[0], cell]
+        if len(ats) > 1:
+            total = model.new_int_var(0, cap, f"z{kind}_{cell}")
+            model.add(sum(made.flow[at, cell] for at in ats) == total)
+        made.held[kind, cell] = total
+        if problem.levels:
+            used = made.used.get((len(problem.levels) - 1, int(field.at[-1, cell])))
+            if used is not None:
+                model.add(total <= min(cap, sum(flows.streams[at].most for at in ats)) * used)
+
+
+def _may(field: CellPatterns, stream: MemberFlow, flows: MemberFlows, cell: int) -> bool:
+    problem = field.problem
+    if stream.alike >= 0:
+        level = flows.alikes[stream.alike].level
+        return int(field.at[level, cell]) < problem.levels[level].real
+    if stream.part < 0:
+        return True
+    part = problem.parts[stream.part]
+    if part.level < 0:
+        return True
+    domain = int(field.at[part.level, cell])
+    homes = set(part.homes) or {domain}
+    return homes == {domain} and domain < problem.levels[part.level].real
+
+
+def _by_domain(field: CellPatterns, level: int, cells: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for cell in cells:
+        found.setdefault(int(field.at[level, cell]), []).append(cell)
+    return dict(sorted(found.items()))
+
+
+def _apart(
+    made: GangModel, field: CellPatterns, *, flows: MemberFlows, fewest: Mapping[int, int]
+) -> list[Any]:
+    """Sub-groups that are tied to places; returns what they add to the term ``parts``."""
+    problem, model = field.problem, made.model
+    spread: list[Any] = []
+    for at, alike in enumerate(flows.alikes):
+        mine = [s for s, stream in enumerate(flows.streams) if stream.alike == at]
+        for domain, cells in _by_domain(field, alike.level, made.cells).items():
+            if domain >= problem.levels[alike.level].real:
+                continue
+            number = model.new_int_var(0, len(alike.parts), f"m{at}_{domain}")
+            made.filled[at, domain] = number
+            inside = {
+                flows.streams[s].kind: [made.flow[s, c] for c in cells if (s, c) in made.flow]
+                for s in mine
+            }
+            _filled(model, alike, inside=inside, number=number)
+        if alike.preferred:
+            spread += [v for (which, _), v in made.filled.items() if which == at]
+    for number in range(len(problem.parts)):
+        mine = [s for s, stream in enumerate(flows.streams) if stream.part == number]
+        if mine:
+            adds = _one_apart(made, field, number=number, mine=mine)
+            if adds:
+                model.add(sum(adds) >= fewest.get(number, 0) * made.active[number])
+            spread += adds
+    return spread
+
+
+def _filled(
+    model: Any, alike: IdenticalSubGroups, *, inside: dict[int, list[Any]], number: Any
+) -> None:
+    """Members by kind of so many equal sub-groups in one domain."""
+    floors = dict(alike.floors)
+    for kind, amount in alike.amounts:
+        if alike.rigid:
+            model.add(sum(inside[kind]) == amount * number)
+            continue
+        model.add(sum(inside[kind]) <= amount * number)
+        if kind in floors:
+            model.add(sum(inside[kind]) >= floors[kind] * number)
+    if not alike.rigid:
+        model.add(sum(each for kind in inside.values() for each in kind) >= alike.least * number)
+
+
+def _one_apart(made: GangModel, field: CellPatterns, *, number: int, mine: list[int]) -> list[Any]:
+    problem, model = field.problem, made.model
+    part = problem.parts[number]
+    active = model.new_bool_var(f"a{mine[0]}")
+    flow = [made.flow[s, c] for s in mine for c in made.cells if (s, c) in made.flow]
+    most = problem.members
+    model.add(sum(flow) >= part.least * active)
+    model.add(sum(flow) <= most * active)
+    made.active[number] = active
+    if part.level >= 0:
+        chosen = []
+        for domain, cells in _by_domain(field, part.level, made.cells).items():
+            inside = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]
+            if inside:
+                here = model.new_bool_var(f"b{mine[0]}_{domain}")
+                chosen.append(here)
+                model.add(sum(inside) <= most * here)
+        model.add(sum(chosen) <= 1)
+    if part.preferred < 0:
+        return []
+    homes = set(part.homes) if part.level < 0 else set()
+    spread: list[Any] = []
+    for domain, cells in _by_domain(field, part.preferred, made.cells).items():
+        inside = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]
+        if inside and domain not in homes:
+            here = model.new_bool_var(f"v{mine[0]}_{domain}")
+            spread.append(here)
+            model.add(sum(inside) <= most * here)
+    return spread + [active] * len(homes)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class _Totals:
+    """How many get a place: of each role, as expressions, and of equal sub-groups."""
+
+    by_role: dict[int, list[Any]]
+    alike: list[Any]
+
+
+def _totals(made: GangModel, field: CellPatterns, flows: MemberFlows) -> _Totals:
+    problem, model = field.problem, made.model
+    by_role: dict[int, list[Any]] = {}
+    numbers: list[Any] = []
+    for s, stream in enumerate(flows.streams):
+        inside = [made.flow[s, cell] for cell in made.cells if (s, cell) in made.flow]
+        if stream.alike >= 0:
+            continue
+        if len(stream.roles) == 1:
+            by_role[stream.roles[0]] = inside
+            model.add(sum(inside) <= stream.most)
+            continue
+        for role in stream.roles:
+            given = model.new_int_var(0, problem.roles[role].most, f"t{role}")
+            made.given[role] = given
+            by_role[role] = [given]
+        model.add(sum(inside) == sum(made.given[role] for role in stream.roles))
+    for at, alike in enumerate(flows.alikes):
+        filled = [v for (which, _), v in made.filled.items() if which == at]
+        count = model.new_int_var(0, len(alike.parts), f"n{at}")
+        model.add(sum(filled) == count)
+        numbers.append(count)
+    return _Totals(by_role=by_role, alike=numbers)
+
+
+def _loosely(made: GangModel, *, problem: Problem, total: _Totals) -> None:
+    """No role takes places that others are bound to need."""
+    needed = {roles[0]: least for roles, least in problem.minima if len(roles) == 1}
+    every = sum(needed.values())
+    for role, parts in total.by_role.items():
+        made.model.add(sum(parts) <= problem.members - every + needed.get(role, 0))
+    made.model.add(sum(made.flow.values()) <= problem.members)
+    made.terms[:] = [("missing", problem.members - sum(made.flow.values()))]
+
+
+def _strictly(made: GangModel, problem: Problem, *, flows: MemberFlows, total: _Totals) -> None:
+    """All members, the minima, and as many complete sub-groups as are needed."""
+    model = made.model
+    model.add(sum(made.flow.values()) == problem.members)
+    for alike, number in zip(flows.alikes, total.alike, strict=True):
+        if alike.forced:
+            model.add(number == len(alike.parts))
+    for roles, least in problem.minima:
+        parts: list[Any] = [each for role in roles for each in total.by_role.get(role, [])]
+        for at, (alike, number) in enumerate(zip(flows.alikes, total.alike, strict=True)):
+            shares = [
+                sum(
+                    problem.roles[role].most
+                    for role in roles_of_sub_group(problem, part)
+                    if role in roles
+                )
+                for part in alike.parts
+            ]
+            if all(shares) and not alike.rigid:
+                parts += _of(made, flows, at, set(roles))
+            elif all(shares):
+                parts.append(shares[0] * number)
+            elif any(shares):  # a minimum of one of equal ones holds for all of them
+                parts.append(min(sum(shares), least))
+        model.add(sum(parts) >= least)
+    completed: list[Any] = list(total.alike)
+    tied = {part for alike in flows.alikes for part in alike.parts}
+    for number, part in enumerate(problem.parts):
+        roles_of = roles_of_sub_group(problem, number)
+        if part.least and number not in tied and roles_of:
+            given = [each for role in roles_of for each in total.by_role[role]]
+            completed.append(_active(made, problem, number=number, total=given))
+    model.add(sum(completed) >= problem.parts_least)
+
+
+def _of(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> list[Any]:
+    """Members of equal sub-groups that are of these roles."""
+    kept = {
+        s
+        for s, stream in enumerate(flows.streams)
+        if stream.alike == alike and set(stream.roles) & roles
+    }
+    return [variable for (s, _), variable in made.flow.items() if s in kept]
+
+
+def _active(made: GangModel, problem: Problem, *, number: int, total: list[Any]) -> Any:
+    """Whether a sub-group that is not counted with others gets members."""
+    if number in made.active:
+        return made.active[number]
+    active = made.model.new_bool_var(f"p{number}")
+    made.model.add(sum(total) >= problem.parts[number].least * active)
+    made.model.add(sum(total) <= problem.members * active)
+    return active

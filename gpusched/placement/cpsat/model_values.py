@@ -1,0 +1,163 @@
+"""Counts of members by role and node from the values of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.cpsat.flows import MemberFlows, roles_of_sub_group
+from gpusched.placement.cpsat.gang_model import GangModel
+from gpusched.placement.cpsat.pattern_model import PatternModel
+from gpusched.placement.cpsat.patterns import CellPatterns
+
+
+def read_members(
+    field: CellPatterns, flows: MemberFlows, *, made: GangModel, packed: PatternModel, solver: Any
+) -> Ints:
+    """Members by role and node, as the solver chose."""
+    problem = field.problem
+    by_node: Ints = np.zeros((len(field.kinds), problem.nodes), dtype=np.int64)
+    for (kind, row), variable in packed.single.items():
+        by_node[kind, row] = solver.value(variable)
+    for number, group in enumerate(packed.groups):
+        assert field.patterns is not None
+        at = 0
+        for place, pattern in enumerate(group.patterns):
+            for _ in range(solver.value(packed.takes[number, place])):
+                by_node[:, group.rows[at]] = field.patterns[pattern]
+                at += 1
+    shares = _shares(field, flows, made=made, solver=solver)
+    counts: Ints = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
+    for (role, kind, cell), amount in sorted(shares.items()):
+        left = amount
+        for row in field.rows[cell].tolist():
+            take = min(left, int(by_node[kind, row]))
+            counts[role, row] += take
+            by_node[kind, row] -= take
+            left -= take
+    return counts
+
+
+def _shares(
+    field: CellPatterns, flows: MemberFlows, *, made: GangModel, solver: Any
+) -> dict[tuple[int, int, int], int]:
+    """How many members of each role are in each cell, by (role, kind, cell)."""
+    problem = field.problem
+    shares: dict[tuple[int, int, int], int] = {}
+    turns: dict[tuple[int, int], int] = {}
+    flow = {key: solver.value(variable) for key, variable in made.flow.items()}
+    for s, stream in enumerate(flows.streams):
+        cells = [cell for cell in made.cells if flow.get((s, cell))]
+        if stream.alike < 0:
+            wanted = {
+                role: solver.value(made.given[role]) if role in made.given else stream.most
+                for role in stream.roles
+            }
+            _deal(shares, flow, stream=s, kind=stream.kind, cells=cells, wanted=wanted)
+            continue
+        alike = flows.alikes[stream.alike]
+        parts = iter(alike.parts)
+        for (at, domain), number in sorted(made.filled.items()):
+            if at != stream.alike:
+                continue
+            chosen = [next(parts) for _ in range(solver.value(number))]
+            inside = [c for c in cells if int(field.at[alike.level, c]) == domain]
+            roles = [role for role in stream.roles if problem.roles[role].part in chosen]
+            wanted = {role: problem.roles[role].most for role in roles}
+            if not alike.rigid:
+                held = sum(flow[s, cell] for cell in inside)
+                wanted = _evenly(roles, held, first=turns.get((at, domain), 0))
+                turns[at, domain] = turns.get((at, domain), 0) + held
+            _deal(shares, flow, stream=s, kind=stream.kind, cells=inside, wanted=wanted)
+    return shares
+
+
+def _evenly(roles: list[int], held: int, *, first: int) -> dict[int, int]:
+    """One role of each sub-group in turn, from where the last kind ended: none gets two more."""
+    count = max(1, len(roles))
+    wanted = dict.fromkeys(roles, held // count)
+    for turn in range(first, first + held % count):
+        wanted[roles[turn % count]] += 1
+    return wanted
+
+
+def _deal(
+    shares: dict[tuple[int, int, int], int],
+    flow: dict[tuple[int, int], int],
+    *,
+    stream: int,
+    kind: int,
+    cells: list[int],
+    wanted: dict[int, int],
+) -> None:
+    """Give what flows into cells to roles, in order."""
+    for cell in cells:
+        for role in sorted(wanted):
+            take = min(flow[stream, cell], wanted[role])
+            if take:
+                shares[role, kind, cell] = shares.get((role, kind, cell), 0) + take
+                flow[stream, cell] -= take
+                wanted[role] -= take
+
+
+def hint_solution(
+    made: GangModel,
+    field: CellPatterns,
+    *,
+    flows: MemberFlows,
+    counts: Ints,
+    packed: PatternModel | None = None,
+) -> None:
+    """Hint every variable that an answer says something about; an answer outside is left out.
+
+    Args:
+        made: variables above the nodes.
+        field: the nodes.
+        flows: its streams.
+        counts: members by role and node.
+        packed: variables inside the nodes, if the model has them.
+    """
+    wanted: dict[int, tuple[Any, int]] = {}
+    used = np.flatnonzero(counts.sum(axis=0))
+    if not np.isin(field.cell[used], np.array(made.cells, dtype=np.int64)).all():
+        return
+    by_cell = np.zeros((len(counts), len(field.rows)), dtype=np.int64)
+    np.add.at(by_cell.T, field.cell[used], counts[:, used].T)
+
+    def says(variable: Any, value: int) -> None:
+        wanted[variable.index] = (variable, int(value))
+
+    for (kind, cell), variable in made.held.items():
+        says(variable, by_cell[list(field.kinds[kind].roles), cell].sum())
+    for (stream, cell), variable in made.flow.items():
+        says(variable, by_cell[list(flows.streams[stream].roles), cell].sum())
+    for (level, domain), variable in made.used.items():
+        says(variable, bool((field.problem.levels[level].domain[used] == domain).any()))
+    for role, variable in made.given.items():
+        says(variable, counts[role].sum())
+    for part, variable in made.active.items():
+        says(variable, bool(counts[roles_of_sub_group(field.problem, part)].any()))
+    for (at, domain), variable in made.filled.items():
+        alike = flows.alikes[at]
+        inside = field.problem.levels[alike.level].domain == domain
+        parts = [roles_of_sub_group(field.problem, part) for part in alike.parts]
+        says(variable, sum(bool(counts[roles][:, inside].any()) for roles in parts))
+    if packed is not None:
+        _inside(says, field, counts=counts, packed=packed)
+    for variable, value in wanted.values():
+        made.model.add_hint(variable, value)
+
+
+def _inside(says: Any, field: CellPatterns, *, counts: Ints, packed: PatternModel) -> None:
+    by_kind = np.stack([counts[list(kind.roles)].sum(axis=0) for kind in field.kinds])
+    for (kind, row), variable in packed.single.items():
+        says(variable, by_kind[kind, row])
+    if field.patterns is None:
+        return
+    number = {tuple(pattern): at for at, pattern in enumerate(field.patterns.tolist())}
+    for at, group in enumerate(packed.groups):
+        chosen = [number.get(tuple(by_kind[:, row].tolist()), -1) for row in group.rows]
+        for place, pattern in enumerate(group.patterns):
+            says(packed.takes[at, place], chosen.count(pattern))

@@ -1,0 +1,265 @@
+"""What nodes can hold of several kinds of members together: patterns, and what racks can hold.
+
+A pattern is how many members of each kind one node takes. Nodes that can take the same patterns
+are of one class, however different their free amounts are. For whole numbers ``a`` the best
+``a . pattern`` of each node, summed over the nodes of a rack, bounds what the rack can host:
+inequalities of this form are what the models over racks are built of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import gcd
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.placement.model.problem import Problem
+
+PATTERNS_MAX: Final = 1_500
+"""With more patterns than these members are counted node by node."""
+_WAYS_MAX: Final = 400_000
+_AMOUNT_MAX: Final = 2**53
+_ROOM_MAX: Final = 2**40
+_EXACT_MAX: Final = 2**50
+_SLOTS_MAX: Final = 1_000
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class RoleClass:
+    """Roles whose members ask for the same and may use the same nodes.
+
+    Attributes:
+        roles: their numbers.
+        ask, gpus, price: as of each of the roles.
+        most: members of all of them.
+        limit: how many of the kind alone each node takes, int64, shape (nodes,).
+    """
+
+    roles: tuple[int, ...]
+    ask: Ints
+    gpus: int
+    price: Ints | None
+    most: int
+    limit: Ints
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class CellPatterns:
+    """A problem's nodes by cells, the domains of the narrowest level.
+
+    Attributes:
+        problem: it is about.
+        kinds: of members.
+        patterns: int64, shape (patterns, kinds), the empty one first; None when they are too many.
+        need: of each pattern, base units, shape (patterns, resources).
+        sign: class of each node by what it can take, shape (nodes,).
+        able: which patterns each class can take, shape (classes, patterns).
+        rows: nodes of each cell that can take anything, ascending.
+        at: domain of each cell, shape (levels, cells).
+        cell: of each node, -1 where it can take nothing.
+    """
+
+    problem: Problem
+    kinds: tuple[RoleClass, ...]
+    patterns: Ints | None
+    sign: Ints
+    able: Bools
+    rows: tuple[Ints, ...]
+    at: Ints
+    cell: Ints
+
+    def best(self, direction: Sequence[int]) -> Ints:
+        """A bound on ``direction . counts`` in each cell, shape (cells,); see ``by_node``."""
+        by_node = self.by_node(direction)
+        total = np.zeros(len(self.rows), dtype=np.int64)
+        inside = self.cell >= 0
+        np.add.at(total, self.cell[inside], by_node[inside])
+        return total
+
+    def by_node(self, direction: Sequence[int]) -> Ints:
+        """What each node hosts at most of ``direction . counts``, shape (nodes,).
+
+        Args:
+            direction: a weight for each kind, none negative.
+        """
+        weights = np.array(direction, dtype=np.int64)
+        if self.patterns is None:
+            return _most_by_sums(self, weights)
+        worth = self.patterns @ weights
+        most: Ints = np.where(self.able, worth[None, :], 0).max(axis=1)[self.sign]
+        return most
+
+    def sums(self) -> tuple[Ints, Ints]:
+        """Asks of kinds, rounded down, and room of cells, rounded up, in the same small units.
+
+        Returns:
+            Shapes (kinds, resources) and (cells, resources): sums over a gang stay far below
+            2**63, and what truly fits fits these too.
+        """
+        asks = np.stack([kind.ask for kind in self.kinds])
+        free = self.problem.free
+        total = np.zeros((len(self.rows), free.shape[1]), dtype=np.int64)
+        small = np.zeros_like(asks)
+        for column in range(free.shape[1]):
+            wanted = asks[:, column][asks[:, column] > 0]
+            if not wanted.size:
+                continue
+            unit = int(np.gcd.reduce(wanted))
+            cap = int(free[:, column].max(initial=0)) // unit
+            unit *= max(1, -(-cap // _ROOM_MAX))
+            small[:, column] = asks[:, column] // unit
+            room = free[:, column] // unit + (unit > int(np.gcd.reduce(wanted)))
+            inside = self.cell >= 0
+            np.add.at(total[:, column], self.cell[inside], room[inside])
+        return small, total
+
+
+def build_cell_patterns(problem: Problem) -> CellPatterns:
+    """The problem's kinds, patterns and cells."""
+    kinds = _kinds(problem)
+    limits = np.stack([kind.limit for kind in kinds], axis=1)  # (nodes, kinds)
+    asks = np.stack([kind.ask for kind in kinds])
+    active = (limits > 0).any(axis=1)
+    patterns = _patterns(problem.free[active], limits[active], asks)
+    if patterns is None:
+        sign = np.zeros(problem.nodes, dtype=np.int64)
+        able = np.ones((1, 1), dtype=np.bool_)
+    else:
+        sign, able = _classes(problem, limits, patterns, asks)
+        seen = able.any(axis=0)
+        patterns, able = patterns[seen], able[:, seen]
+    if problem.levels:
+        narrow = problem.levels[-1].domain
+    else:
+        narrow = np.zeros(problem.nodes, dtype=np.int64)
+    numbers, cell = np.unique(narrow[active], return_inverse=True)
+    cells: Ints = np.full(problem.nodes, -1, dtype=np.int64)
+    cells[active] = cell
+    order = np.flatnonzero(active)[np.argsort(cell, kind="stable")]
+    ends = np.cumsum(np.bincount(cell, minlength=len(numbers)))
+    rows = tuple(np.split(order, ends[:-1])) if len(numbers) else ()
+    first = np.array([each[0] for each in rows], dtype=np.int64)
+    at = np.array([level.domain[first] for level in problem.levels], dtype=np.int64)
+    return CellPatterns(
+        problem=problem,
+        kinds=kinds,
+        patterns=patterns,
+        sign=sign,
+        able=able,
+        rows=rows,
+        at=at.reshape(len(problem.levels), len(rows)),
+        cell=cells,
+    )
+
+
+def inequality_directions(
+    kinds: Sequence[RoleClass],
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Weights of inequalities worth looking at, as few as tell something new.
+
+    Returns:
+        All of them, and the positions of the plain ones: each kind alone, all kinds together,
+        and slots of each size that is asked for.
+    """
+    count = len(kinds)
+    plain = [tuple(int(i == k) for i in range(count)) for k in range(count)]
+    plain.append((1,) * count)
+    sizes = sorted({kind.gpus for kind in kinds if 0 < kind.gpus <= _SLOTS_MAX} | {1})
+    plain += [tuple(min(kind.gpus, _SLOTS_MAX) // size for kind in kinds) for size in sizes]
+    entry = 3 if count <= 3 else 2 if count <= 4 else 1 if count <= 7 else 0
+    further = [] if not entry else list(product(range(entry + 1), repeat=count))
+    found = dict.fromkeys(
+        each for each in (*plain, *further) if any(each) and (each in plain or gcd(*each) == 1)
+    )
+    every = tuple(found)
+    simple = dict.fromkeys(each for each in plain if any(each))
+    return every, tuple(every.index(each) for each in simple)
+
+
+def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
+    found: dict[tuple[object, ...], list[int]] = {}
+    naturals = []
+    for number, role in enumerate(problem.roles):
+        wanted = np.flatnonzero(role.ask)
+        quotient: Ints = np.full(problem.nodes, _AMOUNT_MAX, dtype=np.int64)
+        if wanted.size:
+            quotient = (problem.free[:, wanted] // role.ask[wanted]).min(axis=1)
+        naturals.append(quotient)
+        able = role.fits > 0
+        plain = bool((np.where(able, np.minimum(quotient, role.most), 0) == role.fits).all())
+        price = b"" if role.price is None else role.price.tobytes()
+        key = (role.ask.tobytes(), role.gpus, price, able.tobytes(), -1 if plain else number)
+        found.setdefault(key, []).append(number)
+    kinds = []
+    for numbers in found.values():
+        role = problem.roles[numbers[0]]
+        most = sum(problem.roles[number].most for number in numbers)
+        limit = role.fits
+        if len(numbers) > 1:
+            limit = np.where(role.fits > 0, np.minimum(naturals[numbers[0]], most), 0)
+        kinds.append(
+            RoleClass(
+                roles=tuple(numbers),
+                ask=role.ask,
+                gpus=role.gpus,
+                price=role.price,
+                most=most,
+                limit=np.minimum(limit, problem.members),
+            )
+        )
+    return tuple(kinds)
+
+
+def _patterns(free: Ints, limits: Ints, asks: Ints) -> Ints | None:
+    """All patterns that might fit a node with the most of everything; None when too many."""
+    room = free.max(axis=0, initial=0)
+    found: Ints = np.zeros((1, len(asks)), dtype=np.int64)
+    for kind in range(len(asks)):
+        count = int(limits[:, kind].max(initial=0)) + 1
+        if len(found) * count > _WAYS_MAX:
+            return None
+        found = np.repeat(found, count, axis=0)
+        found[:, kind] = np.tile(np.arange(count), len(found) // count)
+        found = found[(found @ asks <= room).all(axis=1)]
+        if len(found) > PATTERNS_MAX:
+            return None
+    return found
+
+
+def _classes(problem: Problem, limits: Ints, patterns: Ints, asks: Ints) -> tuple[Ints, Bools]:
+    """Class of each node, and which patterns each class can take."""
+    need = patterns @ asks
+    used = np.flatnonzero(asks.any(axis=0))
+    room = np.minimum(problem.free[:, used], need[:, used].max(axis=0, initial=0))
+    shapes, which = np.unique(np.hstack([room, limits]), axis=0, return_inverse=True)
+    able = np.ones((len(shapes), len(patterns)), dtype=np.bool_)
+    for place, column in enumerate(used.tolist()):
+        able &= need[None, :, column] <= shapes[:, place, None]
+    for kind in range(patterns.shape[1]):
+        able &= patterns[None, :, kind] <= shapes[:, len(used) + kind, None]
+    _, first, sign = np.unique(
+        np.packbits(able, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    return sign.reshape(-1)[which.reshape(-1)], able[first]
+
+
+def _most_by_sums(each: CellPatterns, weights: Ints) -> Ints:
+    """What each node hosts at most of ``weights . counts``, by limits and by each resource."""
+    limits = np.stack([kind.limit for kind in each.kinds], axis=1)
+    most: Ints = limits @ weights
+    asks = np.stack([kind.ask for kind in each.kinds])
+    heavy = np.flatnonzero(weights)
+    for column in range(asks.shape[1]):
+        if (asks[heavy, column] <= 0).any():
+            continue
+        free = each.problem.free[:, column]
+        if int(free.max(initial=0)) < _EXACT_MAX:
+            by_kind = [free * int(weights[k]) // int(asks[k, column]) for k in heavy.tolist()]
+        else:
+            by_kind = [(free // int(asks[k, column]) + 1) * int(weights[k]) for k in heavy.tolist()]
+        most = np.minimum(most, np.max(by_kind, axis=0))
+    return most

@@ -1,0 +1,1 @@
+"""How is one gang on one moment's nodes written down as ints? A Problem is what every method of placement reads, a Solution is what it answers; verify counts an answer again, bounds says how good one can be at best."""

@@ -1,0 +1,163 @@
+"""One class of pods on all nodes: how many fit where, and which place is best.
+
+A board is refreshed from the workbench's log of touched rows: after a placement only the
+touched rows are computed again, so placing a pod costs the same on ten nodes and on thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
+from gpusched.arrays.node_usage import NodeUsage
+
+Score = Callable[[Sequence[int] | None], Ints]
+"""Scores of some rows (None: of all), int64, larger is better."""
+
+
+Caps = Callable[[Sequence[int] | slice, Ints], None]
+"""Some rows and how many pods fit each, int64, to be lowered."""
+
+
+class PodDependentRules(Protocol):
+    """What of a class's rules depends on where other pods are."""
+
+    @property
+    def version(self) -> object:
+        """Changes whenever the answers may have changed."""
+
+    @property
+    def once(self) -> bool:
+        """Whether two of its pods never share a node."""
+
+    def allows(self) -> Bools:
+        """Where another pod may go as things stand, shape (nodes,)."""
+
+    def points(self) -> Ints | None:
+        """What to add to each row's score, shape (nodes,); None for nothing at all."""
+
+
+_NEVER = np.int64(-(2**62))
+_FEW = 64
+_PART = 4
+"""Up to so many rows, or this part of all, are refreshed alone; beyond, all at once is cheaper."""
+
+
+class ClassFit:
+    """What one class of pods may do.
+
+    Args:
+        bench: moves under it.
+        ask: of one pod.
+        allowed: bool, shape (nodes,): what filters allow.
+        score: rates rows; ties go to the lower row, which is the smaller node name.
+        gate: for pods with rules about other pods: what these allow on top.
+        caps: lowers how many fit some rows (None: all), in place, by what amounts do not say.
+    """
+
+    def __init__(
+        self,
+        bench: NodeUsage,
+        ask: RequestVector,
+        *,
+        allowed: Bools,
+        score: Score,
+        gate: PodDependentRules | None = None,
+        caps: Caps | None = None,
+    ) -> None:
+        self._caps = caps
+        self.ask = ask
+        self.allowed = allowed if gate is None else allowed & gate.allows()
+        self.fixed = allowed
+        """The same without the gate."""
+        self._gate = gate
+        self._passed = None if gate is None else gate.version
+        self._bench = bench
+        self._score = score
+        self._seen = len(bench.touched)
+        self.fits: Ints = self._count(slice(None), self.allowed)
+        self._rank: Ints = self._ranked()
+
+    def refresh(self) -> None:
+        """Take in what happened on the bench since the last look."""
+        touched = self._bench.touched
+        turned = self._turned()
+        if self._seen == len(touched) and not turned:
+            return
+        rows = sorted({*touched[self._seen :], *turned})
+        self._seen = len(touched)
+        few = max(_FEW, len(self.fits) // _PART)
+        if len(rows) > few or (self._gate is not None and self._gate.points() is not None):
+            self.fits = self._count(slice(None), self.allowed)
+            self._rank = self._ranked()
+            return
+        fits = self._count(rows, self.allowed[rows])
+        self.fits[rows] = fits
+        # A row that is full now, as most are after a whole-node pod, needs no score.
+        some = bool(fits.any())
+        self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER) if some else _NEVER
+
+    def _turned(self) -> list[int]:
+        """Rows on which the gate has changed its mind."""
+        if self._gate is None or self._gate.version == self._passed:
+            return []
+        self._passed = self._gate.version
+        allowed = self.fixed & self._gate.allows()
+        turned: list[int] = np.flatnonzero(allowed != self.allowed).tolist()
+        self.allowed = allowed
+        return turned
+
+    def _ranked(self) -> Ints:
+        if not self.fits.any():  # most classes of a full cluster: nobody is asked for scores
+            return np.full_like(self.fits, _NEVER)
+        score = self._score(None)
+        points = None if self._gate is None else self._gate.points()
+        return np.where(self.fits > 0, score if points is None else score + points, _NEVER)
+
+    def best(self, within: Bools | None = None) -> int:
+        """The row where the next pod goes, -1 when it fits nowhere.
+
+        Args:
+            within: only these rows, shape (nodes,).
+        """
+        if self._rank.size == 0:
+            return -1
+        rank = self._rank if within is None else np.where(within, self._rank, _NEVER)
+        row = int(rank.argmax())
+        return row if rank[row] > _NEVER else -1
+
+    def by_rank(self, within: Bools | None = None) -> list[int]:
+        """All rows where the next pod may go, best first."""
+        fit = self.fits > 0 if within is None else within & (self.fits > 0)
+        rows = np.flatnonzero(fit)
+        ordered: list[int] = rows[np.argsort(-self._rank[rows], kind="stable")].tolist()
+        return ordered
+
+    def scores(self) -> Ints:
+        """Scores of all rows as they stand, int64, shape (nodes,), larger is better.
+
+        A row that takes none may have any.
+        """
+        return np.where(self.fits > 0, self._rank, 0)
+
+    def total(self, within: Bools | None = None, *, most: int) -> int:
+        """How many pods fit in all, counted up to ``most`` a node so that sums stay small."""
+        fits = self.fits if within is None else np.where(within, self.fits, 0)
+        return int(np.minimum(fits, most).sum())
+
+    def _count(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
+        if self.ask.missing:
+            return np.zeros(allowed.shape[0], dtype=np.int64)
+        free = self._bench.free(rows, self.ask.columns)
+        fits = how_many_fit(free, self.ask.amounts)
+        if self.ask.share is not None:
+            fits = np.minimum(fits, self._bench.shares_fit(rows, self.ask))
+        if self._gate is not None and self._gate.once:
+            fits = np.minimum(fits, 1)
+        fits = np.where(allowed, fits, 0)
+        if self._caps is not None:
+            self._caps(rows, fits)
+        return fits

@@ -1,0 +1,294 @@
+"""One gang on one moment's nodes, as ints: what the methods of placement see, and what they answer.
+
+Members of a role are interchangeable: names and ranks are attached after solving. What makes one
+answer better than another is a list of ints that are compared from left to right, see
+``objective``. Nothing here knows pods, queues or sessions; everything pickles.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from typing import Protocol
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints
+
+
+class SearchOutcome(StrEnum):
+    """How a search ended. UNKNOWN is no proof of anything."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Role:
+    """Members that are equal in all that placement reads, of one sub-group.
+
+    Attributes:
+        ask: of one member, base units, int64, shape (resources,) as the columns of
+            ``Problem.free``; zero where nothing is asked.
+        most: members that wait for a place.
+        fits: how many of this role alone each node takes, filters and caps counted,
+            int64, shape (nodes,), at most ``most``.
+        gpus: slots that one member takes.
+        part: index of its sub-group in ``Problem.parts``, -1 for none.
+        price: what one member on a node costs by plugins' scores, int64 >= 0, shape (nodes,);
+            None when they do not care.
+    """
+
+    ask: Ints
+    most: int
+    fits: Ints
+    gpus: int = 0
+    part: int = -1
+    price: Ints | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SubGroupMinimum:
+    """A sub-group: it gets ``least`` more members at least, or none at all.
+
+    Attributes:
+        least: members that it lacks; 0 when it is complete, and may have more.
+        level: index of the level of which one domain must hold all its members, -1 for none.
+        preferred: index of the level of which it should use few domains, -1 for none.
+        homes: domains of ``level`` (else of ``preferred``) that its placed members are in.
+    """
+
+    least: int
+    level: int = -1
+    preferred: int = -1
+    homes: tuple[int, ...] = ()
+
+
+class SlotCosts(Protocol):
+    """What it costs to take slots of a node, by the state its free slots are in."""
+
+    def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """The least (span, fragmentation) with which pods of these sizes take slots together.
+
+        Args:
+            state: of ``Problem.states``.
+            sizes: slots of each pod, largest first; together no more than are free.
+
+        Returns:
+            Span: how many islands beyond the first each pod's slots lie in, summed over pods and
+            levels of links. Fragmentation: what it adds, in thousandths of a slot, may be
+            negative. Span is made least first.
+        """
+
+    def least(self, state: int) -> int:
+        """A fragmentation that no way of taking slots of a node in this state adds less than."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class DomainLevel:
+    """One level of the topology, without hosts.
+
+    Attributes:
+        name: of the level, for sentences.
+        domain: number of each node's domain, int64, shape (nodes,), none negative: a node that
+            lacks the label is in a domain of its own.
+        real: domains below this number have a label; only they satisfy a required level.
+    """
+
+    name: str
+    domain: Ints
+    real: int
+
+    @cached_property
+    def count(self) -> int:
+        """Numbers that domains have, those of nodes without a label too."""
+        return int(self.domain.max(initial=-1)) + 1
+
+    def sums(self, values: Ints) -> Ints:
+        """Of values by node the sum in each domain, int64, shape (count,)."""
+        total = np.zeros(self.count, dtype=np.int64)
+        np.add.at(total, self.domain, values)
+        return total
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Problem:
+    """Give places to ``members`` members, or prove that there are none.
+
+    Attributes:
+        free: base units, int64, shape (nodes, resources), none negative.
+        roles: at least one.
+        members: exactly so many get a place.
+        minima: pairs of role numbers and how many members of these together are needed.
+        parts: sub-groups, see ``Part``.
+        parts_least: how many of the parts that lack members must be completed.
+        levels: widest first; a domain lies in one domain of each wider level.
+        required: index of the level of which one domain holds all, placed members too; -1: none.
+        placed: members of the gang that are on each node already, int64, shape (nodes,).
+        hope: members that would like a place in all, at least ``members``: where one domain of
+            the required level holds all, those with room for more of them are better.
+        states: of each node's free slots, for ``slots``, int64, shape (nodes,).
+        slots: what taking slots costs; None when nothing is known of islands.
+    """
+
+    free: Ints
+    roles: tuple[Role, ...]
+    members: int
+    minima: tuple[tuple[tuple[int, ...], int], ...] = ()
+    parts: tuple[SubGroupMinimum, ...] = ()
+    parts_least: int = 0
+    levels: tuple[DomainLevel, ...] = ()
+    required: int = -1
+    placed: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    hope: int = 0
+    states: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
+    slots: SlotCosts | None = None
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return int(self.free.shape[0])
+
+    def opened(self, level: DomainLevel) -> Ints:
+        """Domains of a level with placed members, ascending."""
+        if not self.placed.size:
+            return np.zeros(0, dtype=np.int64)
+        return np.unique(level.domain[self.placed > 0])
+
+    @property
+    def open_rows(self) -> Bools:
+        """Nodes with placed members, shape (nodes,)."""
+        if not self.placed.size:
+            return np.zeros(self.nodes, dtype=np.bool_)
+        return self.placed > 0
+
+
+@attrs.frozen
+class Term:
+    """One int of the objective, smaller is better.
+
+    Attributes:
+        name: ``hope``, ``domains:LEVEL``, ``parts``, ``span``, ``nodes``, ``fragmentation``
+            or ``price``.
+        value: of the answer.
+        bound: no answer that is as good in the terms before is below it.
+    """
+
+    name: str
+    value: int
+    bound: int
+
+
+@attrs.frozen
+class Certificate:
+    """Why there is no answer, so that it can be checked by counting again, and told in words.
+
+    Attributes:
+        kind: ``role`` (a role has too few places), ``domain`` (each domain of the required
+            level breaks an inequality of its own), ``table`` (the tree says so) or ``search``.
+        level: index of the level that is looked at, -1 for the whole cluster.
+        domain: the best domain of it, -1 for the whole cluster.
+        roles: whose members are counted.
+        needed, room: how many of them are needed, and how many fit there.
+        resource: column of ``Problem.free`` that runs out there; -1 for slots or filters, or
+            when no single one does.
+        breaches: for kind ``domain``: by domain, (roles, needed, room).
+    """
+
+    kind: str
+    level: int
+    domain: int
+    roles: tuple[int, ...]
+    needed: int
+    room: int
+    resource: int = -1
+    breaches: tuple[tuple[int, tuple[int, ...], int, int], ...] = ()
+
+
+NO_COUNTS: Ints = np.zeros((0, 0), dtype=np.int64)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Solution:
+    """An answer.
+
+    Attributes:
+        outcome: OPTIMAL: each term equals its bound, up to what ``proven`` names.
+        counts: members by role and node, int64, shape (roles, nodes); empty without an answer.
+        terms: of the objective, in order.
+        certificate: for INFEASIBLE.
+        method: ``greedy``, ``tree``, ``master``, ``patterns`` or what else found it.
+        seconds: spent in a solver, as it says itself; for metrics only.
+        work: deterministic seconds spent in a solver.
+        faults: methods that gave answers which could not be used, and why.
+    """
+
+    outcome: SearchOutcome
+    counts: Ints = attrs.field(factory=lambda: NO_COUNTS)
+    terms: tuple[Term, ...] = ()
+    certificate: Certificate | None = None
+    method: str = ""
+    seconds: float = 0.0
+    work: float = 0.0
+    faults: tuple[str, ...] = ()
+
+    @property
+    def proven(self) -> tuple[str, ...]:
+        """Names of the terms, from the first on, whose value is proven to be the least."""
+        names = []
+        for term in self.terms:
+            if term.value != term.bound:
+                break
+            names.append(term.name)
+        return tuple(names)
+
+    @property
+    def gap(self) -> float:
+        """Of the first term whose value is not proven: (value - bound) / max(1, bound)."""
+        for term in self.terms:
+            if term.value != term.bound:
+                return (term.value - term.bound) / max(1, term.bound)
+        return 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Effort:
+    """How hard to try.
+
+    Attributes:
+        solver: False where only quick methods are wanted (``placement.solver: greedy``).
+        budget_s: deterministic seconds for one problem.
+        workers: threads; more than one does not repeat exactly.
+    """
+
+    solver: bool = True
+    budget_s: float = 0.5
+    workers: int = 1
+    seed: int = 1
+
+
+class SearchJob(Protocol):
+    """A search that may take long or crash, so that it runs in a process of its own. It pickles."""
+
+    def run(self) -> object:
+        """The answer, which pickles too."""
+
+
+class SearchRunner(Protocol):
+    """Runs jobs, in this process or in another."""
+
+    def __call__(self, job: SearchJob) -> object:
+        """The answer of ``job.run()``.
+
+        Raises:
+            SolverFault: it crashed, hung, or was refused.
+        """
+
+
+def search_in_process(job: SearchJob) -> object:
+    """A ``Search`` in this process."""
+    return job.run()

@@ -1,0 +1,173 @@
+"""Counts an answer again, and what it is worth. Shares no code with the methods that find answers.
+
+Every answer goes through here before it is used: nothing that a solver or a table says is
+believed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.placement.model.problem import Problem
+
+_DOMAINS: Final = "domains:"
+
+
+def solution_errors(problem: Problem, counts: Ints) -> str:
+    """What is wrong with an answer, empty when nothing is.
+
+    Args:
+        problem: that was to be solved.
+        counts: shape (roles, nodes).
+    """
+    if counts.shape != (len(problem.roles), problem.nodes) or (counts < 0).any():
+        return "it is no table of counts by role and node"
+    if int(counts.sum()) != problem.members:
+        return f"it places {int(counts.sum())} members, not {problem.members}"
+    return (
+        _over_counted(problem, counts)
+        or _over_full(problem, counts)
+        or _short(problem, counts)
+        or _torn(problem, counts)
+        or _parts_trouble(problem, counts)
+    )
+
+
+def _over_counted(problem: Problem, counts: Ints) -> str:
+    for index, (role, row) in enumerate(zip(problem.roles, counts, strict=True)):
+        if int(row.sum()) > role.most:
+            return f"role {index} has only {role.most} members"
+        if (row > role.fits).any():
+            return f"role {index} does not fit where it was put"
+    return ""
+
+
+def _over_full(problem: Problem, counts: Ints) -> str:
+    rows = np.flatnonzero(counts.any(axis=0))
+    used = np.zeros((len(rows), problem.free.shape[1]), dtype=np.int64)
+    for role, row in zip(problem.roles, counts, strict=True):
+        used += row[rows, None] * role.ask[None, :]
+    over = (used > problem.free[rows]) & (used > 0)
+    if over.any():
+        return f"node {int(rows[np.flatnonzero(over.any(axis=1))[0]])} is over full"
+    return ""
+
+
+def _short(problem: Problem, counts: Ints) -> str:
+    for roles, least in problem.minima:
+        if int(counts[list(roles)].sum()) < least:
+            return f"roles {roles} have fewer than {least} members"
+    return ""
+
+
+def _torn(problem: Problem, counts: Ints) -> str:
+    if problem.required < 0:
+        return ""
+    level = problem.levels[problem.required]
+    domains = np.unique(level.domain[_used(problem, counts)])
+    if len(domains) > 1:
+        return f"it uses {len(domains)} domains of level {level.name}"
+    if len(domains) and int(domains[0]) >= level.real:
+        return f"its nodes have no label of level {level.name}"
+    return ""
+
+
+def _parts_trouble(problem: Problem, counts: Ints) -> str:
+    completed = 0
+    for index, part in enumerate(problem.parts):
+        rows = [number for number, role in enumerate(problem.roles) if role.part == index]
+        row = counts[rows].sum(axis=0) if rows else np.zeros(problem.nodes, dtype=np.int64)
+        given = int(row.sum())
+        if given and given < part.least:
+            return f"sub-group {index} gets {given} of the {part.least} members it lacks"
+        completed += bool(part.least and given >= part.least)
+        if part.level >= 0 and given:
+            level = problem.levels[part.level]
+            domains = {*np.unique(level.domain[row > 0]).tolist(), *part.homes}
+            if len(domains) > 1 or max(domains) >= level.real:
+                return f"sub-group {index} is not in one domain of level {level.name}"
+    if completed < problem.parts_least:
+        return f"{completed} sub-groups are completed, not {problem.parts_least}"
+    return ""
+
+
+# -- what it is worth ------------------------------------------------------------------------
+def objective_names(problem: Problem) -> tuple[str, ...]:
+    """Names of the terms of the objective, the most important first."""
+    levels = tuple(_DOMAINS + level.name for level in problem.levels)
+    hope = ("hope",) if problem.required >= 0 else ()
+    parts = ("parts",) if any(part.preferred >= 0 for part in problem.parts) else ()
+    return (*hope, *levels, *parts, "span", "nodes", "fragmentation", "price")
+
+
+def objective_values(problem: Problem, counts: Ints) -> tuple[int, ...]:
+    """The value of each term of ``names``, for an answer without trouble; smaller is better.
+
+    In order: hoped-for members for whom the domain of the required level has no room (each role
+    counted alone); domains used at each level, widest first, those of placed members too;
+    domains used by each sub-group at its preferred level, summed; islands spanned inside nodes;
+    nodes that get members; fragmentation added; plugins' prices.
+    """
+    used = _used(problem, counts)
+    values = []
+    if problem.required >= 0:
+        values.append(_hope(problem, used))
+    values += [len(np.unique(level.domain[used])) for level in problem.levels]
+    if any(part.preferred >= 0 for part in problem.parts):
+        values.append(sum(_spread(problem, counts, index) for index in range(len(problem.parts))))
+    span, fragmentation = _slots(problem, counts)
+    price = sum(
+        int((role.price * row).sum())
+        for role, row in zip(problem.roles, counts, strict=True)
+        if role.price is not None
+    )
+    taking = int(np.count_nonzero(counts.any(axis=0)))
+    return (*values, span, taking, fragmentation, price)
+
+
+def _used(problem: Problem, counts: Ints) -> Ints:
+    """Nodes with members, placed before or now."""
+    used = counts.any(axis=0)
+    return np.flatnonzero(used | problem.open_rows if problem.placed.size else used)
+
+
+def _hope(problem: Problem, used: Ints) -> int:
+    if not used.size:
+        return 0
+    level = problem.levels[problem.required]
+    inside = level.domain == level.domain[used[0]]
+    room = sum(min(role.most, int(role.fits[inside].sum())) for role in problem.roles)
+    return max(0, max(problem.hope, problem.members) - room)
+
+
+def _spread(problem: Problem, counts: Ints, index: int) -> int:
+    part = problem.parts[index]
+    rows = [number for number, role in enumerate(problem.roles) if role.part == index]
+    if part.preferred < 0 or not rows:
+        return 0
+    row = counts[rows].sum(axis=0)
+    if not row.any():
+        return 0
+    domain = problem.levels[part.preferred].domain
+    homes = part.homes if part.level < 0 else ()
+    return len({*np.unique(domain[row > 0]).tolist(), *homes})
+
+
+def _slots(problem: Problem, counts: Ints) -> tuple[int, int]:
+    span = fragmentation = 0
+    if problem.slots is None:
+        return 0, 0
+    sizes = [role.gpus for role in problem.roles]
+    for node in np.flatnonzero(counts.any(axis=0)).tolist():
+        taken = sorted(
+            (size for size, count in zip(sizes, counts[:, node].tolist(), strict=True)
+             for _ in range(count) if size),
+            reverse=True,
+        )  # fmt: skip
+        if taken:
+            cost = problem.slots.cost(int(problem.states[node]), tuple(taken))
+            span, fragmentation = span + cost[0], fragmentation + cost[1]
+    return span, fragmentation

@@ -1,0 +1,218 @@
+"""Free amounts, members who could leave, and limits: the arithmetic under a field of victims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpusched.placement.victims.model import COST_RATIO, ChosenBundle, EvictablePod, VictimBundle
+
+
+class FreeAmounts:
+    """What is free on each row, who is gone, and how much each limit has left.
+
+    Args:
+        ask: of one claimant, by column; positive.
+        free: by row, amounts by column; negative where a node is over its allocatable. Only
+            rows where the claimants may run.
+        members: who could leave.
+        bundles: of these members, on rows of ``free`` or on -1.
+        limits: how many may be drawn from each.
+    """
+
+    def __init__(
+        self,
+        ask: Sequence[int],
+        free: Mapping[int, Sequence[int]],
+        members: Sequence[EvictablePod],
+        bundles: Sequence[VictimBundle],
+        *,
+        limits: Sequence[int] = (),
+    ) -> None:
+        self.ask = tuple(ask)
+        self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
+        self.members = members
+        self.bundles = bundles
+        self.left = list(limits)
+        self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
+        self.room = sum(self.fits.values())
+        """How many claimants fit now."""
+        self.dead: set[int] = set()  # bundles that are out of the question
+        self._gone: dict[int, int] = {}
+        self._picks: dict[int, ChosenBundle] = {}
+        self._of_group: dict[int, list[int]] = {}
+        for number, bundle in enumerate(bundles):
+            self._of_group.setdefault(bundle.group, []).append(number)
+        self._rows_of = [
+            sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
+        ]
+
+    def count(self, free: Sequence[int]) -> int:
+        """How many claimants these amounts hold."""
+        least = -1
+        for amount, ask in zip(free, self.ask, strict=True):
+            fit = amount // ask
+            if fit <= 0:
+                return 0
+            if fit < least or least < 0:
+                least = fit
+        return max(0, least)
+
+    def _recount(self, row: int) -> None:
+        fits = self.count(self.free[row])
+        self.room += fits - self.fits[row]
+        self.fits[row] = fits
+
+    def frees(self, number: int, row: int) -> list[int]:
+        """What a bundle would free on a row."""
+        freed = [0] * len(self.ask)
+        for m in self.bundles[number].members:
+            member = self.members[m]
+            if member.row == row and m not in self._gone:
+                freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
+        return freed
+
+    def draws(self, number: int) -> dict[int, int]:
+        """What a bundle would take from which limits."""
+        bundle = self.bundles[number]
+        return self._draws((m for m in bundle.members if m not in self._gone), bundle.draws)
+
+    def _draws_of(self, pick: ChosenBundle) -> dict[int, int]:
+        """What a bundle that was taken drew."""
+        return self._draws(pick.members, self.bundles[pick.bundle].draws)
+
+    def _draws(self, members: Iterable[int], own: Iterable[int]) -> dict[int, int]:
+        draws: dict[int, int] = {}
+        for limit in own:
+            draws[limit] = draws.get(limit, 0) + 1
+        for m in members:
+            for limit in self.members[m].draws:
+                draws[limit] = draws.get(limit, 0) + 1
+        return draws
+
+    def _shift(self, members: Iterable[int], number: int) -> None:
+        rows: set[int] = set()
+        for m in members:
+            self._gone[m] = number
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a + b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def _unshift(self, members: Iterable[int]) -> None:
+        rows: set[int] = set()
+        for m in members:
+            del self._gone[m]
+            member = self.members[m]
+            if member.row in self.free:
+                free = self.free[member.row]
+                self.free[member.row] = [a - b for a, b in zip(free, member.frees, strict=True)]
+                rows.add(member.row)
+        for row in sorted(rows):
+            self._recount(row)
+
+    def rows_of(self, number: int) -> Sequence[int]:
+        """Rows on which a bundle frees anything."""
+        return self._rows_of[number]
+
+    def cost_of(self, bundle: int) -> int:
+        """What is lost when the bundle leaves, members that leave by others not counted."""
+        each = self.bundles[bundle]
+        lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
+        return lost + each.extra
+
+    def stays(self, member: int) -> bool:
+        """Whether the member has not left yet."""
+        return member not in self._gone
+
+    def _gain(self, numbers: Iterable[int]) -> int:
+        freed: dict[int, list[int]] = {}
+        for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
+            member = self.members[m]
+            if m in self._gone or member.row not in self.free:
+                continue
+            known = freed.get(member.row) or self.free[member.row]
+            freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
+        return sum(self.count(free) - self.fits[row] for row, free in freed.items())
+
+    def possible(self) -> list[int]:
+        """Bundles that may be chosen, limits not counted."""
+        return [n for n in range(len(self.bundles)) if n not in self.dead]
+
+    def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
+        if number in self.dead or number in self._picks:
+            return False
+        if all(m in self._gone for m in self.bundles[number].members):
+            return False
+        back = self._given_back(number)
+        return all(
+            self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
+            for limit, count in self.draws(number).items()
+        )
+
+    def _absorbs(self, number: int) -> list[int]:
+        """Picks that a bundle would take over: they stand and fall with it then."""
+        if len(self.bundles[number].members) == 1:
+            return []
+        group = self._of_group[self.bundles[number].group]
+        picks = [other for other in group if other != number and other in self._picks]
+        return [other for other in picks if self._covers(number, other)]
+
+    def _given_back(self, number: int) -> dict[int, int]:
+        """What these drew for themselves."""
+        if not self.bundles[number].draws:
+            return {}
+        return self._draws((), (n for o in self._absorbs(number) for n in self.bundles[o].draws))
+
+    def _take(self, number: int) -> None:
+        bundle = self.bundles[number]
+        for limit, count in self.draws(number).items():
+            self.left[limit] -= count
+        leaving = [m for m in bundle.members if m not in self._gone]
+        self._shift(leaving, number)
+        for other in self._absorbs(number):
+            leaving += self._picks.pop(other).members
+            for limit in self.bundles[other].draws:
+                self.left[limit] += 1
+        self._picks[number] = ChosenBundle(number, tuple(sorted(leaving)))
+
+    def _put_back(self, number: int) -> None:
+        pick = self._picks.pop(number)
+        self._unshift(pick.members)
+        for limit, count in self._draws_of(pick).items():
+            self.left[limit] += count
+
+    def _overlap(self, one: int, other: int) -> bool:
+        """Whether two bundles have a member in common."""
+        a, b = self.bundles[one], self.bundles[other]
+        if a.group != b.group or (len(a.members) == 1 and len(b.members) == 1):
+            return False
+        return not set(a.members).isdisjoint(b.members)
+
+    def _covers(self, one: int, other: int) -> bool:
+        """Whether a bundle has every member of another."""
+        return set(self.bundles[one].members).issuperset(self.bundles[other].members)
+
+    def _lessen(self, members: Iterable[int], bundles: Iterable[int]) -> None:
+        """Members left for good: limits of bundles that went with them allow less."""
+        left = set(members)
+        for number in bundles:
+            bundle = self.bundles[number]
+            if len(bundle.members) == 1:
+                lessened: Iterable[int] = bundle.draws
+            elif bundle.draws and not left.isdisjoint(bundle.members):
+                # A part that is gone now; what its members draw was taken off by theirs.
+                gone = all(m in self._gone for m in bundle.members)
+                lessened = bundle.draws[:1] if gone else ()
+            else:
+                continue
+            for limit in lessened:
+                self.left[limit] = max(0, self.left[limit] - 1)
+
+    def density(self, number: int, row: int) -> tuple[int, int]:
+        """What a bundle costs for what it frees on a row, in parts of ``RATIO``; then its order."""
+        freed = self.frees(number, row)
+        share = sum(amount * COST_RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
+        return self.cost_of(number) * COST_RATIO // max(1, share), self.bundles[number].order

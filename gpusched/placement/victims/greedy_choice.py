@@ -1,0 +1,376 @@
+"""Who leaves so that a number of equal pods fit: cheapest first for what it frees, none in vain.
+
+Integers in, a choice out. A field has rows (nodes) with free amounts, members (pods that run
+there and could leave) and bundles (members that leave together or not at all). A choice grows by
+the move that costs least for each place it gains; afterwards the dearest that are not needed
+are spared.
+
+A field is kept for many claims of one class: a choice is undone at once, and whoever carries it
+out tells the field the new free amounts of the rows it touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from gpusched.placement.victims.free_amounts import FreeAmounts
+from gpusched.placement.victims.model import (
+    BundleEntry,
+    BundleSlot,
+    EvictablePod,
+    EvictionOption,
+    VictimBundle,
+    VictimChoice,
+    VictimRank,
+)
+
+_MIXED = -1
+_MOVES_HELD_MAX = 64
+"""Moves compared exactly where a smaller need makes their order by ratio inexact."""
+
+
+class VictimSearchState(FreeAmounts):
+    """See the module.
+
+    Args:
+        ask, free, members, bundles, limits: as ``Ground`` has them.
+        source_key: where a source stands now; smaller keys are exhausted first.
+    """
+
+    def __init__(
+        self,
+        ask: Sequence[int],
+        free: Mapping[int, Sequence[int]],
+        members: Sequence[EvictablePod],
+        bundles: Sequence[VictimBundle],
+        *,
+        limits: Sequence[int] = (),
+        source_key: Callable[[int], Any] = lambda _source: 0,
+    ) -> None:
+        super().__init__(ask, free, members, bundles, limits=limits)
+        self._source_key = source_key
+        self._sources = sorted({each.source for each in bundles})
+        self._keys: dict[int, Any] = {}
+        self.reach = self.room
+        """How many would have fitted when the last choice gave up."""
+        self._of_row: dict[int, list[int]] = {}
+        self._of_member: dict[int, list[int]] = {}
+        self._stamps: dict[BundleSlot, int] = {}
+        self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
+        self._heaps: dict[int, list[BundleEntry]] = {}
+        self._offered = False
+        self._look()
+        self._index()
+
+    def set_free(self, row: int, free: Sequence[int]) -> None:
+        """What is free on a row now, whoever leaves by a choice not counted."""
+        if row not in self.free:
+            return
+        self.free[row] = list(free)
+        self._recount(row)
+        self._offer(row)
+
+    def remove_evicted(self, members: Iterable[int]) -> None:
+        """These members have left for good; ``set_free`` tells what came of their rooms."""
+        left = list(members)
+        self._gone |= dict.fromkeys(left, -1)
+        self._lessen(left, sorted({n for m in left for n in self._of_member.get(m, ())}))
+
+    def drop(self, bundles: Iterable[int]) -> None:
+        """These bundles are out of the question from now on."""
+        rows: set[int] = set()
+        for number in bundles:
+            if number not in self.dead:
+                self.dead.add(number)
+                rows.update(self._rows_of[number])
+        for row in sorted(rows):
+            self._offer(row)
+
+    def bundles_of(self, group: int) -> Sequence[int]:
+        """Bundles of one group."""
+        return self._of_group.get(group, ())
+
+    def choose(
+        self, need: int, taken: Callable[[Sequence[int]], None] = lambda _members: None
+    ) -> VictimChoice | None:
+        """The members that leave so that ``need`` claimants fit; None when no choice does.
+
+        The field is afterwards as before. ``reach`` tells how far it got.
+
+        Args:
+            need: claimants.
+            taken: told the members of each step, before sources are asked for their keys again.
+        """
+        self._look()
+        self._offer_all()
+        touched: set[int] = set()
+        while self.room < need and (move := self._best(need - self.room)) is not None:
+            for number in move.bundles:
+                self._take(number)
+                touched.update(self._rows_of[number])
+                if len(self._sources) > 1:
+                    taken(self._picks[number].members)
+            if len(self._sources) > 1 and self.room < need:
+                self._look()
+            for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
+                self._offer(row)
+        self.reach = self.room
+        chosen = self._spare(need) if self.room >= need else None
+        for number in sorted(self._picks):
+            self._put_back(number)
+        for row in sorted(touched):
+            self._offer(row)
+        for slot in sorted(self._again):
+            self._push(slot, self._move_of(slot))
+        self._again.clear()
+        return chosen
+
+    def weigh(
+        self, picked: Iterable[int], need: int, holds: Callable[[], bool] | None = None
+    ) -> VictimChoice | None:
+        """The choice of these bundles, less who is not needed; None where it is none.
+
+        Args:
+            picked: bundles.
+            need: claimants that must fit.
+            holds: asked instead, with the amounts as they would be; then nobody is spared.
+        """
+        possible = True
+        for number in picked:
+            possible = possible and self._possible(number, {})
+            if not possible:
+                break
+            self._take(number)
+        if holds is not None:
+            chosen = self._choice() if possible and holds() else None
+        else:
+            chosen = self._spare(need) if possible and self.room >= need else None
+        for number in sorted(self._picks):
+            self._put_back(number)
+        return chosen
+
+    @property
+    def sources(self) -> int:
+        """How many sources there are."""
+        return len(self._sources)
+
+    def cheapest(self) -> int:
+        """What the cheapest bundle costs that may be chosen, whatever its lane; 0 for none."""
+        while self._ascending:
+            number = self._ascending[-1]
+            gone = all(m in self._gone for m in self.bundles[number].members)
+            if not gone and number not in self.dead:
+                return self.cost_of(number)
+            self._ascending.pop()
+        return 0
+
+    def lanes(self) -> list[VictimRank]:
+        """Where bundles stand that may be chosen, smallest first."""
+        return sorted({self.lane_of(number) for number in self.possible()})
+
+    def alive(self, lane: VictimRank) -> list[int]:
+        """Bundles that may be chosen, of this lane and smaller ones."""
+        return [n for n in self.possible() if self.lane_of(n) <= lane]
+
+    def _index(self) -> None:
+        for number, bundle in enumerate(self.bundles):
+            for m in bundle.members:
+                self._of_member.setdefault(m, []).append(number)
+            for row in self._rows_of[number]:
+                self._of_row.setdefault(row, []).append(number)
+        self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
+
+    def _offer_all(self) -> None:
+        """Enter every move; left until somebody asks for a choice, as many fields never are."""
+        if self._offered:
+            return
+        self._offered = True
+        for numbers in self._of_row.values():
+            numbers.sort(key=self._by_cost)
+        for row in sorted(self._of_row):
+            self._offer_row(row)
+        for number, bundle in enumerate(self.bundles):
+            if len(bundle.members) > 1:
+                self._push((-1 - number, 0), self._own_move(number))
+
+    def _by_cost(self, number: int) -> tuple[Any, ...]:
+        return (self.lane_of(number), self.cost_of(number), self.bundles[number].order)
+
+    def _look(self) -> None:
+        self._keys = {source: self._source_key(source) for source in self._sources}
+
+    def lane_of(self, number: int) -> VictimRank:
+        """Where a bundle stands now: its source's key, then its own lane."""
+        bundle = self.bundles[number]
+        return (self._keys[bundle.source], bundle.lane)
+
+    def _push(self, slot: BundleSlot, move: EvictionOption | None) -> None:
+        """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
+        stamp = self._stamps.get(slot, 0) + 1
+        self._stamps[slot] = stamp
+        if move is not None:
+            heap = self._heaps.setdefault(move.source, [])
+            heappush(heap, (move.key(2**30, self.bundles), slot, stamp, move))
+
+    def _offer(self, row: int) -> None:
+        """Work out again what a row and the bundles on it offer."""
+        if not self._offered:
+            return
+        self._offer_row(row)
+        for number in self._of_row.get(row, ()):
+            if len(self.bundles[number].members) > 1:
+                self._push((-1 - number, 0), self._own_move(number))
+
+    def _best(self, need: int) -> EvictionOption | None:
+        """The move that costs least for each place that is needed."""
+        pure = sorted(
+            (source for source in self._heaps if source != _MIXED),
+            key=lambda source: (self._keys[source], source),
+        )
+        for source in (*pure, _MIXED):
+            move = self._best_of(self._heaps.get(source, []), need)
+            if move is not None:
+                return move
+        return None
+
+    def _best_of(self, heap: list[BundleEntry], need: int) -> EvictionOption | None:
+        held: list[tuple[tuple[Any, ...], BundleEntry]] = []
+        best: tuple[Any, ...] | None = None
+        found: EvictionOption | None = None
+        while heap and len(held) < _MOVES_HELD_MAX:
+            entry = heap[0]
+            _, slot, stamp, move = entry
+            if best is not None and best <= entry[0]:
+                break
+            heappop(heap)
+            if self._stamps[slot] != stamp:
+                continue
+            if not all(self._possible(number, {}) for number in move.bundles):
+                self._again.add(slot)
+                self._push(slot, self._move_of(slot))
+                continue
+            exact = move.key(need, self.bundles)
+            held.append((exact, entry))
+            if best is None or exact < best:
+                best, found = exact, move
+        for _, entry in held:
+            heappush(heap, entry)
+        return found
+
+    def _own_move(self, number: int) -> EvictionOption | None:
+        if not self._possible(number, {}):
+            return None
+        gain = self._gain([number])
+        if not gain:
+            return None
+        bundle = self.bundles[number]
+        return EvictionOption(bundle.lane, self.cost_of(number), gain, (number,), bundle.source)
+
+    def _offer_row(self, row: int) -> None:
+        """A move of each source that has bundles on a row, and one of all of them together."""
+        sources = sorted({self.bundles[number].source for number in self._of_row.get(row, ())})
+        for source in sources:
+            self._push((row, source), self._row_move(row, source))
+        if len(sources) > 1:
+            self._push((row, _MIXED), self._row_move(row, _MIXED))
+
+    def _move_of(self, slot: BundleSlot) -> EvictionOption | None:
+        place, source = slot
+        return self._row_move(place, source) if place >= 0 else self._own_move(-1 - place)
+
+    def _row_move(self, row: int, source: int) -> EvictionOption | None:
+        """The cheapest bundles found with which one claimant more fits the row."""
+        numbers = [
+            number
+            for number in self._of_row.get(row, ())
+            if source == _MIXED or self.bundles[number].source == source
+        ]
+        found: list[EvictionOption] = []
+        if source == _MIXED:
+            numbers.sort(key=self._by_cost)
+        first = self._gather(row, numbers)
+        if first is not None:
+            found.append(first)
+        if first is None or len(first.bundles) > 1:
+            dense = self._gather(
+                row, sorted(numbers, key=lambda n: (self.lane_of(n), *self.density(n, row)))
+            )
+            if dense is not None:
+                found.append(dense)
+        if not found:
+            return None
+        return min(found, key=lambda move: move.key(2**30, self.bundles))
+
+    def _gather(self, row: int, numbers: Sequence[int]) -> EvictionOption | None:
+        free = list(self.free[row])
+        base = self.fits[row]
+        drawn: dict[int, int] = {}
+        taken: list[int] = []
+        for number in numbers:
+            if not self._possible(number, drawn):
+                continue
+            freed = self.frees(number, row)
+            if not any(freed):
+                continue
+            others = [other for other in taken if self._overlap(number, other)]
+            if not all(self._covers(number, other) for other in others):
+                continue
+            for other in others:  # a whole gang replaces those of it that were spare
+                taken.remove(other)
+                free = [a - b for a, b in zip(free, self.frees(other, row), strict=True)]
+            for limit, count in self.draws(number).items():
+                drawn[limit] = drawn.get(limit, 0) + count
+            free = [a + b for a, b in zip(free, freed, strict=True)]
+            taken.append(number)
+            if self.count(free) > base:
+                break
+        else:
+            return None
+        taken = self._needed(row, taken, free, base)
+        if len(taken) > 1:
+            taken.sort(key=self._by_cost, reverse=True)
+        lane = max(self.bundles[number].lane for number in taken)
+        cost = sum(self.cost_of(number) for number in taken)
+        sources = {self.bundles[number].source for number in taken}
+        source = sources.pop() if len(sources) == 1 else _MIXED
+        return EvictionOption(lane, cost, max(1, self._gain(taken)), tuple(taken), source)
+
+    def _needed(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
+        if len(taken) == 1:
+            return taken
+        for number in sorted(taken, key=self._by_cost, reverse=True):
+            less = [a - b for a, b in zip(free, self.frees(number, row), strict=True)]
+            if self.count(less) > base:
+                free = less
+                taken.remove(number)
+        return taken
+
+    def _spare(self, need: int) -> VictimChoice:
+        """Give back, dearest first, whoever is not needed."""
+
+        def dearest(number: int) -> tuple[Any, ...]:
+            return (self.lane_of(number), self._lost(number), self.bundles[number].order)
+
+        for number in sorted(self._picks, key=dearest, reverse=True):
+            if len(self._picks) == 1 and need > 0:
+                break
+            pick = self._picks[number]
+            self._put_back(number)
+            if self.room < need:
+                self._shift(pick.members, number)
+                self._picks[number] = pick
+                for limit, count in self._draws_of(pick).items():
+                    self.left[limit] -= count
+        return self._choice()
+
+    def _choice(self) -> VictimChoice:
+        picks = tuple(pick for _, pick in sorted(self._picks.items()))
+        cost = sum(self._lost(pick.bundle) for pick in picks)
+        lane = max((self.lane_of(pick.bundle) for pick in picks), default=())
+        return VictimChoice(picks, cost, lane)
+
+    def _lost(self, number: int) -> int:
+        lost = sum(self.members[m].cost for m in self._picks[number].members)
+        return lost + self.bundles[number].extra

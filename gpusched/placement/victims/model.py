@@ -1,0 +1,99 @@
+"""Who could leave, in what pieces, and a choice among them: ints and tuples.
+
+``placement.victim_field`` chooses; ``placement.cpsat_victims`` proves the choice or betters it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+VictimRank = tuple[Any, ...]
+"""Compared before cost: bundles of smaller lanes are taken first. All of one field compare."""
+COST_RATIO: Final = 2**20
+"""Costs a place are compared in parts of this."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class EvictablePod:
+    """A pod that could leave.
+
+    Attributes:
+        row: of its node; -1 where the claimants may not run, so that it frees nothing for them.
+        frees: amounts by column of the claimants' request.
+        cost: what is lost when it leaves.
+        draws: numbers of limits; its leaving takes one from each.
+    """
+
+    row: int
+    frees: tuple[int, ...]
+    cost: int
+    draws: tuple[int, ...] = ()
+
+
+@attrs.frozen(slots=True, eq=False)
+class VictimBundle:
+    """Members that leave together or not at all.
+
+    Attributes:
+        members: numbers of members.
+        order: decides among equals, smaller first; unique.
+        group: bundles that share members have the same number; of two that do, one has all
+            members of the other and replaces it.
+        extra: cost beside that of the members.
+        draws: limits that it takes one from each time they are named, beside those of its
+            members. Of a bundle of several members, the first is its own, the others are
+            those that its members name as bundles of one.
+        source: bundles of one source are compared among themselves by ``lane`` and cost; of
+            sources, one is exhausted before the next, in an order that may change.
+    """
+
+    members: tuple[int, ...]
+    order: int
+    group: int
+    extra: int = 0
+    draws: tuple[int, ...] = ()
+    source: int = 0
+    lane: VictimRank = ()
+
+
+@attrs.frozen(slots=True, eq=False)
+class ChosenBundle:
+    """A bundle of a choice, with the members that leave by it."""
+
+    bundle: int
+    members: tuple[int, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class VictimChoice:
+    """Who leaves; ``cost`` is the sum over picks and their extras, ``lane`` the largest."""
+
+    picks: tuple[ChosenBundle, ...]
+    cost: int
+    lane: VictimRank
+
+
+@attrs.frozen(slots=True, eq=False)
+class EvictionOption:
+    """Bundles of one row, or one bundle, and how many claimants more fit when they leave."""
+
+    lane: VictimRank
+    cost: int
+    gain: int
+    bundles: tuple[int, ...]
+    source: int
+
+    def key(self, need: int, orders: Sequence[VictimBundle]) -> tuple[Any, ...]:
+        """Among moves of one source."""
+        gain = min(self.gain, need)
+        order = orders[self.bundles[0]].order
+        return (self.lane, self.cost * COST_RATIO // gain, self.cost, order)
+
+
+BundleSlot = tuple[int, int]
+"""Whose move it is: a row and a source, or ``-1 - bundle`` and 0."""
+BundleEntry = tuple[tuple[Any, ...], BundleSlot, int, EvictionOption]
+"""A move with its key; the number tells older entries of its slot from the last."""

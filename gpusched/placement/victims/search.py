@@ -1,0 +1,289 @@
+"""Cheaper victims than the best known: from a field to a model for the solver, and back.
+
+Nothing that the solver says is believed before it is counted again on the field. Where the
+bound by counting shows already that nothing is cheaper, the solver is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.base.errors import SolverFault
+from gpusched.placement.model.problem import (
+    Effort,
+    SearchOutcome,
+    SearchRunner,
+    search_in_process,
+)
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
+from gpusched.placement.victims.model import VictimChoice, VictimRank
+from gpusched.placement.victims.solver_model import CandidateRow, VictimModel, VictimModelResult
+
+BUNDLES_MAX: Final = 4_000
+COUNTS_MAX: Final = 16_000
+"""Larger models take longer to build than their answer is worth."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class VictimSearchResult:
+    """How a search ended.
+
+    Attributes:
+        outcome: INFEASIBLE proves that nothing is cheaper; FEASIBLE comes with ``choice``.
+        proven: whether ``choice`` is the cheapest.
+        seconds: in the solver, for metrics only.
+        spent: deterministic seconds.
+    """
+
+    outcome: SearchOutcome
+    choice: VictimChoice | None = None
+    proven: bool = False
+    seconds: float = 0.0
+    spent: float = 0.0
+
+
+@attrs.frozen(slots=True, eq=False)
+class IncomingMembers:
+    """Members of one role that need room.
+
+    Attributes:
+        ask: of one, amounts by column of the field.
+        most: how many there are.
+        rows: where they may run; None for all rows of the field.
+    """
+
+    ask: tuple[int, ...]
+    most: int
+    rows: frozenset[int] | None = None
+
+
+@attrs.frozen(slots=True, eq=False)
+class IncomingRoles:
+    """Newcomers of several roles.
+
+    Attributes:
+        members: how many must fit in all.
+        minima: pairs of role numbers and how many of these together must fit.
+    """
+
+    roles: tuple[IncomingMembers, ...]
+    members: int
+    minima: tuple[tuple[tuple[int, ...], int], ...] = ()
+
+
+def find_cheaper_victims(
+    field: VictimSearchState,
+    need: int,
+    incumbent: VictimChoice | None,
+    effort: Effort,
+    *,
+    search: SearchRunner = search_in_process,
+) -> VictimSearchResult:
+    """Search for a choice of a smaller lane, or that costs less in the same.
+
+    Args:
+        field: as it stands, without any choice applied.
+        need: claimants that must fit.
+        incumbent: the best choice known, if any.
+        effort: how hard; its budget is for each lane.
+        search: runs the solver, here or in another process.
+
+    Raises:
+        SolverFault: the solver failed, or its answer does not hold.
+    """
+    bound = victim_lower_bound(field, need)
+    known = None if incumbent is None else (incumbent.lane, incumbent.cost)
+    if bound is None:
+        return VictimSearchResult(SearchOutcome.INFEASIBLE)
+    wanted = IncomingRoles((IncomingMembers(field.ask, need),), need)
+    return find_cheaper_victims_for_roles(field, wanted, known, effort, bound=bound, search=search)
+
+
+def find_cheaper_victims_for_roles(
+    field: VictimSearchState,
+    wanted: IncomingRoles,
+    incumbent: tuple[VictimRank, int] | None,
+    effort: Effort,
+    *,
+    bound: VictimLowerBound,
+    search: SearchRunner = search_in_process,
+) -> VictimSearchResult:
+    """The same for newcomers of several roles; rows of the field are where any of them may run.
+
+    Args:
+        field: its own ``ask`` does not count where there are several roles.
+        wanted: who needs room.
+        incumbent: lane and cost of the best choice known, if any.
+        effort: how hard.
+        bound: what any choice costs at least.
+        search: runs the solver.
+
+    Raises:
+        SolverFault: as above.
+    """
+    if incumbent is not None and not bound.allows(*incumbent):
+        return VictimSearchResult(SearchOutcome.INFEASIBLE)
+    seconds = spent = 0.0
+    outcome = SearchOutcome.INFEASIBLE
+    for lane in field.lanes():
+        if lane < bound.lane or (incumbent is not None and lane > incumbent[0]):
+            continue
+        cost = incumbent[1] if incumbent is not None and lane == incumbent[0] else None
+        answer = _cheapest_up_to_rank(field, wanted, (lane, cost), effort, search=search)
+        seconds, spent = seconds + answer.seconds, spent + answer.spent
+        if answer.choice is not None:
+            proven = answer.proven and outcome is SearchOutcome.INFEASIBLE
+            return attrs.evolve(answer, proven=proven, seconds=seconds, spent=spent)
+        if answer.outcome is not SearchOutcome.INFEASIBLE:
+            outcome = answer.outcome
+    return VictimSearchResult(outcome, seconds=seconds, spent=spent)
+
+
+def _cheapest_up_to_rank(
+    field: VictimSearchState,
+    wanted: IncomingRoles,
+    below: tuple[VictimRank, int | None],
+    effort: Effort,
+    *,
+    search: SearchRunner,
+) -> VictimSearchResult:
+    """The cheapest choice up to a lane, below a cost."""
+    lane, cost = below
+    numbers = field.alive(lane)
+    if len(numbers) > BUNDLES_MAX:
+        return VictimSearchResult(SearchOutcome.UNKNOWN)
+    rows, still = _rows(field, wanted, numbers)
+    if sum(len(row.most) for _, row in rows) > COUNTS_MAX:
+        return VictimSearchResult(SearchOutcome.UNKNOWN)
+    costs = tuple(field.cost_of(number) for number in numbers)
+    cost_max = sum(costs) if cost is None else cost - 1
+    model = VictimModel(
+        asks=tuple(role.ask for role in wanted.roles),
+        most=tuple(role.most for role in wanted.roles),
+        members=wanted.members - still,
+        minima=wanted.minima,
+        rows=tuple(row for _, row in rows),
+        costs=costs,
+        limits=_limits(field, numbers),
+        exclusive=_exclusive(field, numbers),
+        cost_max=cost_max,
+        budget_s=effort.budget_s,
+        workers=effort.workers,
+        seed=effort.seed,
+    )
+    answer = search(model)
+    if not isinstance(answer, VictimModelResult):
+        raise SolverFault("the solver did not answer with victims")
+    if answer.outcome not in (SearchOutcome.OPTIMAL, SearchOutcome.FEASIBLE):
+        return VictimSearchResult(answer.outcome, seconds=answer.seconds, spent=answer.spent)
+    picked = [numbers[number] for number in answer.picked if number < len(numbers)]
+    found = [row for row, _ in rows]
+    choice = (
+        field.weigh(picked, wanted.members)
+        if len(wanted.roles) == 1
+        else field.weigh(picked, 0, lambda: _holds(field, wanted, found, answer.counts))
+    )
+    if choice is None or choice.cost > cost_max:
+        raise SolverFault("the solver's victims do not hold when they are counted again")
+    return VictimSearchResult(
+        SearchOutcome.FEASIBLE,
+        choice,
+        proven=answer.outcome is SearchOutcome.OPTIMAL,
+        seconds=answer.seconds,
+        spent=answer.spent,
+    )
+
+
+def _rows(
+    field: VictimSearchState, wanted: IncomingRoles, numbers: Sequence[int]
+) -> tuple[list[tuple[int, CandidateRow]], int]:
+    """Rows where newcomers may fit; with one role, how many fit on rows where nobody leaves."""
+    freed: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for place, number in enumerate(numbers):
+        for row in field.rows_of(number):
+            freed.setdefault(row, []).append((place, tuple(field.frees(number, row))))
+    if len(wanted.roles) == 1:
+        still = sum(fits for row, fits in field.fits.items() if row not in freed)
+        rows = sorted(freed)
+    else:
+        still, rows = 0, sorted(field.free)
+    found = []
+    for row in rows:
+        parts = freed.get(row, [])
+        free = field.free[row]
+        everything = [
+            amount + sum(part[column] for _, part in parts) for column, amount in enumerate(free)
+        ]
+        most = tuple(
+            _count(everything, role.ask) if role.rows is None or row in role.rows else 0
+            for role in wanted.roles
+        )
+        if any(most):
+            found.append((row, CandidateRow(tuple(free), tuple(parts), most)))
+    return found, still
+
+
+def _count(free: Sequence[int], ask: Sequence[int]) -> int:
+    """How many fit; of a column that is not asked for, any amount will do."""
+    return max(0, min((a // b for a, b in zip(free, ask, strict=True) if b), default=0))
+
+
+def _limits(
+    field: VictimSearchState, numbers: Sequence[int]
+) -> tuple[tuple[tuple[tuple[int, int], ...], int], ...]:
+    drawn: dict[int, list[tuple[int, int]]] = {}
+    for place, number in enumerate(numbers):
+        for limit, count in field.draws(number).items():
+            drawn.setdefault(limit, []).append((place, count))
+    return tuple(
+        (tuple(terms), field.left[limit])
+        for limit, terms in sorted(drawn.items())
+        if sum(count for _, count in terms) > field.left[limit]
+    )
+
+
+def _exclusive(field: VictimSearchState, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Bundles that share members: one of them at most."""
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for place, number in enumerate(numbers):
+        groups.setdefault(field.bundles[number].group, []).append((place, number))
+    pairs = []
+    for _, each in sorted(groups.items()):
+        for place, number in each:
+            members = set(field.bundles[number].members)
+            if len(members) > 1:
+                pairs += [
+                    (place, other)
+                    for other, its in each
+                    if other != place and members.intersection(field.bundles[its].members)
+                ]
+    return tuple(pairs)
+
+
+def _holds(
+    field: VictimSearchState,
+    wanted: IncomingRoles,
+    rows: Sequence[int],
+    counts: Sequence[Sequence[int]],
+) -> bool:
+    """Whether the newcomers fit as the solver says, with amounts as they would be."""
+    if len(counts) != len(rows):
+        return False
+    totals = [0] * len(wanted.roles)
+    for row, each in zip(rows, counts, strict=True):
+        used = [0] * len(field.free[row])
+        for number, (role, count) in enumerate(zip(wanted.roles, each, strict=True)):
+            if count < 0 or (count and role.rows is not None and row not in role.rows):
+                return False
+            totals[number] += count
+            used = [a + b * count for a, b in zip(used, role.ask, strict=True)]
+        if any(a > b for a, b in zip(used, field.free[row], strict=True) if a):
+            return False
+    if any(count > role.most for count, role in zip(totals, wanted.roles, strict=True)):
+        return False
+    enough = all(sum(totals[r] for r in roles) >= least for roles, least in wanted.minima)
+    return enough and sum(totals) >= wanted.members

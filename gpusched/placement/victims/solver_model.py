@@ -1,0 +1,170 @@
+"""Cheaper victims than the best known, or the proof that there are none: one model for each domain.
+
+One boolean for each bundle, one count for each row and role of the newcomers. As in
+``placement.cpsat``: one worker, a fixed seed, a deterministic limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from gpusched.base.errors import SolverFault
+from gpusched.placement.cpsat.solver import configure_solver
+from gpusched.placement.model.problem import SearchOutcome
+
+_COEFFICIENT_MAX: Final = 2**40
+
+
+@attrs.frozen(slots=True)
+class CandidateRow:
+    """A row on which newcomers fit when everybody left.
+
+    Attributes:
+        free: amounts by column.
+        freed: numbers of bundles and what they free here.
+        most: how many of each role fit when everybody left.
+    """
+
+    free: tuple[int, ...]
+    freed: tuple[tuple[int, tuple[int, ...]], ...]
+    most: tuple[int, ...]
+
+
+@attrs.frozen(slots=True)
+class VictimModelResult:
+    """How a search ended.
+
+    Attributes:
+        picked: numbers of bundles, for FEASIBLE and OPTIMAL.
+        counts: newcomers by row and role, for these.
+        seconds: in the solver, for metrics only.
+        spent: deterministic seconds.
+    """
+
+    outcome: SearchOutcome
+    picked: tuple[int, ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
+    seconds: float = 0.0
+    spent: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class VictimModel:
+    """A job for the solver: the cheapest bundles whose leaving lets the newcomers in.
+
+    Attributes:
+        asks: of one newcomer of each role, amounts by column.
+        most: how many of each role there are.
+        members: newcomers that must fit in all.
+        minima: pairs of role numbers and how many of these together must fit.
+        rows: where they may fit.
+        costs: of each bundle.
+        limits: pairs of what bundles draw, as pairs of bundle and count, and what there is.
+        exclusive: pairs of bundles of which one at most may be picked.
+        cost_max: no answer may cost more.
+        followers: roles whose members do not come by themselves: pairs of a role and, as pairs of
+            bundle and count, how many of it must fit for each bundle that is picked.
+        forbidden: sets of bundles that may not be picked together.
+        budget_s: deterministic seconds.
+    """
+
+    asks: tuple[tuple[int, ...], ...]
+    most: tuple[int, ...]
+    members: int
+    minima: tuple[tuple[tuple[int, ...], int], ...]
+    rows: tuple[CandidateRow, ...]
+    costs: tuple[int, ...]
+    limits: tuple[tuple[tuple[tuple[int, int], ...], int], ...]
+    exclusive: tuple[tuple[int, int], ...]
+    cost_max: int
+    budget_s: float
+    followers: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    forbidden: tuple[tuple[int, ...], ...] = ()
+    workers: int = 1
+    seed: int = 1
+
+    def run(self) -> VictimModelResult:
+        """Search until the cheapest is found, proven not to exist, or the budget is spent.
+
+        Raises:
+            SolverFault: the model was refused.
+        """
+        from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
+
+        model = cp_model.CpModel()
+        leaves = [model.new_bool_var(f"b{number}") for number in range(len(self.costs))]
+        counts = [self._row(model, leaves, row, number) for number, row in enumerate(self.rows)]
+        self._totals(model, counts, leaves)
+        for terms, left in self.limits:
+            model.add(sum(count * leaves[number] for number, count in terms) <= left)
+        for one, other in self.exclusive:
+            model.add_at_most_one([leaves[one], leaves[other]])
+        for numbers in self.forbidden:
+            model.add(sum(leaves[number] for number in numbers) <= len(numbers) - 1)
+        total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
+        model.add(total <= self.cost_max)
+        model.minimize(total)
+        solver = cp_model.CpSolver()
+        configure_solver(solver, budget_s=self.budget_s, workers=self.workers, seed=self.seed)
+        status = solver.solve(model)
+        spent = solver.response_proto.deterministic_time
+        if status == cp_model.MODEL_INVALID:
+            raise SolverFault(f"the solver refused its model: {model.validate()[:200]}")
+        if status == cp_model.INFEASIBLE:
+            return VictimModelResult(
+                SearchOutcome.INFEASIBLE, seconds=solver.wall_time, spent=spent
+            )
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return VictimModelResult(SearchOutcome.UNKNOWN, seconds=solver.wall_time, spent=spent)
+        return VictimModelResult(
+            SearchOutcome.OPTIMAL if status == cp_model.OPTIMAL else SearchOutcome.FEASIBLE,
+            tuple(n for n, variable in enumerate(leaves) if solver.boolean_value(variable)),
+            tuple(tuple(0 if x is None else int(solver.value(x)) for x in each) for each in counts),
+            seconds=solver.wall_time,
+            spent=spent,
+        )
+
+    def _row(self, model: Any, leaves: list[Any], row: CandidateRow, number: int) -> list[Any]:
+        """One count for each role that fits the row; together they get what is free and freed."""
+        counts = [
+            model.new_int_var(0, min(fits, self.most[role]), f"x{number}_{role}") if fits else None
+            for role, fits in enumerate(row.most)
+        ]
+        for column, free in enumerate(row.free):
+            asks = [
+                (ask[column], x) for ask, x in zip(self.asks, counts, strict=True) if x is not None
+            ]
+            asks = [(ask, x) for ask, x in asks if ask]
+            reach = sum(
+                ask[column] * min(fits, most)
+                for ask, fits, most in zip(self.asks, row.most, self.most, strict=True)
+            )
+            if not asks or free >= reach:
+                continue
+            largest = max(abs(free), reach, *(freed[column] for _, freed in row.freed))
+            scale = max(1, -(-largest // _COEFFICIENT_MAX))
+            # Requests round up, room rounds down: a scaled answer always fits.
+            model.add(
+                sum(-(-ask // scale) * x for ask, x in asks)
+                <= free // scale
+                + sum(freed[column] // scale * leaves[bundle] for bundle, freed in row.freed)
+            )
+        return counts
+
+    def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
+        by_role = [
+            [each[role] for each in counts if each[role] is not None]
+            for role in range(len(self.asks))
+        ]
+        following = dict(self.followers)
+        for members, most in zip(by_role, self.most, strict=True):
+            if len(self.most) > 1:
+                model.add(sum(members) <= most)
+        own = [x for role, each in enumerate(by_role) if role not in following for x in each]
+        model.add(sum(own) >= self.members)
+        for roles, least in self.minima:
+            model.add(sum(x for role in roles for x in by_role[role]) >= least)
+        for role, terms in self.followers:
+            model.add(sum(by_role[role]) >= sum(count * leaves[number] for number, count in terms))

@@ -1,0 +1,142 @@
+"""Members above a gang's minimum, one after another, inside its domain and its quota."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+
+import attrs
+
+from gpusched.api.gang.pod_group import SubGroup
+from gpusched.api.pod.pod import Pod
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.session.allocate.node_sets import (
+    ALL_NODES,
+    NodeSet,
+    Unschedulable,
+    candidate_node_sets,
+)
+from gpusched.session.allocate.pod_by_pod import place_within_rows
+from gpusched.session.allocate.start_members import in_pod_order
+from gpusched.session.allocate.sub_groups import members_to_complete, sub_group_rows
+from gpusched.session.allocate.unschedulable import explain_shortage
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.session import Session
+
+GrowthSteps = Generator[None, None, Unschedulable | None]
+
+
+def grow(session: Session, gang: Gang) -> Unschedulable | None:
+    """Give places to members above the minimum, one after another, each within its quota.
+
+    Returns:
+        Why some stay without a place; None when all have one.
+    """
+    steps = grow_step_by_step(session, gang)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            refusal: Unschedulable | None = end.value
+            return refusal
+
+
+def grow_step_by_step(session: Session, gang: Gang) -> GrowthSteps:
+    """The same step by step, so that gangs can take turns: stops after each place it gave."""
+    areas, refusal = candidate_node_sets(session, gang)
+    if refusal is not None:
+        return refusal
+    if gang.sub_groups:
+        return (yield from _grow_sub_groups(session, gang, areas))
+    return (yield from _grow_tasks(session, gang, gang.tasks, areas))
+
+
+def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> GrowthSteps:
+    """Extras of complete sub-groups one by one; further sub-groups with their minimum or not."""
+    refusal: Unschedulable | None = None
+    have = Counter(dict(gang.ready_sub_groups))
+    have.update(place.pod.sub_group for place in session.kept(gang))
+    parts = {part.name: part for part in gang.sub_groups}
+    for name in sorted({task.sub_group for task in gang.tasks}):
+        tasks = tuple(task for task in gang.tasks if task.sub_group == name)
+        part = parts.get(name)
+        if part is not None and have[name] < part.min_member:
+            stopped = _start_sub_group(session, gang, part, areas)
+            refusal = stopped or refusal
+            if stopped is None:
+                yield
+            continue
+        inside = [
+            NodeSet(rows, area.where)
+            for area in areas
+            for rows in (
+                [area.rows] if part is None else sub_group_rows(session, gang, part, area.rows, [])
+            )
+        ]
+        refusal = (yield from _grow_tasks(session, gang, tasks, inside)) or refusal
+    return refusal
+
+
+def _start_sub_group(
+    session: Session, gang: Gang, part: SubGroup, areas: Sequence[NodeSet]
+) -> Unschedulable | None:
+    chosen = members_to_complete(gang, part)
+    if not chosen:
+        return None
+    tasks = tuple(attrs.evolve(task, pods=task.pods[:count]) for task, count in chosen)
+    alone = attrs.evolve(
+        gang, min_member=gang.ready + sum(count for _, count in chosen), min_roles=(),
+        sub_groups=(), tasks=tasks,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, alone)
+    if verdict.refuses:
+        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+    for area in areas:
+        for rows in sub_group_rows(session, gang, part, area.rows, chosen):
+            statement = session.statement()
+            if place_within_rows(session, chosen, statement, rows):
+                session.keep(gang, statement)
+                return None
+            statement.discard()
+    task, count = chosen[0]
+    where = areas[-1] if areas else ALL_NODES
+    return explain_shortage(session, task, count, where, pod=task.pods[0])
+
+
+def _grow_tasks(
+    session: Session, gang: Gang, tasks: Sequence[PodSet], areas: Sequence[NodeSet]
+) -> GrowthSteps:
+    refusal: Unschedulable | None = None
+    taken = {place.pod.uid for place in session.kept(gang)}
+    for task in tasks:
+        ordered = in_pod_order(task.pods, session.hooks.pod_orders)
+        waiting = [pod for pod in ordered if pod.uid not in taken]
+        for done, pod in enumerate(waiting):
+            left = len(waiting) - done
+            stopped = _place_extra(session, gang, task, pod, areas=areas, left=left)
+            if stopped is not None:
+                refusal = refusal or stopped
+                break
+            yield
+    return refusal
+
+
+def _place_extra(
+    session: Session, gang: Gang, task: PodSet, pod: Pod, *, areas: Sequence[NodeSet], left: int
+) -> Unschedulable | None:
+    alone = attrs.evolve(
+        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), credit=0, sub_groups=(),
+        tasks=(PodSet(task.role, task.pod_class, (pod,)),), asked=task.pod_class.requests,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, alone)
+    if verdict.refuses:
+        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+    seat = session.pod_info(pod)
+    row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
+    if row < 0:
+        return explain_shortage(session, task, left, areas[-1] if areas else ALL_NODES, pod=pod)
+    statement = session.statement()
+    statement.place(pod, row, seat.ask)
+    session.keep(gang, statement)
+    return None

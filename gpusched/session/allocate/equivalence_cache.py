@@ -1,0 +1,86 @@
+"""Gangs that differ in nothing a placement reads: what one was refused, the next need not ask.
+
+Thousands of equal jobs wait in a busy queue. The first of them that finds no room answers for all
+that follow, as long as nothing has moved in the session since.
+"""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.session import Session
+
+CacheState = tuple[int, int, bool]
+
+
+class EquivalenceCache:
+    """What was refused in this session, by what gangs have in common.
+
+    Args:
+        session: whose moves make refusals stale.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[EquivalenceClass, tuple[CacheState, Unschedulable]] = {}
+        self._no_room: dict[EquivalenceClass, tuple[CacheState, Unschedulable]] = {}
+        """By kind without regard to lengths: no place was found, whatever is reserved."""
+
+    def of(self, gang: Gang) -> Unschedulable | None:
+        """Why a gang like this one was refused since the last move; None when none was."""
+        kind = equivalence_class_of(self._session, gang) if self._known else None
+        if kind is None:
+            return None
+        state = self._state()
+        known = self._known.get(kind)
+        if known is None or known[0] != state:
+            known = self._no_room.get(kind.timeless)
+            if known is None or known[0] != state or not self._quota_allows(gang):
+                return None
+            self._known[kind] = known
+        return known[1]
+
+    def remember(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
+        """The gang found no room. What only a reservation kept it from is not remembered.
+
+        Args:
+            gang: that was refused.
+            refusal: what it is told.
+            ways: in how many the gang could have started.
+        """
+        kind = equivalence_class_of(self._session, gang)
+        if kind is None or refusal.reason == Reason.RESERVED:
+            return
+        known = self._known[kind] = (self._state(), refusal)
+        # Room that is becoming free, or is made by moving others, may depend on reservations.
+        moves = self._session.bench.parts or any(self._session.started)
+        if ways > 1 or moves or refusal.reason != Reason.INSUFFICIENT_RESOURCES:
+            return
+        if self._quota_allows(gang):
+            self._no_room[kind.timeless] = known
+
+    def _quota_allows(self, gang: Gang) -> bool:
+        return not first_refusal(self._session.hooks.quota_checks, gang).refuses
+
+    def _state(self) -> CacheState:
+        session = self._session
+        return (session.accounts.version, len(session.bench.touched), session.bench.later)
+
+
+def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
+    """All that decides where a gang may go in this session; None for one that is like no other.
+
+    Those with promises have rooms of their own, and rules between pods read their labels.
+    """
+    kind = session.masks.kinds.of(gang)
+    if kind is None or gang.key in session.nominations:
+        return None
+    if session.seats.concern_equivalence_class(kind) and has_inter_pod_rules(
+        session, [(task, len(task.pods)) for task in gang.tasks]
+    ):
+        return None
+    return kind

@@ -1,0 +1,166 @@
+"""Places for a gang's minimum as a whole: the best there are, or none and the reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.model.problem import Problem, SearchOutcome, Solution
+from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.session.allocate.node_sets import (
+    LevelConstraint,
+    Unschedulable,
+    level_constraint_now,
+)
+from gpusched.session.allocate.placement_problem import (
+    NodeBounds,
+    apply_solution,
+    build_problems,
+    placed_rows,
+)
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules, place_pod_by_pod
+from gpusched.session.allocate.start_members import choose_start_members
+from gpusched.session.allocate.sub_groups import unknown_sub_group_message
+from gpusched.session.allocate.unschedulable import (
+    certainty_text,
+    explain_split_placement,
+    explain_unsolved,
+)
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+OPTIMAL: Final = "optimal"
+_DOMAINS_TERM: Final = "domains:"
+
+
+def proof_text(solution: Solution) -> str:
+    """``optimal``, or ``rack 4, at least 3`` for the first term that is not proven.
+
+    What is compared after the nodes (fragmentation, scores of policies) is not told: nobody waits
+    for it.
+    """
+    tree = any(term.name.startswith(_DOMAINS_TERM) for term in solution.terms)
+    if solution.outcome is SearchOutcome.OPTIMAL and tree:
+        return OPTIMAL
+    for term in solution.terms:
+        if term.name != "span" and term.value != term.bound:
+            name = term.name.removeprefix(_DOMAINS_TERM)
+            return f"{name} {term.value}, at least {term.bound}"
+        if term.name == "nodes":
+            break
+    return OPTIMAL
+
+
+def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """Give places to as many members as the gang must start with, or to none.
+
+    Lone pods, gangs that no policy wants compact, members with rules about other pods and those
+    that share GPUs freely take their places one by one; all others as one problem, whose answer
+    is proven best where it can be. Gangs of several classes that find no place one by one get the search as well.
+    """
+    confines = level_constraint_now(session, gang)
+    if isinstance(confines, Unschedulable):
+        return confines
+    strange = unknown_sub_group_message(gang)
+    if strange:
+        return Unschedulable(Reason.INSUFFICIENT_RESOURCES, strange)
+    if _shared_freely(gang) or has_inter_pod_rules(
+        session, [(task, len(task.pods)) for task in gang.tasks]
+    ):
+        return place_pod_by_pod(session, gang, statement, confines)
+    if not _is_one_problem(session, gang, confines):
+        refusal = place_pod_by_pod(session, gang, statement, confines)
+        if refusal is None or len(gang.tasks) < 2 or refusal.reason in _FINAL_REASONS:
+            return refusal
+    return _place_whole(session, gang, statement, confines)
+
+
+_FINAL_REASONS = (Reason.NOT_ENOUGH_MEMBERS, Reason.INVALID_SPEC)
+
+
+def _shared_freely(gang: Gang) -> bool:
+    """Whether shares of GPUs are to be packed rather than kept together.
+
+    Where shares are of several sizes, or beside whole GPUs, counts do not tell what fits a node.
+    """
+    wishes = gang.topology.required or gang.topology.preferred or gang.sub_groups
+    return gang.shares and (len(gang.tasks) > 1 or not wishes)
+
+
+def _is_one_problem(session: Session, gang: Gang, confines: LevelConstraint) -> bool:
+    if confines.required or gang.sub_groups:
+        return True
+    alone = gang.at_once == 1 and not gang.placed
+    return not alone and session.hooks.topology.wants_compact(gang)
+
+
+def _place_whole(
+    session: Session, gang: Gang, statement: Statement, confines: LevelConstraint
+) -> Unschedulable | None:
+    if not gang.sub_groups:
+        _, too_few = choose_start_members(gang, largest_first=True)
+        if too_few:
+            return Unschedulable(Reason.NOT_ENOUGH_MEMBERS, too_few)
+    if not gang.tasks:
+        return place_pod_by_pod(session, gang, statement, confines)
+    refusal = explain_split_placement(session, placed_rows(session, gang), confines)
+    if refusal is not None:
+        return refusal
+    spare = session.map.rows_kept_spare(gang)
+    sure = ""
+    bounds = NodeBounds(required=confines.required, rows=None if spare is None else ~spare)
+    for problem in build_problems(session, gang, bounds):
+        solution = solve_problem(session, problem)
+        beyond = _beyond_quota(session, gang, problem, solution)
+        if beyond is not None:
+            return beyond
+        if solution.counts.size:
+            apply_solution(session, gang, statement, problem, solution)
+            statement.proof = proof_text(solution)
+            return None
+        if refusal is None:
+            refusal = explain_unsolved(session, gang, solution, confines)
+        if not sure or solution.outcome is not SearchOutcome.INFEASIBLE:
+            sure = certainty_text(session, solution)
+    if not gang.sub_groups:
+        return refusal
+    # Part by part: an answer where the search gave up, else how far one gets, for the sentence.
+    stuck = place_pod_by_pod(session, gang, statement, confines)
+    return stuck and Unschedulable(stuck.reason, truncate_message(f"{stuck.sentence}{sure}"))
+
+
+def _beyond_quota(
+    session: Session, gang: Gang, problem: Problem, solution: Solution
+) -> Unschedulable | None:
+    """Whether quotas forbid a start with more members than were asked about before."""
+    if not solution.counts.size or problem.members <= gang.at_once:
+        return None
+    tasks = tuple(
+        attrs.evolve(task, pods=task.pods[:count])
+        for task, count in zip(gang.tasks, solution.counts.sum(axis=1).tolist(), strict=True)
+        if count
+    )
+    start = attrs.evolve(
+        gang, min_member=gang.ready + problem.members, min_roles=(), ready_roles=(),
+        sub_groups=(), tasks=tasks,
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, start)
+    return Unschedulable(Reason(verdict.reason), verdict.sentence) if verdict.refuses else None
+
+
+def solve_problem(session: Session, problem: Problem) -> Solution:
+    """The pipeline's answer, noted for metrics."""
+    solution = place_gang(
+        problem, session.effort, search=session.search, memory=session.masks.memory
+    )
+    session.searches.append(SearchRecord.of(solution, problem))
+    size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
+    solver = int(solution.work * limits.WORK_SOLVER_S)
+    session.work.spend(limits.WORK_CLASS + size + solver)
+    return solution

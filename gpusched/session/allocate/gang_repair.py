@@ -1,0 +1,149 @@
+"""Gangs that have lost members get them back before others start, and their room waits for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import msgspec
+
+from gpusched.api.pod.pod import Pod, PodPhase
+from gpusched.base import limits
+from gpusched.cache.gangs.expected_pods import expected_pod_uid
+from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.session import Session
+
+STARTED = ("Running", "Unknown")
+"""Phases of a PodGroup that once had its minimum."""
+
+
+def is_broken(gang: Gang) -> bool:
+    """Whether the gang ran as a whole, still has members, and is below its minimum now.
+
+    A gang that we bound only in part is not broken: it is completed or taken back by the commit.
+    Members that somebody else brought to their nodes ran before our time.
+    """
+    if not gang.placed or not gang.need or gang.credit:
+        return False
+    if gang.pod_group is not None:
+        ours = any(member.pod.plan or not member.confirmed for member in gang.placed)
+        return gang.pod_group.phase in STARTED or not ours
+    return bool(_replacements(gang))
+
+
+def broken_since(gang: Gang) -> float:
+    """When the gang fell below its minimum, seconds since the epoch; 0.0 when it is not known yet.
+
+    With a PodGroup it is the time at which its condition Scheduled became false; otherwise the
+    oldest of the pods that replace lost members tells it.
+    """
+    if not is_broken(gang):
+        return 0.0
+    if gang.pod_group is None:
+        return min(pod.created for pod in _replacements(gang))
+    told = gang.pod_group.condition("Scheduled")
+    return told.transition if told is not None and told.status == "False" else 0.0
+
+
+def _replacements(gang: Gang) -> list[Pod]:
+    """Pods that wait, if all of them were made after the members that have places got theirs."""
+    last = max((member.pod.scheduled for member in gang.placed), default=0.0)
+    waiting = [pod for task in gang.tasks for pod in task.pods]
+    return waiting if last and all(pod.created > last for pod in waiting) else []
+
+
+def with_stand_ins(gang: Gang) -> Gang:
+    """The gang with stand-ins for the members that it lacks and that nobody has made yet.
+
+    Each looks like a member that runs, of the role that is short. Gangs of sub-groups stay as
+    they are: which part lost a member is not known.
+    """
+    missing = gang.need - gang.pending
+    if missing <= 0 or gang.sub_groups or not gang.placed:
+        return gang
+    waiting = [pod for task in gang.tasks for pod in task.pods]
+    have = Counter(pod.role for pod in waiting)
+    roles: list[str | None] = []
+    for role, short in gang.missing_roles:
+        roles += [role] * max(0, short - have[role])
+    roles += [None] * (missing - len(roles))
+    stand_ins = [
+        _make_stand_in(_member_to_copy(gang, role), gang, number)
+        for number, role in enumerate(roles[:missing])
+    ]
+    return attrs.evolve(
+        gang, tasks=make_pod_sets([*waiting, *stand_ins]), expected_count=len(stand_ins)
+    )
+
+
+def _member_to_copy(gang: Gang, role: str | None) -> Placed:
+    """A member of that role if there is one, else of the class that most members have."""
+    of_role = [member for member in gang.placed if member.pod.role == role] or list(gang.placed)
+    counts = Counter(member.pod.pod_class.digest for member in of_role)
+    return max(
+        of_role,
+        key=lambda each: (counts[each.pod.pod_class.digest], each.pod.pod_class.digest),
+    )
+
+
+def _make_stand_in(model: Placed, gang: Gang, number: int) -> Pod:
+    return msgspec.structs.replace(
+        model.pod,
+        name=f"{gang.key.name}-missing-{number}",
+        uid=expected_pod_uid(gang.uid, number),
+        node="",
+        slots=0,
+        plan="",
+        phase=PodPhase.PENDING,
+        scheduled=0.0,
+        rank=-1,
+    )
+
+
+def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], list[Gang]]:
+    """Split into gangs that are served before all others, and those that are ready otherwise.
+
+    A broken gang holds GPUs that do no work, so it goes before what waits in other queues too;
+    but not before a gang of higher priority in its own. Broken gangs whose members nobody has
+    made again yet are among the first as well: room is held for them.
+    """
+    broken = [gang for gang in session.gangs if is_broken(gang) and gang.key in session.admitted]
+    if not broken:
+        return [], list(ready)
+    highest: dict[str, int] = {}
+    for gang in ready:
+        highest[gang.queue] = max(highest.get(gang.queue, gang.priority), gang.priority)
+    waiting = {gang.key for gang in ready}
+    first = [
+        gang
+        for gang in broken
+        if (gang.pending < gang.need or gang.key in waiting)
+        and gang.priority >= highest.get(gang.queue, gang.priority)
+    ]
+    keys = {gang.key for gang in first}
+    return first, [gang for gang in ready if gang.key not in keys]
+
+
+def nominate_for_repair(session: Session, gang: Gang) -> None:
+    """Keep room free for members that a gang has lost and that nobody has made again yet.
+
+    Room of a member that is still ending counts: its successor is likely to come to it.
+    """
+    since = broken_since(gang)
+    whole = with_stand_ins(gang)
+    if since and session.snapshot.now - since > limits.REPAIR_ROOM_MAX_S:
+        return
+    if whole.pending < gang.need or gang.key in session.nominations:
+        return
+    with session.pipelining():
+        statement = session.statement()
+        if (
+            first_refusal(session.hooks.quota_checks, whole).refuses
+            or place_minimum(session, whole, statement) is not None
+        ):
+            statement.discard()
+        else:
+            session.hold(gang, statement)

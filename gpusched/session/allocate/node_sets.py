@@ -1,0 +1,124 @@
+"""Where a gang may be: one domain of a level, or anywhere, from the most wanted outwards."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.session import Session
+from gpusched.topology.levels import KNOWN, TopologyLevel
+
+
+@attrs.frozen(slots=True)
+class Unschedulable:
+    """Why a gang got no places."""
+
+    reason: Reason
+    sentence: str
+
+
+@attrs.frozen(slots=True, eq=False)
+class NodeSet:
+    """Where a gang may sit: rows (None: anywhere) and words for its sentence."""
+
+    rows: Bools | None
+    where: str
+
+
+ALL_NODES = NodeSet(None, "")
+
+
+@attrs.frozen(slots=True)
+class LevelConstraint:
+    """Of which level one domain must hold a gang now.
+
+    Attributes:
+        required: name of the level, empty for none.
+        waits: whether it is only what the gang prefers, and still holds out for.
+    """
+
+    required: str = ""
+    waits: bool = False
+
+
+def level_constraint_now(
+    session: Session, gang: Gang, *, at: float | None = None
+) -> LevelConstraint | Unschedulable:
+    """What the gang's wish for a topology comes to.
+
+    Args:
+        session: whose topology counts.
+        gang: with its wishes.
+        at: when it would start, seconds since the epoch; None for now.
+    """
+    wish = gang.topology
+    if not wish.required and not wish.preferred:
+        return LevelConstraint()
+    names = [level.name for level in session.levels]
+    for name in (wish.required, wish.preferred):
+        if name and name not in names:
+            known = ", ".join(names) or "none"
+            if not session.snapshot.topologies and name in KNOWN:
+                sentence = f"no node is labelled for topology level {name[:64]!r}"
+                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, sentence)
+            sentence = f"topology level {name[:64]!r} does not exist; levels are: {known}"
+            return Unschedulable(Reason.INVALID_SPEC, sentence)
+    at = session.snapshot.now if at is None else at
+    holds_out = at - gang.created < wish.max_wait_ns / 1e9
+    if wish.preferred and holds_out:
+        narrower = names.index(wish.preferred) > names.index(wish.required or names[0])
+        if narrower or not wish.required:
+            return LevelConstraint(wish.preferred, waits=True)
+    return LevelConstraint(wish.required)
+
+
+def candidate_node_sets(
+    session: Session, gang: Gang, *, at: float | None = None
+) -> tuple[list[NodeSet], Unschedulable | None]:
+    """The areas in which a gang may start, best level first; or why it has none.
+
+    From the preferred level outwards to the required one, or to the whole cluster; while the
+    gang still holds out for its preferred level, that level alone.
+
+    Args:
+        session: whose topology counts.
+        gang: with its wishes.
+        at: when it would start, seconds since the epoch; None for now.
+    """
+    confines = level_constraint_now(session, gang, at=at)
+    if isinstance(confines, Unschedulable):
+        return [], confines
+    spare = session.map.rows_kept_spare(gang)
+    usable = None if spare is None else ~spare
+    wish = gang.topology
+    names = [level.name for level in session.levels]
+    widest = names.index(confines.required) if confines.required else 0
+    narrowest = max(widest, names.index(wish.preferred)) if wish.preferred else widest
+    areas: list[NodeSet] = []
+    if wish.required or wish.preferred:
+        for level in reversed(session.levels[widest : narrowest + 1]):
+            areas.extend(_node_sets_of_level(session, gang, level))
+    if not confines.required:
+        areas.append(ALL_NODES)
+    return [NodeSet(intersect_rows(area.rows, usable), area.where) for area in areas], None
+
+
+def intersect_rows(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Rows that are in both; None stands for all."""
+    if one is None or other is None:
+        return other if one is None else one
+    return np.logical_and(one, other)
+
+
+def _node_sets_of_level(session: Session, gang: Gang, level: TopologyLevel) -> list[NodeSet]:
+    """The domains of a level, only that of the placed members when there are any."""
+    rows = [session.snapshot.nodes.row.get(member.node, -1) for member in gang.placed]
+    rows += [place.row for place in session.kept(gang)]
+    fixed = {int(level.domain[row]) for row in rows if row >= 0}
+    if len(fixed) > 1 or -1 in fixed:
+        return []
+    numbers = sorted(fixed) if fixed else range(len(level.names))
+    return [NodeSet(level.domain == number, f"in one {level.name}") for number in numbers]

@@ -1,0 +1,213 @@
+"""A gang and the session's nodes as a problem of placement, and its answer as moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.pod.pod import Pod
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.placement.model.problem import DomainLevel, Problem, Role, Solution, SubGroupMinimum
+from gpusched.session.allocate.start_members import in_pod_order, start_sizes
+from gpusched.session.state.nodes.tightness import TIGHTNESS_STEPS
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class NodeBounds:
+    """Where a gang may be.
+
+    Attributes:
+        required: name of the level of which one domain holds it, empty for none.
+        rows: only there, shape (nodes,); None for anywhere.
+    """
+
+    required: str = ""
+    rows: Bools | None = None
+
+
+def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator[Problem]:
+    """The problems to try one after another: more than one only where sub-groups come whole.
+
+    Args:
+        session: as its bench is looked at.
+        gang: with tasks; roles of the problem are in their order.
+        bounds: where it may be.
+    """
+    wish = gang.topology
+    named = [bounds.required, wish.preferred]
+    for part in gang.sub_groups:
+        named += [part.topology.required, part.topology.preferred]
+    levels = session.map.levels(*(name for name in named if name))
+    columns, roles = _problem_roles(session, gang, bounds)
+    slotted = sorted({task.pod_class.gpu for task in gang.tasks if task.pod_class.gpu})
+    states, slots = session.map.slot_states() if any(role.gpus for role in roles) else (None, None)
+    parts, least = _problem_parts(session, gang, levels)
+    base = Problem(
+        free=session.map.free(columns, tuple(slotted)),
+        roles=roles,
+        members=gang.at_once,
+        minima=tuple(
+            (tuple(i for i, task in enumerate(gang.tasks) if task.role == role), missing)
+            for role, missing in gang.missing_roles
+        ),
+        parts=parts,
+        parts_least=least,
+        levels=levels,
+        required=_level_index(levels, bounds.required),
+        placed=_placed_counts(session, gang),
+        hope=max(gang.at_once, gang.pending),
+        states=np.zeros(0, dtype=np.int64) if states is None else states,
+        slots=slots,
+    )
+    for members in start_sizes(gang, parts, least):
+        yield base if members == base.members else attrs.evolve(base, members=members)
+
+
+def _problem_roles(
+    session: Session, gang: Gang, bounds: NodeBounds
+) -> tuple[Ints, tuple[Role, ...]]:
+    seats = [session.seat(task.pod_class) for task in gang.tasks]
+    columns = np.array(sorted({c for seat in seats for c in seat.ask.columns.tolist()}), np.int64)
+    named = {part.name: number for number, part in enumerate(gang.sub_groups)}
+    tight = session.map.tightness()
+    roles = []
+    for task, seat in zip(gang.tasks, seats, strict=True):
+        ask = np.zeros(len(columns), dtype=np.int64)
+        ask[np.searchsorted(columns, seat.ask.columns)] = seat.ask.amounts
+        fits = np.minimum(seat.board.fits, len(task.pods))
+        gpus = task.pod_class.gpus
+        left = session.map.pods_by_free_slots(gpus) if gpus else None
+        if left is not None:
+            fits = np.minimum(fits, left)
+        if bounds.rows is not None:
+            fits = np.where(bounds.rows, fits, 0)
+        roles.append(
+            Role(
+                ask=ask,
+                most=len(task.pods),
+                fits=fits,
+                gpus=gpus,
+                part=named.get(task.sub_group, -1),
+                price=_node_prices(seat.board.scores(), tight, fits),
+            )
+        )
+    return columns, tuple(roles)
+
+
+def _node_prices(scores: Ints, tight: Ints, fits: Ints) -> Ints | None:
+    """The tightest domains first, among these the nodes with the best scores; less is better."""
+    possible = fits > 0
+    some = int(np.count_nonzero(possible))
+    if not some:
+        return None
+    chosen: slice | Bools = slice(None) if some == len(possible) else possible
+    known = scores[chosen]
+    best, worst = int(known.max()), int(known.min())
+    price = best - scores
+    if best - worst >= TIGHTNESS_STEPS:
+        price = price * (TIGHTNESS_STEPS - 1) // (best - worst)
+    price += tight * TIGHTNESS_STEPS
+    price -= int(price[chosen].min())
+    price *= possible
+    return price
+
+
+def _level_index(levels: Sequence[DomainLevel], name: str) -> int:
+    return next((i for i, level in enumerate(levels) if name and level.name == name), -1)
+
+
+def _placed_counts(session: Session, gang: Gang) -> Ints:
+    rows = placed_rows(session, gang)
+    placed = np.zeros(len(session.bench.nodes) if rows else 0, dtype=np.int64)
+    np.add.at(placed, rows, 1)
+    return placed
+
+
+def placed_rows(session: Session, gang: Gang, sub_group: str | None = None) -> list[int]:
+    """Rows of members that have places, of one sub-group or (None) of all; one row for each."""
+    row_of = session.snapshot.nodes.row
+    rows = [
+        row_of[each.node]
+        for each in gang.placed
+        if each.node in row_of and sub_group in (None, each.pod.sub_group)
+    ]
+    kept = session.kept(gang)
+    return rows + [place.row for place in kept if sub_group in (None, place.pod.sub_group)]
+
+
+def _problem_parts(
+    session: Session, gang: Gang, levels: Sequence[DomainLevel]
+) -> tuple[tuple[SubGroupMinimum, ...], int]:
+    parts = []
+    for part in gang.sub_groups:
+        level = _level_index(levels, part.topology.required)
+        preferred = _level_index(levels, part.topology.preferred)
+        home_level = level if level >= 0 else preferred
+        rows = placed_rows(session, gang, part.name) if home_level >= 0 else []
+        homes = sorted({int(levels[home_level].domain[row]) for row in rows})
+        parts.append(
+            SubGroupMinimum(
+                least=gang.lacks(part), level=level, preferred=preferred, homes=tuple(homes)
+            )
+        )
+    complete = sum(1 for part in parts if not part.least)
+    return tuple(parts), max(0, gang.min_sub_groups - complete)
+
+
+# -- the answer as moves -----------------------------------------------------------------------
+def apply_solution(
+    session: Session, gang: Gang, statement: Statement, problem: Problem, solution: Solution
+) -> None:
+    """Place members as the answer says: ranks follow the topology, so that neighbours are near.
+
+    Args:
+        session: as its bench was when the problem was made.
+        gang: whose tasks are the problem's roles.
+        statement: takes the places.
+        problem: that was solved.
+        solution: with counts.
+    """
+    walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
+    sizes = _sizes_by_row(gang, solution)
+    for task, counts in zip(gang.tasks, solution.counts, strict=True):
+        seat = session.seat(task.pod_class)
+        total = int(counts.sum())
+        pods: Iterator[Pod] = iter(_first_pods(session, task, total))
+        for row in walk[counts[walk] > 0].tolist():
+            for _ in range(int(counts[row])):
+                then = sizes.get(row, [])
+                if task.pod_class.gpus:
+                    then.remove(task.pod_class.gpus)
+                statement.place(next(pods), row, seat.ask, then=tuple(then))
+
+
+def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:
+    """What members take of each row's slots, largest first: they are chosen together."""
+    sizes: dict[int, list[int]] = {}
+    for task, counts in zip(gang.tasks, solution.counts, strict=True):
+        if task.pod_class.gpus:
+            for row in np.flatnonzero(counts).tolist():
+                each = sizes.setdefault(row, [])
+                each += [task.pod_class.gpus] * int(counts[row])
+                each.sort(reverse=True)
+    return sizes
+
+
+def rows_in_topology_order(problem: Problem, rows: Ints) -> Ints:
+    """Rows in the order in which a walk through the domains comes by.
+
+    Args:
+        problem: whose levels count.
+        rows: ascending.
+    """
+    keys = [level.domain[rows] for level in reversed(problem.levels)]
+    return rows[np.lexsort(keys)] if keys else rows
+
+
+def _first_pods(session: Session, task: PodSet, count: int) -> Sequence[Pod]:
+    return in_pod_order(task.pods, session.hooks.pod_orders)[:count]

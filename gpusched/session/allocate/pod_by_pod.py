@@ -1,0 +1,323 @@
+"""Members placed one by one, each on the node that policies like best: no search, no proof.
+
+For lone pods, for gangs that policies do not want compact, and for members with rules about other
+pods, each other included, which no table of counts can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.pod.pod import Pod
+from gpusched.arrays.columns import Bools
+from gpusched.base.limits import POD_RULES_DOMAINS_MAX, POD_RULES_STEPS_MAX, WORK_STEP
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.placement.model.class_fit import ClassFit
+from gpusched.session.allocate.node_sets import (
+    LevelConstraint,
+    NodeSet,
+    Unschedulable,
+    candidate_node_sets,
+)
+from gpusched.session.allocate.start_members import choose_start_members, in_pod_order
+from gpusched.session.allocate.sub_groups import place_sub_groups
+from gpusched.session.allocate.unschedulable import explain_no_domain, explain_shortage
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+
+@attrs.frozen(slots=True)
+class UnplacedPod:
+    """Who found no place in the first pass, and how many of its task had found one."""
+
+    task: PodSet
+    pod: Pod
+    placed: int
+
+
+@attrs.frozen(slots=True)
+class _SearchedPod:
+    task: PodSet
+    pod: Pod
+
+
+def has_inter_pod_rules(session: Session, tasks: Sequence[tuple[PodSet, int]]) -> bool:
+    """Whether any of these members has a rule about other pods, or is meant by one of others."""
+    return any(
+        session.pod_info(pod).gate is not None
+        for task, _ in tasks
+        if session.seats.concern(task.pod_class)
+        for pod in task.pods
+    )
+
+
+class InterPodSearch:
+    """Tries to place some members of a gang together.
+
+    Args:
+        session: whose nodes are searched.
+        tasks: members by task, and how many of each.
+        statement: takes the places.
+        rows: where they may go, shape (nodes,); None for anywhere.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: Sequence[tuple[PodSet, int]],
+        statement: Statement,
+        rows: Bools | None,
+    ) -> None:
+        self._session = session
+        self._statement = statement
+        self._rows = rows
+        self._start = statement.checkpoint()
+        self._steps = POD_RULES_STEPS_MAX
+        self._members = [
+            _SearchedPod(task, pod)
+            for task, count in tasks
+            for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]
+        ]
+
+    def first(self) -> UnplacedPod | None:
+        """One pass; leaves its places, also when somebody is stuck.
+
+        Returns:
+            Who is stuck; None when all have a place.
+        """
+        left = self._one_pass(self._members, self._rows, emptiest=False)
+        if not left:
+            return None
+        member = left[0]
+        waiting = sum(1 for each in left if each.task is member.task)
+        count = sum(1 for each in self._members if each.task is member.task)
+        return UnplacedPod(member.task, member.pod, count - waiting)
+
+    def others(self) -> bool:
+        """All other ways, from a clean start; leaves the places of the first that works."""
+        self._back(self._start)
+        if self._one_pass_is_exact() or self._hopeless():
+            return False
+        self._steps = granted = min(POD_RULES_STEPS_MAX, self._session.inter_pod_steps_left)
+        found = self._search()
+        self._session.inter_pod_steps_left -= granted - max(0, self._steps)
+        return found
+
+    def _search(self) -> bool:
+        for members, rows, emptiest in self._ways():
+            if self._steps <= 0:
+                return False
+            if not self._one_pass(members, rows, emptiest=emptiest):
+                return True
+            self._back(self._start)
+        return self._backtrack(0)
+
+    def _one_pass_is_exact(self) -> bool:
+        """Whether one pass said all: equal members whose rules leave nothing to the order."""
+        seats = [self._session.pod_info(member.pod) for member in self._members]
+        return all(seat is seats[0] and seat.gate is not None and seat.gate.exact for seat in seats)
+
+    def _hopeless(self) -> bool:
+        """Whether somebody has no place even on its own, his rules about others left aside."""
+        need: dict[str, int] = {}
+        for member in self._members:
+            digest = member.pod.pod_class.digest
+            need[digest] = need.get(digest, 0) + 1
+        for member in self._members:
+            count = need.pop(member.pod.pod_class.digest, 0)
+            board = self._session.seat(member.pod.pod_class).board
+            if count and board.total(self._rows, most=count) < count:
+                return True
+        return False
+
+    def _ways(self) -> Iterator[tuple[list[_SearchedPod], Bools | None, bool]]:
+        keys = sorted(
+            {term.topology_key for each in self._members for term in each.pod.pod_class.near}
+        )
+        for key in keys:
+            for rows in self._domains(key):
+                yield self._members, rows, False
+        yield self._members, self._rows, True
+        yield self._members[::-1], self._rows, False
+        yield self._members[::-1], self._rows, True
+
+    def _domains(self, key: str) -> Iterator[Bools]:
+        """Rows of each domain, that with most room for the first member first."""
+        domains = self._session.pod_counts.domains(key)
+        board = self._session.seat(self._members[0].pod.pod_class).board
+        most = len(self._members)
+        found: list[tuple[int, int, Bools]] = []
+        for number in range(int(domains.max(initial=-1)) + 1):
+            rows = domains == number
+            if self._rows is not None:
+                rows &= self._rows
+            if rows.any():
+                found.append((-board.total(rows, most=most), number, rows))
+        found.sort(key=lambda each: each[:2])
+        return iter([rows for _, _, rows in found[:POD_RULES_DOMAINS_MAX]])
+
+    # -- one pass ----------------------------------------------------------------------------
+    def _one_pass(
+        self, members: Sequence[_SearchedPod], rows: Bools | None, *, emptiest: bool
+    ) -> list[_SearchedPod]:
+        """Those who find no place, after as many rounds as somebody new finds one."""
+        left = list(members)
+        while left:
+            rest = [each for each in left if not self._seat(each, rows, emptiest=emptiest)]
+            if len(rest) == len(left):
+                return rest
+            left = rest
+        return left
+
+    def _seat(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
+        self._session.work.spend(WORK_STEP)
+        seat = self._session.pod_info(member.pod)
+        row = _emptiest_row(seat.board, rows) if emptiest else seat.board.best(rows)
+        if row < 0:
+            return False
+        self._steps -= 1
+        self._statement.place(member.pod, row, seat.ask)
+        return True
+
+    # -- backtracking ------------------------------------------------------------------------
+    def _backtrack(self, number: int) -> bool:
+        """Place the members from this one on, going back where one is stuck."""
+        if number == len(self._members):
+            return True
+        member = self._members[number]
+        seat = self._session.pod_info(member.pod)
+        for row in seat.board.by_rank(self._rows):
+            if self._steps <= 0:
+                return False
+            self._steps -= 1
+            self._session.work.spend(WORK_STEP)
+            mark = self._statement.checkpoint()
+            self._statement.place(member.pod, row, seat.ask)
+            if self._backtrack(number + 1):
+                return True
+            self._back(mark)
+        return False
+
+    def _back(self, mark: int) -> None:
+        self._statement.rollback(mark)
+
+
+def _emptiest_row(board: ClassFit, rows: Bools | None) -> int:
+    fits = board.fits if rows is None else np.where(rows, board.fits, 0)
+    if not fits.size or not fits.any():
+        return -1
+    return int(fits.argmax())
+
+
+def place_pod_by_pod(
+    session: Session, gang: Gang, statement: Statement, confines: LevelConstraint
+) -> Unschedulable | None:
+    """Give places to as many members as the gang must start with, or to none.
+
+    Areas are tried in order; inside one, the largest members first and, where classes differ
+    and any members would do, the smallest first. For members of one class without rules about
+    other pods the answer is exact: they fit if and only if the sum over nodes of what fits each
+    says so.
+    """
+    areas, refusal = candidate_node_sets(session, gang)
+    if refusal is not None:
+        return refusal
+    if gang.sub_groups:
+        return _place_parts(session, gang, statement, areas)
+    last: Unschedulable | None = None
+    for largest_first in (True, False) if len(gang.tasks) > 1 else (True,):
+        tasks, too_few = choose_start_members(gang, largest_first=largest_first)
+        if too_few:
+            return Unschedulable(Reason.NOT_ENOUGH_MEMBERS, too_few)
+        for area in _node_sets_that_fit(session, tasks, areas):
+            failed = _place_all(session, tasks, statement, area)
+            if failed is None:
+                return None
+            last = failed if largest_first or last is None else last
+    if areas and not areas[-1].where:
+        assert last is not None, "the whole cluster is always tried"
+        return last
+    return explain_no_domain(session, gang, confines)
+
+
+def _place_parts(
+    session: Session, gang: Gang, statement: Statement, areas: Sequence[NodeSet]
+) -> Unschedulable | None:
+    rows = [area.rows for area in areas]
+    stuck = place_sub_groups(session, gang, statement, areas=rows, place_all=place_within_rows)
+    if stuck is None:
+        return None
+    bound = any(part.topology.required for part in gang.sub_groups) or gang.topology.required
+    reason = Reason.TOPOLOGY_UNSATISFIABLE if bound else Reason.INSUFFICIENT_RESOURCES
+    return Unschedulable(reason, truncate_message(stuck))
+
+
+def place_within_rows(
+    session: Session, chosen: list[tuple[PodSet, int]], statement: Statement, rows: Bools | None
+) -> bool:
+    """Place so many of each task on these rows (None: anywhere), or nothing."""
+    return _place_all(session, chosen, statement, NodeSet(rows, "")) is None
+
+
+def _place_all(
+    session: Session, tasks: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
+) -> Unschedulable | None:
+    if has_inter_pod_rules(session, tasks):
+        return _place_by_inter_pod_search(session, tasks, statement, area)
+    start = statement.checkpoint()
+    for task, count in tasks:
+        seat = session.seat(task.pod_class)
+        for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]:
+            row = seat.board.best(area.rows)
+            if row < 0:
+                statement.rollback(start)
+                return explain_shortage(session, task, count, area, pod=pod)
+            statement.place(pod, row, seat.ask)
+            seat.board.refresh()
+    return None
+
+
+def _place_by_inter_pod_search(
+    session: Session, tasks: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
+) -> Unschedulable | None:
+    start = statement.checkpoint()
+    search = InterPodSearch(session, tasks, statement, area.rows)
+    stuck = search.first()
+    if stuck is None:
+        return None
+    # Told as things stand with the others placed: their rules are part of the reason.
+    count = next(count for task, count in tasks if task is stuck.task)
+    refusal = explain_shortage(session, stuck.task, count, area, pod=stuck.pod, placed=stuck.placed)
+    if search.others():
+        return None
+    statement.rollback(start)
+    return refusal
+
+
+def _node_sets_that_fit(
+    session: Session, tasks: Sequence[tuple[PodSet, int]], areas: Sequence[NodeSet]
+) -> list[NodeSet]:
+    """Areas in which each class fits on its own, tightest first inside one level."""
+    kept: list[tuple[int, int, NodeSet]] = []
+    rank = 0
+    where = None
+    for area in areas:
+        if area.where != where:
+            rank, where = rank + 1, area.where
+        if not area.where:
+            kept.append((rank, 0, area))
+            continue
+        spare = 0
+        for task, count in tasks:
+            fit = session.seat(task.pod_class).board.total(area.rows, most=count)
+            if fit < count:
+                break
+            spare += session.seat(task.pod_class).board.total(area.rows, most=2**20)
+        else:
+            kept.append((rank, spare, area))
+    kept.sort(key=lambda each: each[:2])
+    return [area for _, _, area in kept]

@@ -1,0 +1,144 @@
+"""Whose turn it is: down the tree of queues by their keys, and in each leaf its gangs.
+
+Queues are compared with their siblings only: among the children of ``root`` first, then among
+those of the one that won. A queue stands there with the gang that would be served from it.
+After every turn only the queues on the path that was served get new keys. Where policies are
+silent, siblings take turns, and gangs go by age.
+"""
+
+from __future__ import annotations
+
+from bisect import insort_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Any, Final
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.state.session import Session
+
+_SORT_KEY: Final = itemgetter(0)
+
+
+class _QueueBranch:
+    """A queue with gangs below it: its own line, or its children in the order of their keys."""
+
+    def __init__(self, name: str, node: QueueNode | None) -> None:
+        self.name = name
+        self.node = node
+        self.line: list[Gang] = []
+        """Those that came first, until they are sorted."""
+        self.queued: list[tuple[Any, Gang]] = []
+        """Gangs in the order of their turns; those before ``_next`` had theirs."""
+        self.below: dict[str, _QueueBranch] = {}
+        self.served = 0
+        self._next = 0
+        self._lent = False
+        self._ordered: list[tuple[Any, _QueueBranch]] = []
+
+    def sort(self, session: Session) -> None:
+        """Put everything below in order."""
+        self.queued = sorted(_keyed_gangs(session, self.line), key=_SORT_KEY)
+        for _, child in sorted(self.below.items()):
+            child.sort(session)
+            self._enter(session, child)
+
+    def again(self, session: Session, gang: Gang, *, turn: int) -> None:
+        """Let a gang of this queue have one more turn."""
+        for entry in _keyed_gangs(session, [gang], turn=turn):
+            insort_right(self.queued, entry, lo=self._next, key=_SORT_KEY)
+
+    def _enter(self, session: Session, child: _QueueBranch) -> None:
+        gang = child.next_gang()
+        key = child.key(session, gang) if gang is not None else None
+        if key is not None:
+            insort_right(self._ordered, (key, child), key=_SORT_KEY)
+
+    def next_gang(self) -> Gang | None:
+        """The gang that would be served next."""
+        if self._next < len(self.queued):
+            return self.queued[self._next][1]
+        return self._ordered[0][1].next_gang() if self._ordered else None
+
+    def take(self) -> Gang:
+        """Serve one. ``put_back`` must follow before anything else is asked."""
+        self.served += 1
+        self._lent = self._next >= len(self.queued)
+        if self._lent:
+            return self._ordered[0][1].take()
+        self._next += 1
+        return self.queued[self._next - 1][1]
+
+    def update_keys(self, session: Session) -> None:
+        """Give the path that was served its new keys."""
+        if not self._lent:
+            return
+        _, child = self._ordered.pop(0)
+        child.update_keys(session)
+        self._enter(session, child)
+
+    def key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
+        """Among its siblings; None when it sits out."""
+        if self.node is None:
+            return (1, self.name)
+        key = session.order_keys.of_queue(self.node, gang)
+        if key is None:
+            return None
+        return (0, key, self.served, int(self.node.queue.created), self.name)
+
+
+def in_queue_order(
+    session: Session, gangs: Iterable[Gang], *, again: Callable[[Gang], bool] | None = None
+) -> Iterator[Gang]:
+    """Yield each gang once; keys of queues are asked again as shares change.
+
+    A gang or queue whose key cannot be computed sits this session out.
+
+    Args:
+        session: whose policies order.
+        gangs: that wait for a turn.
+        again: asked after each turn; a gang for which it is true gets another, after those of
+            equal right that had fewer.
+    """
+    root = _QueueBranch("", None)
+    leaves: dict[str, _QueueBranch] = {}
+    for gang in gangs:
+        leaf = leaves.get(gang.queue)
+        if leaf is None:
+            leaf = leaves[gang.queue] = _leaf_branch(session, root, gang.queue)
+        leaf.line.append(gang)
+    root.sort(session)
+    had: Counter[GangKey] = Counter()
+    while root.next_gang() is not None:
+        gang = root.take()
+        session.hand(gang.key)
+        yield gang
+        if again is not None and again(gang):
+            had[gang.key] += 1
+            leaves[gang.queue].again(session, gang, turn=had[gang.key])
+        root.update_keys(session)
+
+
+def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranch:
+    queues = session.snapshot.queues
+    node = queues.get(name)
+    # What is wrong with its place in the tree says nothing about where its turn is.
+    path = node.path if node is not None and not node.trouble else (name,)
+    here = root
+    for each in reversed(path):
+        if each not in here.below:
+            here.below[each] = _QueueBranch(each, queues.get(each))
+        here = here.below[each]
+    return here
+
+
+def _keyed_gangs(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
+    of_gang = session.order_keys.of_gang
+    keyed = []
+    for gang in gangs:
+        key = of_gang(gang)
+        if key is not None:
+            keyed.append(((key, turn, int(gang.created * 1e6), gang.key), gang))
+    return keyed

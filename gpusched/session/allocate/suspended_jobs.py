@@ -1,0 +1,130 @@
+"""Jobs that are submitted suspended: where they would run, and how they are started."""
+
+from __future__ import annotations
+
+import hashlib
+
+import attrs
+import msgspec
+
+from gpusched.api.gang.pod_group import NodePool
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import format_time
+from gpusched.api.pod.pod import PodClass
+from gpusched.base import limits
+from gpusched.cache.gangs.expected_pods import job_parallelism
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
+from gpusched.session.state.plan import JobSuspendChange
+from gpusched.session.state.session import Session
+from gpusched.session.state.session_gangs import NodePoolVariant
+
+ADMITTED_ANNOTATION = "gpusched.io/admitted"
+PARALLELISM_ANNOTATION = "gpusched.io/parallelism"
+
+
+def node_pool_variants(session: Session, gang: Gang) -> list[NodePoolVariant]:
+    """The gang in each pool of its queue, best first; only the gang when pools do not decide.
+
+    Pods that exist have their node selectors already: pools decide for suspended Jobs alone.
+    """
+    queue = session.queue_of(gang)
+    if not gang.suspended or queue is None or not queue.queue.node_pools:
+        return [NodePoolVariant(gang)]
+    return [_in_pool(gang, pool) for pool in queue.queue.node_pools]
+
+
+def _in_pool(gang: Gang, pool: NodePool) -> NodePoolVariant:
+    tasks = []
+    for task in gang.tasks:
+        chosen = _with_node_selector(task.pod_class, pool)
+        pods = tuple(msgspec.structs.replace(pod, pod_class=chosen) for pod in task.pods)
+        tasks.append(attrs.evolve(task, pod_class=chosen, pods=pods))
+    return NodePoolVariant(attrs.evolve(gang, tasks=tuple(tasks)), pool.name, pool.node_selector)
+
+
+def _with_node_selector(pod_class: PodClass, pool: NodePool) -> PodClass:
+    selector = tuple(sorted({*pod_class.node_selector, *pool.node_selector}))
+    if selector == pod_class.node_selector:
+        return pod_class
+    content = repr((pod_class.digest, selector)).encode()
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    return attrs.evolve(pod_class, node_selector=selector, digest=digest)
+
+
+def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
+    """Jobs that are started, because they got places or a claim to them, and those given back."""
+    started = [
+        _resume_job(session, gang)
+        for gang in session.gangs
+        if gang.suspended and (session.kept(gang) or gang.key in session.claims)
+    ]
+    back = [
+        suspend_job(
+            gang.job,
+            reason=Reason.BACK_OFF,
+            sentence=truncate_message(
+                f"got no place for {pods_text(gang.need)} within {limits.ADMITTED_MAX_S:g} s of its "
+                f"start; it is suspended again for {limits.ADMIT_AGAIN_S:g} s"
+            ),
+            action="enqueue",
+            keep_time=True,
+        )
+        for gang in session.returned_jobs
+        if gang.job is not None
+    ]
+    return tuple(sorted((*started, *back), key=lambda each: each.key))
+
+
+def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
+    job = gang.job
+    assert job is not None
+    variant = session.variants.get(gang.key, NodePoolVariant(gang))
+    count, wanted = len(session.kept(gang)), job_parallelism(job)
+    notes = {ADMITTED_ANNOTATION: format_time(session.snapshot.now)}
+    parallelism = None
+    if job.min_parallelism and count:
+        parallelism = count if count != job.parallelism else None
+        notes[PARALLELISM_ANNOTATION] = str(wanted) if count < wanted else ""
+    where = f" in node pool {variant.pool}" if variant.pool else ""
+    return JobSuspendChange(
+        key=job.key,
+        uid=job.uid,
+        suspend=False,
+        reason=Reason.SCHEDULED,
+        sentence=truncate_message(
+            f"queue {gang.queue} has room for {pods_text(count or gang.min_member)} of "
+            f"{wanted}{where}: the Job is started"
+        ),
+        action="enqueue",
+        parallelism=parallelism,
+        node_selector=variant.node_selector,
+        annotations=tuple(sorted(notes.items())),
+    )
+
+
+def suspend_job(
+    job: Job, *, reason: str, sentence: str, action: str, keep_time: bool = False
+) -> JobSuspendChange:
+    """Suspend a Job, as large again as its author made it.
+
+    Args:
+        job: to be suspended.
+        reason: one of the contract's.
+        sentence: why, with numbers.
+        action: who decided.
+        keep_time: leave the time at which it was started, from which its back-off counts.
+    """
+    notes = {} if keep_time or not job.admitted else {ADMITTED_ANNOTATION: ""}
+    if job.full_parallelism:
+        notes[PARALLELISM_ANNOTATION] = ""
+    return JobSuspendChange(
+        key=job.key,
+        uid=job.uid,
+        suspend=True,
+        reason=reason,
+        sentence=sentence,
+        action=action,
+        parallelism=job.full_parallelism or None,
+        annotations=tuple(sorted(notes.items())),
+    )

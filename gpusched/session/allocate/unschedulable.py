@@ -1,0 +1,455 @@
+"""Why a gang finds no place, in words with numbers: what is needed, what there is, who holds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import PODS
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit, request_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.placement.model.class_fit import ClassFit
+from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
+from gpusched.session.allocate.node_sets import ALL_NODES, LevelConstraint, NodeSet, Unschedulable
+from gpusched.session.allocate.start_members import choose_start_members
+from gpusched.session.framework.hooks import Filter
+from gpusched.session.framework.reasons import (
+    Reason,
+    insufficient_room_message,
+    nodes_text,
+    pods_text,
+    pods_with_requests_text,
+    shorten,
+    truncate_message,
+)
+from gpusched.session.state.session import Session
+from gpusched.topology.levels import TopologyLevel
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Shortage:
+    """A class that did not find its places.
+
+    Attributes:
+        filters, refused: each filter and the rows it refuses, shape (nodes,).
+        placed: of pods with rules about each other, how many found a place; None for others.
+        within, where: the domain that was looked at, as rows (None: all) and as words.
+    """
+
+    pod_class: PodClass
+    bench: NodeUsage
+    board: ClassFit
+    filters: Sequence[Filter]
+    refused: Sequence[Bools]
+    within: Bools | None = None
+    where: str = ""
+    placed: int | None = None
+
+    def told(self, count: int) -> tuple[Reason, str]:
+        """Reason and sentence for so many pods that do not all fit."""
+        total = len(self.bench.nodes) if self.within is None else int(self.within.sum())
+        failed = self.failed()
+        if failed:
+            return Reason.BACK_OFF, failed
+        asked = pods_with_requests_text(count, self.pod_class)
+        if total == 0:
+            return Reason.NO_FEASIBLE_NODE, truncate_message(
+                f"needs {asked}; the cluster has no usable node"
+            )
+        fit = self.placed
+        if fit is None:
+            fit = self.board.total(self.within, most=count)
+        sentence = insufficient_room_message(
+            asked, fit=fit, total=total, refused=self.causes(), where=self.where
+        )
+        never = never_fits(self.pod_class, self.bench, self.board.fixed)
+        if never:
+            return Reason.NO_FEASIBLE_NODE, truncate_message(f"{sentence}; {never}")
+        room = self._room_when_empty(count)
+        # That none fits even then was said of each node already, where it is the share that is too big.
+        if room < count and (room or self.pod_class.share is None):
+            sentence = truncate_message(f"{sentence}; even empty they have room for {room} only")
+        return Reason.INSUFFICIENT_RESOURCES, sentence
+
+    def failed(self) -> str:
+        """That a filter gave no answer and so no node is accepted; empty when all did."""
+        for each, mask in zip(self.filters, self.refused, strict=True):
+            if each.failed and len(mask) and mask.all():
+                return truncate_message(f"{each.failed}; no node is accepted until it works")
+        return ""
+
+    def _room_when_empty(self, most: int) -> int:
+        """How many would fit if nothing else ran there, counted up to ``most`` a node."""
+        rows = self.board.fixed if self.within is None else self.board.fixed & self.within
+        ask = self.board.ask
+        offered = self.bench.nodes.allocatable[rows][:, ask.columns]
+        fits = how_many_fit(offered, ask.amounts)
+        if ask.share is not None:
+            if ask.gpu < 0:
+                return 0
+            parts = self.bench.parts_of(ask.share)[rows]
+            gpus = self.bench.nodes.allocatable[rows, ask.gpu] // DEVICE
+            fits = np.minimum(fits, gpus * (DEVICE // parts))
+        return int(np.minimum(fits, most).sum())
+
+    def causes(self) -> list[tuple[int, str]]:
+        """Numbers of nodes and why they take none more, the largest first."""
+        nodes = self.bench.nodes
+        left = np.ones(len(nodes), dtype=np.bool_) if self.within is None else self.within.copy()
+        causes: list[tuple[int, str]] = []
+        for each, mask in zip(self.filters, self.refused, strict=True):
+            hit = int((left & mask).sum())
+            if hit:
+                causes.append((hit, each.reason))
+            left &= ~mask
+        full = left & (self.board.fits == 0)
+        unexplained = full.copy()
+        for name, amount in self.pod_class.requests.items:
+            column = nodes.columns.get(name)
+            if not amount:
+                continue
+            lacking = full
+            if name == SHARED and self.pod_class.share is not None:
+                causes += self._causes_of_missing_share(full)
+                # What such a node lacks otherwise is told by the other resources.
+                unexplained &= self._rows_with_share_room(full)
+                continue
+            if column is not None:
+                lacking = full & (
+                    nodes.allocatable[:, column] - self.bench.used[:, column] < amount
+                )
+            unexplained &= ~lacking
+            if lacking.any():
+                label = "have no room for another pod" if name == PODS else f"lack free {name}"
+                causes.append((int(lacking.sum()), label))
+        if unexplained.any():
+            causes.append((int(unexplained.sum()), "have no NUMA node with room for it"))
+        return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
+
+    def _rows_with_share_room(self, full: Bools) -> Bools:
+        """Which of these nodes have a GPU with room for its share, shape (nodes,)."""
+        ask = self.board.ask
+        if ask.share is None or ask.gpu < 0:
+            return np.zeros_like(full)
+        return full & (self.bench.shares_fit(slice(None), ask) > 0)
+
+    def _causes_of_missing_share(self, full: Bools) -> list[tuple[int, str]]:
+        """Nodes none of whose GPUs has room for its share, and those that could never have it."""
+        ask = self.board.ask
+        if ask.share is None or ask.gpu < 0:
+            return [(int(full.sum()), f"lack free {SHARED}")] if full.any() else []
+        never = full & (self.bench.parts_of(ask.share) > DEVICE)
+        lacking = full & ~never & (self.bench.shares_fit(slice(None), ask) == 0)
+        words = "do not say that they have GPUs with so much memory"
+        if ask.share.thousandths:
+            words = "have no GPU that can be shared"
+        found = [(never, words), (lacking, "have no GPU with room for its share")]
+        return [(int(mask.sum()), text) for mask, text in found if mask.any()]
+
+
+def never_fits(pod_class: PodClass, bench: NodeUsage, allowed: Bools) -> str:
+    """Why no node could take one such pod even if it were empty; empty when one could."""
+    nodes = bench.nodes
+    if not allowed.any():
+        return "no node is allowed to take it"
+    for name, amount in pod_class.requests.items:
+        if not amount:
+            continue
+        column = nodes.columns.get(name)
+        largest = int(nodes.allocatable[allowed, column].max()) if column is not None else 0
+        if amount > largest:
+            have = format_quantity(largest, resource=name)
+            return f"no allowed node offers more than {have} {name}"
+    return ""
+
+
+_NAMED_MAX: Final = 2
+
+
+def gangs_in_the_way_text(
+    session: Session, task: PodSet, inside: Bools, *, lacking: int, claimant: GangKey
+) -> str:
+    """``2 held by team-b/llm-7, 1 by team-c/old``; empty when no gang holds what is missing.
+
+    Args:
+        session: as its bench is looked at.
+        task: whose members would sit there.
+        inside: rows that are looked at, shape (nodes,).
+        lacking: how many find no place there; nobody is said to hold more than these.
+        claimant: the gang that asks, which does not stand in its own way.
+    """
+    seat = session.seat(task.pod_class)
+    ask = seat.ask.rough
+    if ask.missing or lacking <= 0:
+        return ""
+    gains: Counter[GangKey] = Counter()
+    for row in np.flatnonzero(inside & seat.board.allowed).tolist():
+        for key, classes in session.gangs_by_row.get(row, {}).items():
+            if key == claimant:
+                continue
+            free = session.bench.free_on(row, ask.columns) + _freed_by_leaving(
+                session, classes, ask
+            )
+            fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
+            gains[key] += max(0, fits - int(seat.board.fits[row]))
+    ranked = sorted((-min(gain, lacking), key) for key, gain in gains.items() if gain)
+    return ", ".join(
+        f"{-gain} {'' if number else 'held '}by {shorten(key.namespace)}/{shorten(key.name)}"
+        for number, (gain, key) in enumerate(ranked[:_NAMED_MAX])
+    )
+
+
+def _freed_by_leaving(session: Session, classes: Sequence[PodClass], ask: RequestVector) -> Ints:
+    """What the leaving of such pods would free of what is asked, shape (resources asked,)."""
+    freed = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+    for pod_class in classes:
+        held = request_vector(pod_class.requests, session.bench.nodes.columns)
+        freed[held.columns] += held.amounts
+    return freed[ask.columns]
+
+
+NOT_FOUND = "no placement was found within the time budget of the search"
+NOT_SEARCHED = "a quick pass finds no place, and placement.solver allows no more than that"
+PROVEN = "a complete search proves that no placement exists now"
+
+
+def explain_unsolved(
+    session: Session, gang: Gang, solution: Solution, confines: LevelConstraint
+) -> Unschedulable:
+    """The refusal of a gang whose problem has no answer, or of which none was found.
+
+    Args:
+        session: on whose nodes.
+        gang: whose tasks are the problem's roles.
+        solution: without counts.
+        confines: within which it was to be placed.
+    """
+    for task in gang.tasks:
+        if task.pod_class.unsupported:
+            return explain_shortage(session, task, 1, ALL_NODES, pod=task.pods[0])
+    unanswered = _explain_failed_filter(session, gang)
+    if unanswered is not None:
+        return unanswered
+    proof = solution.certificate
+    if confines.required:
+        return _explain_level(session, gang, solution, confines)
+    task, count = _lacking_task(gang, proof)
+    refusal = explain_shortage(session, task, count, ALL_NODES, pod=task.pods[0])
+    more = certainty_text(session, solution)
+    return Unschedulable(refusal.reason, truncate_message(refusal.sentence + more))
+
+
+def certainty_text(session: Session, solution: Solution) -> str:
+    """Whether it is proven that there is no place, where counting does not show it."""
+    if solution.outcome is not SearchOutcome.INFEASIBLE:
+        return f"; {NOT_FOUND if session.effort.solver else NOT_SEARCHED}"
+    counted = solution.certificate is not None and solution.certificate.kind in ("role", "domain")
+    return "" if counted and solution.method in ("bounds", "tree") else f"; {PROVEN}"
+
+
+def _lacking_task(gang: Gang, proof: Certificate | None) -> tuple[PodSet, int]:
+    """The task that is told about, and how many of it are needed."""
+    if proof is not None and len(proof.roles) == 1:
+        return gang.tasks[proof.roles[0]], proof.needed
+    tasks, _ = choose_start_members(gang, largest_first=True)
+    return tasks[0] if tasks else (gang.tasks[0], gang.at_once)
+
+
+def _explain_level(
+    session: Session, gang: Gang, solution: Solution, confines: LevelConstraint
+) -> Unschedulable:
+    """No domain of the required level holds the gang: how far the best one gets."""
+    proof = solution.certificate
+    if proof is None or not proof.roles or proof.domain < 0:
+        alone = _lacking_task(gang, proof) if proof is not None and len(proof.roles) == 1 else None
+        return explain_no_domain(
+            session, gang, confines, of=alone, more=certainty_text(session, solution)
+        )
+    task = gang.tasks[proof.roles[0]]
+    several = len(proof.roles) > 1
+    asked = (
+        pods_text(proof.needed)
+        if several
+        else pods_with_requests_text(proof.needed, task.pod_class)
+    )
+    text = _best_domain_text(session, gang, task, proof, name=confines.required, asked=asked)
+    text += certainty_text(session, solution) + _max_wait_text(gang, confines)
+    return Unschedulable(_topology_reason(confines), truncate_message(text))
+
+
+def _best_domain_text(
+    session: Session, gang: Gang, task: PodSet, proof: Certificate, *, name: str, asked: str
+) -> str:
+    """``needs 3 pods with 8 GPUs in one rack; best rack r3 has room for 2 (1 held by b/llm-7)``."""
+    level = next(each for each in session.levels if each.name == name)
+    text = f"needs {asked} in one {name}"
+    if not level.names:
+        return f"no node is labelled for topology level {name[:64]!r}"
+    if not 0 <= proof.domain < len(level.names):
+        return f"{text}; no {name} has room for them"
+    path = level.names[proof.domain]
+    inside = level.domain == proof.domain
+    held = gangs_in_the_way_text(
+        session, task, inside, lacking=proof.needed - proof.room, claimant=gang.key
+    )
+    text = f"{text}; best {name} {path} has room for {proof.room}"
+    if held:
+        text = f"{text} ({held})"
+    why = _causes_text(session, task, inside)
+    return f"{text}: {why}" if why and not held else text
+
+
+def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None:
+    """That a filter failed for a task of the gang: nobody knows where it might go."""
+    if not session.hooks.faults:
+        return None
+    for task in gang.tasks:
+        failed = _shortage(session, task, None).failed() if task.pods else ""
+        if failed:
+            return Unschedulable(Reason.BACK_OFF, failed)
+    return None
+
+
+def _shortage(session: Session, task: PodSet, within: Bools | None) -> Shortage:
+    seat = session.pod_info(task.pods[0])
+    filters, refused = session.seats.causes(seat)
+    return Shortage(
+        pod_class=task.pod_class, bench=session.bench, board=seat.board, filters=filters,
+        refused=refused, within=within,
+    )  # fmt: skip
+
+
+def _causes_text(session: Session, task: PodSet, inside: Bools) -> str:
+    shortage = _shortage(session, task, inside)
+    causes = ", ".join(f"{count} {text}" for count, text in shortage.causes()[:3])
+    return f"of its {nodes_text(int(inside.sum()))} {causes}" if causes else ""
+
+
+def _topology_reason(confines: LevelConstraint) -> Reason:
+    return Reason.WAITING_FOR_TOPOLOGY if confines.waits else Reason.TOPOLOGY_UNSATISFIABLE
+
+
+def _max_wait_text(gang: Gang, confines: LevelConstraint) -> str:
+    if not confines.waits:
+        return ""
+    return f", holds out for it up to {gang.topology.max_wait_ns // 10**9} s"
+
+
+def explain_split_placement(
+    session: Session, rows: list[int], confines: LevelConstraint
+) -> Unschedulable | None:
+    """That the placed members are not in one domain of the required level."""
+    if not confines.required or not rows:
+        return None
+    level = next(each for each in session.levels if each.name == confines.required)
+    if len(np.unique(level.domain[rows])) == 1 and level.domain[rows[0]] >= 0:
+        return None
+    return Unschedulable(
+        _topology_reason(confines), f"its placed pods do not share one {confines.required}"
+    )
+
+
+def explain_no_domain(
+    session: Session,
+    gang: Gang,
+    confines: LevelConstraint,
+    *,
+    of: tuple[PodSet, int] | None = None,
+    more: str = "",
+) -> Unschedulable:
+    """No domain holds the minimum: how far the best one gets, each task counted alone.
+
+    Args:
+        session: as its bench is looked at.
+        gang: that finds no domain.
+        confines: within which it was to be placed.
+        of: the task that alone finds too little room anywhere, and how many of it are needed.
+        more: how sure that is, appended.
+    """
+    name = confines.required
+    level = next(each for each in session.levels if each.name == name)
+    if not level.names:
+        sentence = f"no node is labelled for topology level {name[:64]!r}"
+        return Unschedulable(_topology_reason(confines), sentence)
+    found, _ = choose_start_members(gang, largest_first=True)
+    tasks = [of] if of is not None else found or [(gang.tasks[0], gang.at_once)]
+    for task, count in tasks:
+        if task.pod_class.unsupported:
+            return explain_shortage(session, task, count, ALL_NODES, pod=task.pods[0])
+    unanswered = _explain_failed_filter(session, gang)
+    if unanswered is not None:
+        return unanswered
+    places = range(len(level.names))
+    rooms = [_pods_that_fit_by_domain(session, task, count, level) for task, count in tasks]
+    # A task that no domain holds says more than all of them together.
+    short = [at for at, (_, count) in enumerate(tasks) if max(rooms[at]) < count]
+    if short:
+        tasks, rooms = [tasks[short[0]]], [rooms[short[0]]]
+    total = [sum(each[number] for each in rooms) for number in places]
+    best = max(places, key=lambda number: (total[number], -number))
+    count = sum(count for _, count in tasks)
+    task = tasks[0][0]
+    asked = pods_text(count) if len(tasks) > 1 else pods_with_requests_text(count, task.pod_class)
+    if total[best] < count:
+        proof = Certificate("domain", -1, best, (), count, total[best])
+        text = _best_domain_text(session, gang, task, proof, name=name, asked=asked)
+    else:
+        text = (
+            f"needs {asked} in one {name}; counted one by one they fit {level.names[best]}, "
+            f"but no {name} was found that takes them together"
+        )
+    return Unschedulable(
+        _topology_reason(confines), truncate_message(text + more + _max_wait_text(gang, confines))
+    )
+
+
+def _pods_that_fit_by_domain(
+    session: Session, task: PodSet, count: int, level: TopologyLevel
+) -> list[int]:
+    """How many of so many members of a task each domain of a level takes, beside nobody else."""
+    board = session.seat(task.pod_class).board
+    return [
+        min(count, board.total(level.domain == number, most=count))
+        for number in range(len(level.names))
+    ]
+
+
+def explain_shortage(
+    session: Session, task: PodSet, count: int, area: NodeSet, *, pod: Pod, placed: int = 0
+) -> Unschedulable:
+    """Why so many of a task find no place; ``pod`` is the first that did not."""
+    if task.pod_class.unsupported:
+        return Unschedulable(
+            Reason.INVALID_SPEC,
+            truncate_message(
+                f"pod {task.pods[0].name} {task.pod_class.unsupported}, which this version of "
+                f"gpusched does not place; remove it or use another schedulerName"
+            ),
+        )
+    seat = session.pod_info(pod)
+    if seat.gate is None and seat.board.total(area.rows, most=count) >= count:
+        alone = pods_with_requests_text(count, task.pod_class)
+        sentence = f"{alone} find no place beside the gang's other members, though alone they would"
+        return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(sentence))
+    filters, refused = session.seats.causes(seat)
+    shortage = Shortage(
+        pod_class=task.pod_class,
+        bench=session.bench,
+        board=seat.board,
+        filters=filters,
+        refused=refused,
+        within=area.rows,
+        where=area.where,
+        placed=placed if seat.gate is not None else None,
+    )
+    return Unschedulable(*shortage.told(count))

@@ -1,0 +1,425 @@
+"""Room on nodes over time: what is held now, what ends when, and what is kept free from when on.
+
+Pure arithmetic on rows and columns; times are whole seconds since the epoch. Use only falls
+with time, except where a hold begins, so that the most that is used between two moments is used
+at the first of them or when a hold begins.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from operator import is_not
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
+from gpusched.base.limits import COLUMN_MAX
+
+FOREVER: Final = 2**62
+"""The end of what nobody knows the end of."""
+_FREE_NUMBERS_KEPT_MAX: Final = 2**20
+"""Numbers in tables of one profile that are kept: eight megabytes."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Release:
+    """At ``time`` so much becomes free on some rows.
+
+    Attributes:
+        rows: row numbers, repeated where several members of a gang share a node.
+        amounts: int64, shape (len(rows), resources), never negative.
+        gang: that ends then.
+        path: names of its queue and those above it.
+        requests: the same amounts for the accounts of these queues.
+    """
+
+    time: int
+    rows: Ints
+    amounts: Ints
+    gang: GangKey
+    path: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+
+
+@attrs.frozen(slots=True, eq=False)
+class Reservation:
+    """Room kept free for a gang from ``start`` on, until ``end``.
+
+    Attributes:
+        rows: row numbers, each once, ascending.
+        amounts: int64, shape (len(rows), resources).
+        path, requests: as for ``Release``.
+    """
+
+    gang: GangKey
+    start: int
+    end: int
+    rows: Ints
+    amounts: Ints
+    path: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+
+    def active(self, time: int) -> bool:
+        """Whether it counts at that moment."""
+        return self.start <= time < self.end
+
+
+class ReservationTable:
+    """Several holds as arrays, so that looking at a moment costs the same for one and for many.
+
+    ``starts``, ``ends`` and ``rows`` have shape (rows of all holds,), ``amounts`` as many rows.
+    """
+
+    def __init__(self, holds: Sequence[Reservation], width: int) -> None:
+        self.holds = tuple(holds)
+        counts = [len(hold.rows) for hold in holds]
+        begins = np.array([hold.start for hold in holds], dtype=np.int64)
+        ends = np.array([hold.end for hold in holds], dtype=np.int64)
+        self.starts: Ints = np.repeat(begins, counts)
+        self.ends: Ints = np.repeat(ends, counts)
+        self.rows: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *(h.rows for h in holds)])
+        self.amounts: Ints = np.concatenate(
+            [np.zeros((0, width), dtype=np.int64), *(h.amounts for h in holds)]
+        )
+        self.begins: list[int] = sorted(set(begins.tolist()))
+
+    def plus(self, holds: Sequence[Reservation]) -> ReservationTable:
+        """These, when some more came behind them; made from these where that is all."""
+        known, width = len(self.holds), self.amounts.shape[1]
+        if len(holds) < known or any(map(is_not, self.holds, holds)):
+            return ReservationTable(holds, width)
+        if len(holds) == known:
+            return self
+        more = copy(self)
+        more.holds = tuple(holds)
+        for hold in holds[known:]:
+            size = len(hold.rows)
+            more.starts = np.append(more.starts, np.full(size, hold.start, dtype=np.int64))
+            more.ends = np.append(more.ends, np.full(size, hold.end, dtype=np.int64))
+            more.rows = np.append(more.rows, hold.rows)
+            more.amounts = np.concatenate([more.amounts, hold.amounts])
+        more.begins = sorted({*self.begins, *(hold.start for hold in holds[known:])})
+        return more
+
+    def take(self, free: Ints, time: int) -> None:
+        """Subtract what is held at a moment, in place."""
+        active = (self.starts <= time) & (time < self.ends)
+        np.subtract.at(free, self.rows[active], self.amounts[active])
+
+    def go_on(self, free: Ints, here: int, time: int) -> None:
+        """From what is free at one moment to a later one, the first at which a hold begins."""
+        begun = self.starts == time
+        np.subtract.at(free, self.rows[begun], self.amounts[begun])
+        ended = (self.starts <= here) & (here < self.ends) & (self.ends <= time)
+        if ended.any():
+            np.add.at(free, self.rows[ended], self.amounts[ended])
+
+    def flat(self) -> tuple[Ints, Ints, Ints]:
+        """Ends, rows and amounts of all holds."""
+        return self.ends, self.rows, self.amounts
+
+    def starts_between(self, start: int, end: int) -> list[int]:
+        """When holds begin after one moment and before another, ascending."""
+        low = bisect_right(self.begins, start)
+        return self.begins[low : bisect_left(self.begins, end)]
+
+
+class AvailabilityProfile:
+    """See the module.
+
+    Args:
+        allocatable: int64, shape (rows, resources). Not copied, not changed.
+        staying: what is held by those who have not left and do not leave now, same shape.
+        now: whole seconds since the epoch.
+        releases: what ends later, in any order.
+    """
+
+    def __init__(
+        self, allocatable: Ints, staying: Ints, *, now: int, releases: Iterable[Release]
+    ) -> None:
+        self.allocatable = allocatable
+        self.staying: Ints = staying.copy()
+        self.now = now
+        self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
+        self._flat: tuple[Ints, Ints, Ints] | None = None
+        self._free: dict[int, Ints] = {}
+        """What is free once so many entries of ``flat`` have ended, beside no holds."""
+        self._table = ReservationTable((), staying.shape[1])
+        self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
+        self._timeline: AvailabilityTimeline | None = None
+        self.version = 0
+        """Grows with every move."""
+
+    # -- what moves in a session -------------------------------------------------------------
+    def start(self, release: Release) -> None:
+        """From now until ``release.time`` the amounts are held; for ever where that is FOREVER."""
+        np.add.at(self.staying, release.rows, release.amounts)
+        self._moved()
+        if release.time < FOREVER:
+            self.releases.append(release)
+            self.releases.sort(key=lambda each: (each.time, each.gang))
+            self._flat = None
+
+    def forget(self, release: Release) -> None:
+        """The reverse, for what is held by a gang that was started once."""
+        np.subtract.at(self.staying, release.rows, release.amounts)
+        self._moved()
+        if release.time < FOREVER:
+            self.releases = [each for each in self.releases if each.gang != release.gang]
+            self._flat = None
+
+    def _moved(self) -> None:
+        self._free.clear()
+        self._timeline = None
+        self.version += 1
+
+    def with_release_times(self, releases: Iterable[Release]) -> AvailabilityProfile:
+        """The same, with these gangs gone at other times than known."""
+        moved = list(releases)
+        gangs = {each.gang for each in moved}
+        kept = [each for each in self.releases if each.gang not in gangs]
+        return AvailabilityProfile(
+            self.allocatable, self.staying, now=self.now, releases=[*kept, *moved]
+        )
+
+    # -- reading -----------------------------------------------------------------------------
+    def times(self, until: int) -> list[int]:
+        """When something ends, ascending, each once, after now and not after ``until``."""
+        if self._times[0] != (self.version, until):
+            times = self.flat()[0]
+            low, high = np.searchsorted(times, (self.now, until), side="right").tolist()
+            self._times = ((self.version, until), np.unique(times[low:high]).tolist())
+        return self._times[1]
+
+    def ends_at(self, time: int) -> GangKey | None:
+        """A gang that ends then."""
+        return next((each.gang for each in self.releases if each.time == time), None)
+
+    def table(self, holds: Sequence[Reservation]) -> ReservationTable:
+        """Holds to be looked at beside this profile."""
+        self._table = self._table.plus(holds)
+        return self._table
+
+    def timeline(self, holds: Sequence[Reservation], until: int) -> AvailabilityTimeline | None:
+        """All moments beside the holds; None where they are too many for these rows."""
+        moments = 1 + len(self.times(until)) + 2 * len(holds)
+        if moments * self.staying.size > TIMELINE_NUMBERS_MAX:
+            return None
+        if self._timeline is None or not self._timeline.add(holds, until=until):
+            self._timeline = AvailabilityTimeline(self, until)
+            self._timeline.add(holds, until=until)
+        return self._timeline
+
+    def free_at(self, time: int, holds: ReservationTable) -> Ints:
+        """What is free at one moment beside the holds; negative where there is too much."""
+        free = self._free_of(int(np.searchsorted(self.flat()[0], time, side="right"))).copy()
+        holds.take(free, time)
+        return free
+
+    def _free_of(self, count: int) -> Ints:
+        """Beside no holds, when the first so many entries of ``flat`` have ended. Kept."""
+        free = self._free.get(count)
+        if free is None:
+            if len(self._free) * self.staying.size > _FREE_NUMBERS_KEPT_MAX:
+                self._free.clear()
+            _, rows, amounts = self.flat()
+            free = self._free[count] = self.allocatable - self.staying
+            np.add.at(free, rows[:count], amounts[:count])
+        return free
+
+    def free_between(self, start: int, end: int, holds: ReservationTable) -> Ints:
+        """The least that is free in the whole of a span, its start included and its end not."""
+        free = self.free_at(start, holds)
+        least = free.copy()
+        times, rows, amounts = self.flat()
+        here, seen = start, int(np.searchsorted(times, start, side="right"))
+        for time in holds.starts_between(start, end):
+            count = int(np.searchsorted(times, time, side="right"))
+            if count > seen:
+                np.add.at(free, rows[seen:count], amounts[seen:count])
+            holds.go_on(free, here, time)
+            np.minimum(least, free, out=least)
+            here, seen = time, count
+        return least
+
+    def flat(self) -> tuple[Ints, Ints, Ints]:
+        """Times, rows and amounts of all that ends, by time."""
+        if self._flat is None:
+            width = self.staying.shape[1]
+            counts = [len(each.rows) for each in self.releases]
+            times = np.repeat(np.array([e.time for e in self.releases], dtype=np.int64), counts)
+            rows = [each.rows for each in self.releases]
+            amounts = [each.amounts for each in self.releases]
+            self._flat = (
+                times,
+                np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
+                np.concatenate([np.zeros((0, width), dtype=np.int64), *amounts]),
+            )
+        return self._flat
+
+
+@attrs.frozen(slots=True, eq=False)
+class EqualMembers:
+    """So many equal members, and the rows that filters allow them."""
+
+    ask: RequestVector
+    allowed: Bools
+    count: int
+
+
+def pack_first_rows(
+    free: Ints, parts: Sequence[EqualMembers], within: Bools | None = None
+) -> tuple[Ints, Ints] | None:
+    """Put all members on rows, the first rows first.
+
+    The order of rows never depends on use. So what was found is found again as long as the
+    chosen rows keep the room for it, whatever happens elsewhere: a reservation needs no memory.
+
+    Args:
+        free: int64, shape (rows, resources).
+        parts: in the order in which they choose.
+        within: rows that may be chosen.
+
+    Returns:
+        Rows, ascending, and what is taken of each, shape (len(rows), resources); None when
+        there is too little.
+    """
+    taken = np.zeros_like(free)
+    for index, part in enumerate(parts):
+        ask = part.ask
+        if ask.missing:
+            return None
+        left = free[:, ask.columns] - (taken[:, ask.columns] if index else 0)
+        allowed = part.allowed if within is None else part.allowed & within
+        fits = np.where(allowed, np.minimum(how_many_fit(left, ask.amounts), part.count), 0)
+        before = np.cumsum(fits) - fits
+        take = np.minimum(fits, np.maximum(part.count - before, 0))
+        if int(take.sum()) < part.count:
+            return None
+        taken[:, ask.columns] += take[:, np.newaxis] * ask.amounts
+    rows = np.flatnonzero(taken.any(axis=1))
+    return rows, taken[rows]
+
+
+if TYPE_CHECKING:  # it keeps one of these
+    pass  # MERGED
+
+TIMELINE_NUMBERS_MAX: Final = 2**18
+"""Moments times rows times resources: two megabytes, which each new hold copies."""
+_MOMENTS_PER_BLOCK: Final = 16
+"""Moments that are asked together at first; then twice as many each time."""
+
+
+class AvailabilityTimeline:
+    """See the module. It is right as long as the profile does not move.
+
+    Args:
+        profile: room over time.
+        until: the last moment that is looked at.
+
+    Attributes:
+        times: now, and when something ends or holds begin or end until then, ascending.
+        free: at each of these, int64, shape (times, rows, resources).
+    """
+
+    def __init__(self, profile: AvailabilityProfile, until: int) -> None:
+        self.times: list[int] = [profile.now, *profile.times(until)]
+        self.free: Ints = np.zeros((len(self.times), *profile.staying.shape), dtype=np.int64)
+        self._until = until
+        self._holds: tuple[Reservation, ...] = ()
+        self._begins: list[int] = []
+        ends, rows, amounts = profile.flat()
+        last = int(np.searchsorted(ends, until, side="right"))
+        moments = np.searchsorted(np.array(self.times, dtype=np.int64), ends[:last])
+        np.add.at(self.free, (moments, rows[:last]), amounts[:last])
+        self.free[0] += profile.allocatable - profile.staying
+        np.cumsum(self.free, axis=0, out=self.free)
+
+    def add(self, holds: Sequence[Reservation], *, until: int) -> bool:
+        """Take in the last of these holds; False where this was made for others, or another end."""
+        known = len(self._holds)
+        if self._until != until or len(holds) < known or any(map(is_not, self._holds, holds)):
+            return False
+        for hold in holds[known:]:
+            first, last = self._index(hold.start), self._index(hold.end)
+            self.free[first:last, hold.rows] -= hold.amounts
+            insort(self._begins, hold.start)
+        self._holds = tuple(holds)
+        return True
+
+    def _index(self, time: int) -> int:
+        """Of the first moment not before a time, which becomes one where it may be looked at."""
+        index = bisect_left(self.times, time)
+        if self.times[0] < time <= self._until and self.times[index : index + 1] != [time]:
+            self.times.insert(index, time)
+            self.free = np.insert(self.free, index, self.free[index - 1], axis=0)
+        return index
+
+    def moments_with_room(
+        self, ways: Sequence[Sequence[EqualMembers]], first: int
+    ) -> Iterator[list[int]]:
+        """Indices of moments at which there is room for every part of one of the ways.
+
+        Each part is looked at by itself: whether they have room together is not said.
+
+        Args:
+            ways: to start.
+            first: index to begin at.
+
+        Yields:
+            Those of one block of moments after another, ascending.
+        """
+        size = _MOMENTS_PER_BLOCK
+        while first < len(self.times):
+            enough = _moments_that_fit(self.free[first : first + size], ways)
+            yield (np.flatnonzero(enough) + first).tolist()
+            first, size = first + size, size * 2
+
+    def has_room_now(self, ways: Sequence[Sequence[EqualMembers]]) -> bool:
+        """Whether the first moment is one of those."""
+        return bool(_moments_that_fit(self.free[:1], ways)[0])
+
+    def least(self, index: int, end: int) -> Ints:
+        """The least that is free from a moment on and before a time. Not to be changed.
+
+        Args:
+            index: of the moment.
+            end: later than the moment.
+
+        Returns:
+            int64, shape (rows, resources).
+        """
+        begun = bisect_right(self._begins, self.times[index])
+        if begun == len(self._begins) or self._begins[begun] >= end:
+            last = index + 1  # use only falls until then
+        else:
+            last = bisect_left(self.times, end)
+        least: Ints = self.free[index:last].min(axis=0)
+        return least
+
+
+def _moments_that_fit(free: Ints, ways: Sequence[Sequence[EqualMembers]]) -> Bools:
+    """At which moments each part of one of the ways has room, shape (moments,)."""
+    enough = np.zeros(len(free), dtype=np.bool_)
+    for parts in ways:
+        enough |= np.logical_and.reduce([_moments_that_fit_part(free, part) for part in parts])
+    return enough
+
+
+def _moments_that_fit_part(free: Ints, part: EqualMembers) -> Bools:
+    """At which moments all members of a part have room somewhere, shape (moments,)."""
+    ask = part.ask
+    if ask.missing:
+        return np.zeros(len(free), dtype=np.bool_)
+    if ask.amounts.size:
+        fits = (free[:, part.allowed][:, :, ask.columns] // ask.amounts).min(axis=2)
+    else:
+        fits = np.full((len(free), int(part.allowed.sum())), COLUMN_MAX, dtype=np.int64)
+    enough: Bools = np.clip(fits, 0, part.count).sum(axis=1) >= part.count
+    return enough

@@ -1,0 +1,578 @@
+"""The earliest time at which a gang that is blocked now can start, and where."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.limits import GANG_PODS_MAX
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.node_sets import candidate_node_sets
+from gpusched.session.allocate.start_members import choose_start_members
+from gpusched.session.allocate.suspended_jobs import node_pool_variants
+from gpusched.session.backfill.availability_profile import (
+    FOREVER,
+    AvailabilityProfile,
+    AvailabilityTimeline,
+    EqualMembers,
+    Release,
+    Reservation,
+    ReservationTable,
+    pack_first_rows,
+)
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.session import Session
+
+SWEEP_MOMENTS_MAX: Final = 256
+"""Where more ends or is held, the search by halves is as quick."""
+SweepStart = tuple[int, tuple[Ints, Ints]]
+"""When, and rows and amounts."""
+
+
+class SweepLostError(Exception):
+    """A walk cannot tell the next start: it is to be searched for."""
+
+
+class StartSweep:
+    """See the module. It is right as long as the profile does not move and holds only are added.
+
+    Args:
+        profile: room over time.
+        part: all members of each of the gangs.
+        within: rows that they may use; None for all.
+        time: at which the gang before was found a start.
+        until: the last moment that is looked at.
+    """
+
+    def __init__(
+        self,
+        profile: AvailabilityProfile,
+        part: EqualMembers,
+        within: Bools | None,
+        *,
+        time: int,
+        until: int,
+    ) -> None:
+        self._profile = profile
+        self._part = part
+        self._allowed = part.allowed if within is None else part.allowed & within
+        self._time = time
+        self._until = until
+        self._seen: tuple[Reservation, ...] = ()
+        self._free = profile.free_at(time, profile.table(()))
+        self._fits: Ints = np.zeros(len(self._free), dtype=np.int64)
+        self._look(np.arange(len(self._free)))
+
+    def next(
+        self, holds: Sequence[Reservation], allowed: Callable[[int], bool]
+    ) -> SweepStart | None:
+        """The next start; None for none until the last moment.
+
+        Args:
+            holds: those of the call before, and those that came behind them.
+            allowed: whether quotas let one start at a time.
+
+        Raises:
+            LostTrackError: some begin later than this walk has come, or there are many.
+        """
+        new = holds[len(self._seen) :]
+        many = len(holds) + len(self._profile.releases) > SWEEP_MOMENTS_MAX
+        if many or any(hold.start > self._time for hold in new):
+            raise SweepLostError
+        self._seen = tuple(holds)
+        for hold in new:
+            if hold.end > self._time:
+                self._add(hold.rows, -hold.amounts)
+        while True:
+            if int(self._fits.sum()) >= self._part.count and allowed(self._time):
+                return self._time, self._taken()
+            if not self._continue_round():
+                return None
+
+    def _taken(self) -> tuple[Ints, Ints]:
+        """As ``pack``: the first rows first."""
+        rows = np.flatnonzero(self._fits)
+        fits = self._fits[rows]
+        before = np.cumsum(fits) - fits
+        take = np.minimum(fits, np.maximum(self._part.count - before, 0))
+        some = take > 0
+        rows, take = rows[some], take[some]
+        amounts: Ints = np.zeros((len(rows), self._free.shape[1]), dtype=np.int64)
+        amounts[:, self._part.ask.columns] = take[:, np.newaxis] * self._part.ask.amounts
+        return rows, amounts
+
+    def _continue_round(self) -> bool:
+        """To the next moment at which something ends; whether there is one."""
+        here, times = self._time, self._profile.times(self._until)
+        number = bisect_right(times, here)
+        moments = [hold.end for hold in self._seen if here < hold.end <= self._until]
+        moments += times[number : number + 1]
+        if not moments:
+            return False
+        self._time = min(moments)
+        ends, rows, amounts = self._profile.flat()
+        low, high = np.searchsorted(ends, (here, self._time), side="right").tolist()
+        if high > low:
+            self._add(rows[low:high], amounts[low:high])
+        for hold in self._seen:
+            if here < hold.end <= self._time:
+                self._add(hold.rows, hold.amounts)
+        return True
+
+    def _add(self, rows: Ints, amounts: Ints) -> None:
+        np.add.at(self._free, rows, amounts)
+        self._look(rows)
+
+    def _look(self, rows: Ints) -> None:
+        """Rows that changed; some may be named several times."""
+        ask = self._part.ask
+        fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
+        self._fits[rows] = np.where(self._allowed[rows], np.minimum(fits, self._part.count), 0)
+
+
+_MOMENTS_MAX: Final = 512
+"""Moments looked at one by one beside the holds of others; before them the search halves."""
+
+
+@attrs.define(slots=True)
+class SearchBudget:
+    """A bound in moments looked at, the same on every machine."""
+
+    left: int
+
+
+RowChooser = Callable[[Sequence[EqualMembers], Sequence[Bools | None]], tuple[Ints, Ints] | None]
+"""Rows and amounts for members in one of some areas, or None."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _StartOption:
+    """One way to start the gang: in one node pool, its largest or its smallest members first."""
+
+    gang: Gang
+    parts: tuple[EqualMembers, ...]
+
+
+class StartSearch:
+    """Looks for a start of one gang.
+
+    Args:
+        session: whose filters, topology and quotas count.
+        gang: blocked now.
+        profile: of all rows over time.
+        length: seconds it will run; FOREVER when nobody knows.
+        work: how much may still be looked at; when that is used up, nothing is found.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        gang: Gang,
+        profile: AvailabilityProfile,
+        *,
+        length: int,
+        work: SearchBudget,
+    ) -> None:
+        self._work = work
+        self._related: list[Release] | None = None
+        """Of queues above or below which a quota of the gang lies; made when first needed."""
+        self._short = 0
+        """How many members at least did not fit at the moment that was looked at last."""
+        self._session = session
+        self._gang = gang
+        self._profile = profile
+        self._length = length
+        self._ways = _start_options(session, gang)
+        self._path = frozenset(session.path(gang))
+        self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
+
+    def like(self, gang: Gang) -> StartSearch:
+        """For another gang of the same kind and length, as long as nothing has moved."""
+        other = copy(self)
+        other._gang = gang  # noqa: SLF001 - its own class
+        return other
+
+    @property
+    def usable(self) -> Bools:
+        """Rows on which any of its members could ever sit, were they empty."""
+        allocatable = self._profile.allocatable
+        usable = np.zeros(allocatable.shape[0], dtype=np.bool_)
+        for way in self._ways:
+            for part in way.parts:
+                if not part.ask.missing:
+                    room = allocatable[:, part.ask.columns]
+                    usable |= part.allowed & (how_many_fit(room, part.ask.amounts) > 0)
+        return usable
+
+    def lacks_room_or_quota_now(
+        self, holds: Sequence[Reservation], *, until: int | None = None
+    ) -> bool:
+        """Whether it lacks room or quota: what else keeps it from starting no reservation heals.
+
+        Args:
+            holds: of others.
+            until: as for ``earliest``, which is asked next on the same profile; None for no.
+        """
+        line = self._profile.timeline(holds, until) if until is not None else None
+        if line is not None and not line.has_room_now([way.parts for way in self._ways]):
+            self._work.left -= 1
+            return True
+        return self._at(self._profile.now, holds, self._profile.table(holds)) is None
+
+    @property
+    def simple(self) -> bool:
+        """Whether all its members are alike, so that more room never hurts."""
+        return len(self._ways) == 1 and len(self._ways[0].parts) == 1
+
+    def earliest(
+        self, holds: Sequence[Reservation], *, until: int, before: EarlierResult | None = None
+    ) -> Reservation | None:
+        """The start to reserve.
+
+        Args:
+            holds: of others, which are not touched.
+            until: the last moment that is looked at.
+            before: what was found for a gang like it; it is told what is found for this one.
+
+        Returns:
+            None when nothing that is known makes room for it until then.
+        """
+        before = EarlierResult() if before is None else before
+        if before.start:
+            with suppress(SweepLostError):
+                return self.behind(before, holds, until=until)
+        if before.alone is None:
+            return None
+        profile = self._profile
+        line = profile.timeline(holds, until)
+        # When a gang stops holding out it may start though nothing has ended.
+        if line is not None and not any(profile.now < time for time in self._preference_expiries()):
+            return self._search_timeline(line, holds, before, until=until)
+        times = self._times(holds, until)
+        if before.alone == 0:
+            before.alone = self._alone(times)
+        if before.alone is None:
+            return None
+        beside = profile.table(holds)
+        first = bisect_left(times, before.alone)
+        here = max(first, bisect_left(times, before.start))
+        last = min(len(times), first + _MOMENTS_MAX)
+        gains: Ints | None = None
+        looks = 0
+        while here < last and self._work.left > 0:
+            found = self._at(times[here], holds, beside)
+            if found is not None:
+                before.start = times[here]
+                return self._hold(times[here], found)
+            looks += 1
+            here += 1
+            if looks > 1:  # most of those who are one of many like them start at the next moment
+                # So many more must fit: go on where what ended until then could make that true.
+                gains = self._members_gained(times, beside) if gains is None else gains
+                here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
+        return None
+
+    def _times(self, holds: Sequence[Reservation], until: int) -> list[int]:
+        """Moments at which there may be more room than before, ascending."""
+        moments = {*self._preference_expiries(), *(hold.end for hold in holds)}
+        later = {time for time in moments if self._profile.now < time <= until}
+        return sorted(later.union(self._profile.times(until)))
+
+    def _search_timeline(
+        self,
+        line: AvailabilityTimeline,
+        holds: Sequence[Reservation],
+        before: EarlierResult,
+        *,
+        until: int,
+    ) -> Reservation | None:
+        """As ``earliest``: only moments at which there is room are looked at one by one."""
+        ways = [way.parts for way in self._ways]
+        first = max(before.alone or 0, before.start, line.times[0] + 1)
+        looks = 0
+        for block in line.moments_with_room(ways, bisect_left(line.times, first)):
+            self._work.left -= 1
+            for index in block:
+                time = line.times[index]
+                if looks == 1 and not before.alone:
+                    # Areas or quota are in the way, perhaps for long.
+                    before.alone = self._alone(self._times(holds, until))
+                    if before.alone is None:
+                        return None
+                if time < (before.alone or 0):
+                    continue
+                if self._work.left <= 0 or looks >= _MOMENTS_MAX:
+                    return None
+                self._work.left -= 1
+                looks += 1
+                found = self._packed(line.least(index, self._end(time)), time)
+                if found is not None and self._within_quota(time, holds):
+                    before.start = time
+                    return self._hold(time, found)
+        before.alone = None  # nor will there be any for those like it, beside more holds
+        return None
+
+    def behind(
+        self, before: EarlierResult, holds: Sequence[Reservation], *, until: int
+    ) -> Reservation | None:
+        """As ``earliest``, behind a gang like it that was found a start; see ``Sweep``.
+
+        Raises:
+            LostTrackError: it has to be searched for.
+        """
+        if before.sweep is None:
+            part, areas = self._ways[0].parts[0], self._areas(self._gang, before.start)
+            if len(areas) != 1 or part.ask.missing:
+                raise SweepLostError
+            before.sweep = StartSweep(self._profile, part, areas[0], time=before.start, until=until)
+
+        def allowed(time: int) -> bool:
+            self._work.left -= 1
+            return self._within_quota(time, holds)
+
+        try:
+            found = before.sweep.next(holds, allowed)
+        except SweepLostError:
+            before.sweep = None
+            raise
+        if found is None:
+            return None
+        before.start = found[0]
+        return self._hold(*found)
+
+    def _alone(self, times: Sequence[int]) -> int | None:
+        """The first of these times at which it could start, were there no holds."""
+        nobody = ReservationTable((), self._profile.staying.shape[1])
+        if not times or self._at(times[-1], (), nobody) is None:
+            return None
+        # Without the holds of others there is only ever more room: halve up to where it suffices.
+        first = bisect_left(times, True, key=lambda time: self._at(time, (), nobody) is not None)
+        return times[first] if first < len(times) else None
+
+    def _members_gained(self, times: Sequence[int], beside: ReservationTable) -> Ints:
+        """How many more members at most fit by each time than before all of them; ascending.
+
+        Not worked out where members differ: then any time may be enough.
+        """
+        if not self.simple:
+            return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
+        part = self._ways[0].parts[0]
+        gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
+        for ends, rows, amounts in (self._profile.flat(), beside.flat()):
+            whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
+            more = np.where(part.allowed[rows], whole.max(axis=1), 0)
+            np.add.at(gained, np.searchsorted(times, ends), more)
+        return np.cumsum(gained[:-1])
+
+    def start_at_once(self, holds: Sequence[Reservation]) -> Reservation | None:
+        """A start at once, on a profile in which somebody is gone who is still there."""
+        found = self._at(self._profile.now, holds, self._profile.table(holds))
+        return self._hold(self._profile.now, found) if found else None
+
+    @property
+    def feasible_rows(self) -> Bools:
+        """Rows that filters allow any of its members, whatever their size: its node pool."""
+        rows = np.zeros(self._profile.allocatable.shape[0], dtype=np.bool_)
+        for way in self._ways:
+            for part in way.parts:
+                rows |= part.allowed
+        return rows
+
+    def first_choice(self, choose: RowChooser) -> tuple[Ints, Ints] | None:
+        """The first choice that is one, over the ways to start now and their areas."""
+        for way in self._ways:
+            found = choose(way.parts, self._areas(way.gang, self._profile.now))
+            if found is not None:
+                return found
+        return None
+
+    # -- one moment --------------------------------------------------------------------------
+    def _at(
+        self, time: int, holds: Sequence[Reservation], beside: ReservationTable
+    ) -> tuple[Ints, Ints] | None:
+        found = self._rows_at(time, beside)
+        if found is None or not self._within_quota(time, holds):
+            return None
+        return found
+
+    def _rows_at(self, time: int, beside: ReservationTable) -> tuple[Ints, Ints] | None:
+        self._work.left -= 1
+        free = self._profile.free_at(time, beside)
+        self._short = min((_missing_members(free, way.parts) for way in self._ways), default=1)
+        if self._short:
+            return None
+        begins = beside.starts_between(time, self._end(time))
+        if begins:
+            self._work.left -= len(begins)
+            free = self._profile.free_between(time, self._end(time), beside)
+        return self._packed(free, time)
+
+    def _packed(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
+        for way in self._ways:
+            for within in self._areas(way.gang, time):
+                found = pack_first_rows(free, way.parts, within)
+                if found is not None:
+                    return found
+        return None
+
+    def _areas(self, gang: Gang, time: int) -> Sequence[Bools | None]:
+        """Rows of each area in which it may start then; they change when it stops holding out."""
+        key = tuple(time >= each for each in self._preference_expiries())
+        known = self._areas_known.get(key)
+        if known is None:
+            areas, refusal = candidate_node_sets(self._session, gang, at=float(time))
+            known = self._areas_known[key] = [] if refusal else [area.rows for area in areas]
+        return known
+
+    def _within_quota(self, time: int, holds: Sequence[Reservation]) -> bool:
+        end = self._end(time)
+        moves = [
+            (hold.path, hold.requests, 1)
+            for hold in holds
+            if hold.start < end and time < hold.end and not self._path.isdisjoint(hold.path)
+        ]
+        if quota_allows_with(self._session, self._gang, moves):
+            return True
+        if self._related is None:
+            self._related = [
+                each for each in self._profile.releases if not self._path.isdisjoint(each.path)
+            ]
+        moves += [(each.path, each.requests, -1) for each in self._related if each.time <= time]
+        return quota_allows_with(self._session, self._gang, moves)
+
+    def _end(self, time: int) -> int:
+        return FOREVER if self._length >= FOREVER else time + self._length
+
+    def _preference_expiries(self) -> tuple[int, ...]:
+        wish = self._gang.topology
+        if not wish.preferred or not wish.max_wait_ns:
+            return ()
+        return (-int(-(self._gang.created + wish.max_wait_ns / 1e9) // 1),)
+
+    def _hold(self, time: int, found: tuple[Ints, Ints]) -> Reservation:
+        session = self._session
+        return Reservation(
+            gang=self._gang.key,
+            start=time,
+            end=self._end(time),
+            rows=found[0],
+            amounts=found[1],
+            path=session.path(self._gang),
+            requests=session.view.minimum(self._gang),
+        )
+
+
+def quota_allows_with(
+    session: Session, gang: Gang, moves: Sequence[tuple[tuple[str, ...], Resources, int]]
+) -> bool:
+    """Whether the gang's minimum is within every quota when the accounts have moved so.
+
+    Args:
+        session: whose accounts and checks count.
+        gang: to be charged.
+        moves: queue and those above it, amounts, and 1 for more or -1 for less held.
+    """
+    if not moves:
+        return not first_refusal(session.hooks.quota_checks, gang).refuses
+    counts: dict[tuple[tuple[str, ...], int, int], int] = {}
+    parts: dict[int, Resources] = {}
+    for path, amounts, sign in moves:
+        # Gangs of a kind ask for the same: they are added up by counting them.
+        parts[id(amounts)] = amounts
+        key = (path, sign, id(amounts))
+        counts[key] = counts.get(key, 0) + 1
+    sums: dict[tuple[tuple[str, ...], int], Resources] = {}
+    for (path, sign, number), count in counts.items():
+        known = sums.get((path, sign), NOTHING)
+        sums[path, sign] = known.plus(parts[number], times=count)
+    entries = [(path, amounts, sign) for (path, sign), amounts in sorted(sums.items())]
+    with session.accounts.assuming(entries):
+        return not first_refusal(session.hooks.quota_checks, gang).refuses
+
+
+def _missing_members(free: Ints, parts: Sequence[EqualMembers]) -> int:
+    """How many members of one part at least do not fit, wherever they may sit."""
+    lacking = 0
+    for part in parts:
+        if part.ask.missing:
+            return part.count
+        fits = how_many_fit(free[:, part.ask.columns], part.ask.amounts)
+        total = int(np.minimum(fits[part.allowed], part.count).sum())
+        lacking = max(lacking, part.count - total)
+    return lacking
+
+
+def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
+    ways = []
+    for variant in node_pool_variants(session, gang):
+        tasks = variant.gang.tasks
+        for largest_first in (True, False) if len(tasks) > 1 else (True,):
+            members, too_few = choose_start_members(variant.gang, largest_first=largest_first)
+            if too_few or not members:
+                continue
+            seats = [(session.seat(task.pod_class), count) for task, count in members]
+            parts = tuple(
+                EqualMembers(seat.ask.rough, seat.board.allowed, count) for seat, count in seats
+            )
+            ways.append(_StartOption(variant.gang, parts))
+    return ways
+
+
+if TYPE_CHECKING:  # it uses this
+    # MERGED
+    pass  # MERGED
+
+
+@attrs.define(slots=True)
+class EarlierResult:
+    """What was found for a gang of the same kind and length: this one starts no sooner.
+
+    On the same profile and accounts, beside holds that are still there.
+
+    Attributes:
+        alone: when it could start if nobody held anything; None where it cannot start until the
+            last moment, 0 for not known yet.
+        start: of what was found for it beside the holds; 0 where nothing was.
+        seeker: that looked for it.
+        sweep: that goes on behind it.
+    """
+
+    alone: int | None = 0
+    start: int = 0
+    seeker: StartSearch | None = None
+    sweep: StartSweep | None = None
+
+
+class StartCache:
+    """By kind, length and the state in which it was found."""
+
+    def __init__(self, kinds: EquivalenceClasses) -> None:
+        self._kinds = kinds
+        self._known: dict[Hashable, EarlierResult] = {}
+
+    def of(self, gang: Gang, *, length: int, state: Hashable) -> EarlierResult:
+        """To be read and told; of gangs that are like no other nothing is kept.
+
+        Args:
+            gang: that is looked for a start.
+            length: seconds it will run.
+            state: of everything on which a start depends but holds, of which there are only more.
+        """
+        kind = self._kinds.of(gang)
+        if kind is None:
+            return EarlierResult()
+        return self._known.setdefault((kind, length, state), EarlierResult())
+
+
+def has_published_start(gang: Gang) -> bool:
+    """Whether it was told a time before: it held a reservation, which may be due."""
+    return gang.pod_group is not None and b'"estimatedStartTime"' in gang.pod_group.status

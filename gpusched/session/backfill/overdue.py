@@ -1,0 +1,79 @@
+"""Room for a gang that has waited too long when nobody knows what ends when.
+
+Nothing can be promised for a time. So the nodes that come closest to holding the gang are kept
+for it from now on: who is on them runs on, nobody new gets what the gang will need. As nobody
+enters them they only become freer, and the same nodes are chosen again until they suffice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.session.backfill.availability_profile import EqualMembers
+
+_PROGRESS_OF_ONE = 1000
+"""Progress of a row on which one more member fits; parts of it count in between."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _NearestRows:
+    progress: int
+    rows: Ints
+    amounts: Ints
+
+
+def nearest_rows(
+    free: Ints, at_most: Ints, parts: Sequence[EqualMembers], areas: Sequence[Bools | None]
+) -> tuple[Ints, Ints] | None:
+    """The rows that come closest to holding all members, in the area that comes closest.
+
+    Args:
+        free: now, int64, shape (rows, resources); may be negative.
+        at_most: what will be free when everything that can end has ended, same shape.
+        parts: the members.
+        areas: rows in one of which all members must sit; None for all rows.
+
+    Returns:
+        Rows, ascending, and what is to be kept on each; None when no area could ever hold them.
+    """
+    best: _NearestRows | None = None
+    for within in areas:
+        choice = _nearest_within(free, at_most, parts, within)
+        if choice is not None and (best is None or choice.progress > best.progress):
+            best = choice
+    return (best.rows, best.amounts) if best else None
+
+
+def _nearest_within(
+    free: Ints, at_most: Ints, parts: Sequence[EqualMembers], within: Bools | None
+) -> _NearestRows | None:
+    taken = np.zeros_like(free)
+    total = 0
+    for part in parts:
+        ask = part.ask
+        if ask.missing:
+            return None
+        allowed = part.allowed if within is None else part.allowed & within
+        room = at_most[:, ask.columns] - taken[:, ask.columns]
+        most = np.where(allowed, np.minimum(how_many_fit(room, ask.amounts), part.count), 0)
+        left = np.maximum(free[:, ask.columns] - taken[:, ask.columns], 0)
+        progress = np.minimum(
+            (left * _PROGRESS_OF_ONE // ask.amounts).min(axis=1), most * _PROGRESS_OF_ONE
+        )
+        # Rows that are closest first; of equals the lower row, whatever else happens.
+        order = np.lexsort((np.arange(len(most)), -progress))
+        fits = most[order]
+        before = np.cumsum(fits) - fits
+        take = np.minimum(fits, np.maximum(part.count - before, 0))
+        if int(take.sum()) < part.count:
+            return None
+        total += int(np.minimum(progress[order], take * _PROGRESS_OF_ONE).sum())
+        counts = np.zeros_like(most)
+        counts[order] = take
+        taken[:, ask.columns] += counts[:, np.newaxis] * ask.amounts
+    rows = np.flatnonzero(taken.any(axis=1))
+    return _NearestRows(total, rows, taken[rows])

@@ -1,0 +1,241 @@
+"""What runs now as rows, amounts and ends: the part of a reservation that is bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.meta.resources import Resources, total
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.backfill.availability_profile import FOREVER, AvailabilityProfile, Release
+from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.state.session import Session
+from gpusched.session.state.session_cache import GangUsage
+from gpusched.session.state.statement import Assignment, EvictOperation
+
+
+class ReleaseForecast:
+    """Turns gangs into releases.
+
+    Args:
+        session: whose nodes and gangs are meant.
+        lengths: how long gangs run.
+    """
+
+    def __init__(self, session: Session, lengths: Walltimes) -> None:
+        self._session = session
+        self._lengths = lengths
+        self._width = session.snapshot.nodes.allocatable.shape[1]
+        self._vectors: dict[str, Ints] = {}
+
+    def profile(self) -> AvailabilityProfile:
+        """Room over time as the session has it now, with what it started and promised."""
+        session = self._session
+        bench = session.bench
+        releases = [
+            room
+            for gang in session.snapshot.active.values()
+            if (end := self._lengths.end_of_running(gang)) < FOREVER
+            and (room := self.running(gang, end)) is not None
+        ]
+        for gang, places in session.all_assignments():
+            end = self._lengths.end_if_started_now(gang)
+            if end < FOREVER:
+                releases.append(self.placed(gang, places, end))
+        return AvailabilityProfile(
+            session.snapshot.nodes.allocatable,
+            bench.staying,
+            now=self._lengths.now,
+            releases=releases,
+        )
+
+    def running(self, gang: Gang, time: int) -> Release | None:
+        """The room of a gang's members that stay, free at a time; None when there is none."""
+        room = self._kept(gang) if self._is_cacheable(gang) else self._room(gang)
+        if room is None:
+            return None
+        path = self._session.path(gang)
+        return Release(time, room.rows, room.amounts, gang.key, path, room.charged)
+
+    def _is_cacheable(self, gang: Gang) -> bool:
+        """Whether what it would leave depends on nothing else than its members' nodes."""
+        session = self._session
+        return session.accounts.pools is None and not (
+            session.evicted and any(each.pod.uid in session.evicted for each in gang.placed)
+        )
+
+    def _kept(self, gang: Gang) -> GangUsage | None:
+        session = self._session
+        if SHARED in gang.held:  # what a share leaves depends on others
+            return self._room(gang)
+        return session.masks.rooms.of(gang, session.snapshot.nodes, lambda: self._room(gang))
+
+    def _room(self, gang: Gang) -> GangUsage | None:
+        row_of = self._session.snapshot.nodes.row
+        evicted = self._session.evicted
+        members = [
+            (row_of[member.node], member.pod.pod_class)
+            for member in gang.placed
+            if member.node in row_of and member.pod.uid not in evicted
+        ]
+        if not members:
+            return None
+        return GangUsage(
+            np.array([row for row, _ in members], dtype=np.int64),
+            np.array([self._amounts_of_pod(each, row) for row, each in members]),
+            self._charged(members),
+        )
+
+    def placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
+        """The room of places given in this session, free at a time."""
+        return Release(
+            time,
+            np.array([place.row for place in places], dtype=np.int64),
+            np.array([self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]),
+            gang.key,
+            self._session.path(gang),
+            self._charged([(place.row, place.pod.pod_class) for place in places]),
+        )
+
+    def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
+        """What queues are charged with for pods on these rows, in node pools too."""
+        charged = total(pod_class.requests for _, pod_class in seats)
+        pools = self._session.accounts.pools
+        if pools is None:
+            return charged
+        return charged.plus(total(pools.charge(pod_class, row) for row, pod_class in seats))
+
+    def sum_by_row(self, parts: Iterable[tuple[int, RequestVector]]) -> dict[int, Ints]:
+        """Amounts summed by row, shape (resources,)."""
+        found: dict[int, Ints] = {}
+        for row, ask in parts:
+            amounts = found.get(row)
+            if amounts is None:
+                amounts = found[row] = np.zeros(self._width, dtype=np.int64)
+            amounts[ask.columns] += ask.amounts
+        return found
+
+    def amounts_left_by(self, evictions: Iterable[EvictOperation]) -> dict[int, Ints]:
+        """What those who are evicted leave, summed by row, shape (resources,)."""
+        found: dict[int, Ints] = {}
+        for each in evictions:
+            amounts = found.get(each.row)
+            if amounts is None:
+                amounts = found[each.row] = np.zeros(self._width, dtype=np.int64)
+            amounts += self._amounts_of_pod(each.member.pod.pod_class, each.row)
+        return found
+
+    def amounts_held_by_gangs(self) -> Ints:
+        """What gangs with a place hold on each row, which may end some day; as ``allocatable``."""
+        held: Ints = np.zeros_like(self._session.snapshot.nodes.allocatable)
+        for room in self._releases_of_running_gangs():
+            np.add.at(held, room.rows, room.amounts)
+        return held
+
+    def by_queue(self) -> dict[str, list[tuple[Release, Gang]]]:
+        """Running gangs by queue; the time of each release is when the gang began."""
+        found: dict[str, list[tuple[Release, Gang]]] = {}
+        for _, gang in sorted(self._session.snapshot.active.items()):
+            room = self.running(gang, int(gang.started) or self._lengths.now)
+            if room is not None:
+                found.setdefault(gang.queue, []).append((room, gang))
+        return found
+
+    def _releases_of_running_gangs(self) -> Iterable[Release]:
+        for gang in self._session.snapshot.active.values():
+            room = self.running(gang, FOREVER)
+            if room is not None:
+                yield room
+
+    def _amounts_of_pod(self, pod_class: PodClass, row: int) -> Ints:
+        """What a pod that ends leaves free; of a shared GPU its own part, so never too much."""
+        known = self._vectors.get(pod_class.digest)
+        if known is None:
+            ask = pod_class_vector(pod_class, self._session.snapshot.nodes.columns)
+            known = self._vectors[pod_class.digest] = self._amounts_of_demand(ask)
+        if pod_class.share is None:
+            return known
+        mine = known.copy()
+        column = self._session.snapshot.nodes.columns.get(SHARED)
+        if column is not None:
+            part = self._session.bench.parts_of(pod_class.share)[row]
+            mine[column] = min(DEVICE, part)
+        return mine
+
+    def _amounts_of_demand(self, ask: RequestVector) -> Ints:
+        vector: Ints = np.zeros(self._width, dtype=np.int64)
+        vector[ask.columns] = ask.amounts
+        return vector
+
+
+class PreemptibleReleases:
+    """Which gangs of a holder's own queue preemption can take away for it, and from when on.
+
+    Only what preemption itself would grant counts: lower priority, preemptible, no disruption
+    budget over its pods, and its protected time over. Room of other queues is reclaim's to give;
+    nobody can tell in advance what will be above its share by then.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._possible = "preempt" in session.actions
+
+    def preemptible_from(self, gang: Gang, holder: Gang, *, began: int) -> int | None:
+        """From when on the holder may have the gang's room; None for never.
+
+        Args:
+            gang: that runs, or would start.
+            holder: of the reservation.
+            began: when the gang started or would start, whole seconds since the epoch.
+        """
+        if (
+            not self._possible
+            or gang.queue != holder.queue
+            or gang.priority >= holder.priority
+            or not gang.terms.preemptible
+            or not all(pod.may_preempt for task in holder.tasks for pod in task.pods)
+            or self._has_disruption_budget(gang)
+        ):
+            return None
+        return began + -(-self._protected_ns(gang) // 10**9)
+
+    def releases(self, holder: Gang, known: dict[str, list[tuple[Release, Gang]]]) -> list[Release]:
+        """The room of running gangs as the holder may have it, at the times from which on.
+
+        Args:
+            holder: of the reservation.
+            known: running gangs by queue, each with its room and the time when it started.
+        """
+        found = []
+        for room, gang in known.get(holder.queue, ()):
+            ready = self.preemptible_from(gang, holder, began=room.time)
+            if ready is not None:
+                found.append(
+                    Release(ready, room.rows, room.amounts, gang.key, room.path, room.requests)
+                )
+        return found
+
+    def _protected_ns(self, gang: Gang) -> int:
+        if gang.terms.min_runtime_ns:
+            return gang.terms.min_runtime_ns
+        for name in self._session.path(gang):
+            node = self._session.snapshot.queues.get(name)
+            if node is not None and node.queue.min_runtime_ns:
+                return node.queue.min_runtime_ns
+        return 0
+
+    def _has_disruption_budget(self, gang: Gang) -> bool:
+        pods = [pod for task in gang.tasks for pod in task.pods]
+        pods += [member.pod for member in gang.placed]
+        return any(
+            budget.selector is not None
+            and budget.namespace == pod.namespace
+            and budget.selector.matches(pod.labels)
+            for budget in self._session.snapshot.budgets
+            for pod in pods
+        )

@@ -1,0 +1,87 @@
+"""The one way to places for a gang's minimum: none that breaks a reservation of another gang."""
+
+from __future__ import annotations
+
+from gpusched.api.meta.identity import format_time
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.reserved_gangs import ReservedGang, StrictFifoHead
+from gpusched.session.backfill.walltimes import UNKNOWN_WALLTIME
+from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+
+def reserved_for_other_message(
+    reservations: Reservations, gang: Gang, holder: ReservedGang | StrictFifoHead
+) -> str:
+    """The sentence for a gang that would fit, were it not for another's reservation."""
+    other = holder.gang
+    if isinstance(holder, StrictFifoHead):
+        queue = gang.queue
+        return truncate_message(
+            f"{other.key} is before it in queue {queue}, which is StrictFifo, and needs the same "
+            f"nodes for {pods_text(other.at_once)}"
+        )
+    length = reservations.lengths.of(gang)
+    runs = "for an unknown time" if length >= UNKNOWN_WALLTIME else f"for {length} s"
+    count = _nodes_are_text(len(holder.hold.rows))
+    if holder.due or holder.hold.start <= reservations.lengths.now:
+        since = "now"
+    else:
+        since = format_time(holder.hold.start)
+    return truncate_message(
+        f"fits now and would run {runs}, but {count} held from {since} on for {other.key}, "
+        f"which needs room for {pods_text(other.at_once)}"
+    )
+
+
+def own_reservation_message(reservations: Reservations, holder: ReservedGang) -> str:
+    """What a holder is told behind the reason why it does not start now."""
+    count = _nodes_are_text(len(holder.hold.rows))
+    if holder.due:
+        return f"{count} held for it until preemption has decided"
+    if holder.hold.start <= reservations.lengths.now:
+        return f"it has waited too long, so {count} held for it until they suffice"
+    basis = holder.basis
+    when = f"held for it from {format_time(holder.hold.start)} on"
+    if basis is None:
+        return f"{count} {when}"
+    if basis in reservations.lengths.overruns:
+        return f"{count} held for it as soon as {basis} ends, which is over its walltime"
+    return f"{count} {when}, when {basis} is to have ended"
+
+
+def _nodes_are_text(count: int) -> str:
+    return f"{nodes_text(count)} {'is' if count == 1 else 'are'}"
+
+
+def place_within_reservations(
+    session: Session, gang: Gang, statement: Statement
+) -> Unschedulable | None:
+    """As ``place_minimum``, around what is held for gangs whose turn came before.
+
+    A gang that takes back a promise made to it may have any room: nobody's hold counts on it.
+    """
+    before = statement.checkpoint()
+    reservations = session.reservations
+    if reservations is None or statement.lifted:
+        return place_minimum(session, gang, statement)
+    with reservations.own_reservation(gang) as has_own:
+        refusal = place_minimum(session, gang, statement) if has_own else None
+    if not has_own or refusal is not None:
+        refusal = place_minimum(session, gang, statement)
+    if refusal is not None:
+        return refusal
+    holder = reservations.conflict(gang, statement)
+    if holder is None:
+        return None
+    statement.rollback(before)
+    with reservations.around(gang, statement):
+        elsewhere = place_minimum(session, gang, statement)
+    if elsewhere is None and reservations.conflict(gang, statement) is None:
+        return None
+    statement.rollback(before)
+    return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, holder))

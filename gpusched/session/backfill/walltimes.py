@@ -1,0 +1,65 @@
+"""How long gangs run, and when those that run will end: whole seconds, from policies' walltimes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.state.session import Session
+
+UNKNOWN_WALLTIME: Final = FOREVER
+"""The length of what nobody knows the length of."""
+
+
+class Walltimes:
+    """Answers of the walltime hooks in one session, the shortest of each gang, each asked once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[GangKey, int] = {}
+        self.now = int(session.snapshot.now)
+        self.overruns: set[GangKey] = set()
+        """Gangs that should have ended, as far as they were asked for."""
+
+    def of(self, gang: Gang) -> int:
+        """Seconds from the gang's start to its end, or UNKNOWN."""
+        known = self._known.get(gang.key)
+        if known is None:
+            said = (hook(gang) for hook in self._session.hooks.walltimes)
+            known = min((seconds for seconds in said if seconds > 0), default=UNKNOWN_WALLTIME)
+            self._known[gang.key] = known
+        return known
+
+    def end_if_started_now(self, gang: Gang) -> int:
+        """When what starts now will end: with its gang, where that runs already."""
+        return self.end_of_running(gang) if gang.placed else self._after(self.now, gang)
+
+    def end_of_running(self, gang: Gang) -> int:
+        """When a gang that has members with a place will end; FOREVER when nobody knows.
+
+        One that is late is given as long again as it is late already, up to a minute: most end
+        soon after their time. Who runs twice its time, and ten minutes over it, is not believed
+        any more: no node stays idle for an end that nobody can tell.
+        """
+        end = self._after(int(self._start_of_running(gang)), gang)
+        if end > self.now:
+            return end
+        late = self.now - end
+        if late > max(WALLTIME_OVERRUN_MAX_S, self.of(gang)):
+            return FOREVER
+        self.overruns.add(gang.key)
+        return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
+
+    def _start_of_running(self, gang: Gang) -> float:
+        if gang.started:
+            return gang.started
+        # Below its minimum, or not confirmed yet: the clock of those it has goes on.
+        times = [member.pod.scheduled for member in gang.placed if member.pod.scheduled]
+        return min(times) if times and len(times) == len(gang.placed) else float(self.now)
+
+    def _after(self, began: int, gang: Gang) -> int:
+        length = self.of(gang)
+        return FOREVER if length >= UNKNOWN_WALLTIME else began + length

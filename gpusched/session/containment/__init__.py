@@ -1,0 +1,1 @@
+"""What happens when a session raises? The object at fault is found and set aside, and the others are decided as if it did not exist; where no object is to blame the session is reduced step by step."""

@@ -1,0 +1,251 @@
+"""One attempt at a session: the actions in order, then the parts of the plan.
+
+Whatever it raises comes back as a ``Fault`` that names the stage and what was in hand.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.config.model import PlacementConfig
+from gpusched.placement.model.problem import SearchRunner
+from gpusched.session.allocate.suspended_jobs import job_suspend_changes
+from gpusched.session.containment.fault_listener import AttemptStage, FaultListener
+from gpusched.session.containment.reduced_snapshot import reduced_snapshot
+from gpusched.session.containment.set_aside import EVICTING_ACTIONS, FULL_MODE, SessionMode
+from gpusched.session.containment.suspects import (
+    SessionFault,
+    Suspect,
+    SuspectIndex,
+    source_location,
+)
+from gpusched.session.framework.protocols import Action, Guard, Policy
+from gpusched.session.framework.reasons import shorten
+from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
+from gpusched.session.preempt.stopped_gangs import stop_gangs
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.binds import build_gang_binds
+from gpusched.session.status.gang_status import count_waiting_gangs, gang_statuses
+from gpusched.session.status.queue_status import queue_statuses
+from gpusched.session.status.topology_status import topology_statuses
+
+ActionTimer = Callable[[str], None]
+"""Told the name of each action when it ends; the outer layer reads its own clock then."""
+
+OPEN_STAGE: Final = "open"
+STOPS_STAGE: Final = "stops"
+WAITING_STAGE: Final = "waiting"
+_PLAN_PARTS: Final[tuple[tuple[str, Callable[[Session], Any]], ...]] = (
+    ("binds", build_gang_binds),
+    ("claims", preemption_plans),
+    ("stopped gangs", gang_stops),
+    ("switches", job_suspend_changes),
+    ("gang statuses", gang_statuses),
+    ("queue statuses", queue_statuses),
+    ("topology statuses", topology_statuses),
+)
+_PLAN_FIELDS: Final = {
+    "binds": "binds",
+    "claims": "claims",
+    "stopped gangs": "stops",
+    "switches": "switches",
+    "gang statuses": "gangs",
+    "queue statuses": "queues",
+    "topology statuses": "topologies",
+}
+OPTIONAL_STAGES: Final = frozenset({"backfill", WAITING_STAGE})
+"""Stages that nobody waits for."""
+SKIPPABLE_STAGES: Final = frozenset({STOPS_STAGE, *OPTIONAL_STAGES, *_PLAN_FIELDS})
+"""Stages without which all others are what they are."""
+
+
+@attrs.frozen(kw_only=True)
+class AttemptSetting:
+    """What all attempts at one decision have in common; see ``decide``."""
+
+    policy: Policy
+    guard: Guard
+    masks: SessionCache
+    placement: PlacementConfig
+    search: SearchRunner
+    ended: ActionTimer = lambda _name: None
+    hand: Callable[[GangKey], None] = lambda _gang: None
+    began: ActionTimer = lambda _name: None
+
+
+@attrs.frozen(kw_only=True)
+class AttemptResult:
+    """What an attempt that came to its end leaves.
+
+    Attributes:
+        snapshot: that it was decided on.
+        rounds: of tenants whose gangs it could not all look at.
+        closed: why nothing may be placed, empty when it may.
+        hooks: faults of hooks of ours, with what they were asked about.
+        answers: hooks of ours that answered.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    waiting: Mapping[tuple[str, str], int]
+    faults: tuple[str, ...]
+    searches: tuple[SearchRecord, ...]
+    rounds: tuple[TenantRound, ...] = ()
+    closed: str = ""
+    hooks: tuple[SessionFault, ...] = ()
+    answers: frozenset[str] = frozenset()
+
+
+def attempt_session(
+    snapshot: Snapshot,
+    aside: frozenset[Suspect],
+    setting: AttemptSetting,
+    *,
+    mode: SessionMode = FULL_MODE,
+) -> AttemptResult | SessionFault:
+    """Decide on the snapshot without some objects.
+
+    Args:
+        snapshot: of this moment.
+        aside: objects that are taken as not being there.
+        setting: of the decision.
+        mode: how much of a session is done.
+    """
+    stage = AttemptStage(told=setting.began)
+    smaller = snapshot
+    try:
+        smaller = reduced_snapshot(snapshot, aside)
+        heard = FaultListener(setting.guard, stage, smaller, setting.policy.plugins)
+        decided = _run_session(smaller, attrs.evolve(setting, guard=heard), mode, stage)
+        return attrs.evolve(decided, hooks=tuple(heard.faults), answers=frozenset(heard.answers))
+    except Fenced:
+        raise
+    except Exception as error:  # noqa: BLE001 - containment is the task
+        # Half of something may stand there now.
+        setting.masks.forget_all()
+        return describe_exception(error, smaller, stage.name)
+
+
+def describe_exception(error: Exception, snapshot: Snapshot, stage: str) -> SessionFault:
+    """The exception as data; its stack, which holds the session, is let go."""
+    fault = SessionFault(
+        kind=type(error).__name__,
+        says=shorten(str(error)),
+        stage=stage,
+        place=source_location(error),
+        suspects=SuspectIndex(snapshot).suspects(error),
+        story="".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :],
+        loud=isinstance(error, InvariantBroken),
+    )
+    traceback.clear_frames(error.__traceback__)
+    return fault
+
+
+def _run_session(
+    snapshot: Snapshot, setting: AttemptSetting, mode: SessionMode, stage: AttemptStage
+) -> AttemptResult:
+    policy = _reduced_policy(setting.policy, mode)
+    placement = setting.placement
+    if not mode.solver:
+        placement = attrs.evolve(placement, solver="greedy")
+    skipped: set[str] = set()
+    faults: list[str] = []
+    while True:
+        stage.enter(OPEN_STAGE)
+        session = Session(
+            snapshot, policy, guard=setting.guard, masks=setting.masks, placement=placement,
+            search=setting.search, hand=setting.hand,
+        )  # fmt: skip
+        stage.enter(STOPS_STAGE)
+        if STOPS_STAGE not in mode.skipped:
+            stop_gangs(session)
+        failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
+        if not failed:
+            break
+        # Half of what it did may stand on the workbench: decide again as if it were not there.
+        skipped.add(failed)
+        faults += session.hooks.faults
+    parts: dict[str, Any] = {}
+    for name, build in _PLAN_PARTS:
+        stage.enter(name)
+        if name not in mode.skipped:
+            parts[_PLAN_FIELDS[name]] = build(session)
+    stage.enter(WAITING_STAGE)
+    waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
+    setting.masks.only(snapshot.gangs, snapshot.active)
+    return AttemptResult(
+        snapshot=snapshot,
+        plan=Plan(revision=snapshot.revision, **parts),
+        waiting=waiting,
+        faults=(*faults, *session.hooks.faults),
+        searches=tuple(session.searches),
+        rounds=session.gang_selection.rounds(),
+        closed=session.closed,
+    )
+
+
+def _reduced_policy(policy: Policy, mode: SessionMode) -> Policy:
+    if mode == FULL_MODE:
+        return policy
+    off = {*mode.skipped, *(() if mode.evictions else EVICTING_ACTIONS)}
+    actions = tuple(action for action in policy.actions if action.name not in off)
+    return attrs.evolve(policy, actions=actions)
+
+
+def _run_actions(
+    session: Session,
+    actions: Sequence[Action],
+    skipped: set[str],
+    stage: AttemptStage,
+    ended: ActionTimer,
+) -> str:
+    """Run the actions; the name of the one of others that failed when it had begun, else empty."""
+    for action in actions:
+        if action.name in skipped:
+            continue
+        stage.enter(action.name)
+        session.work.begin()
+        if _action_failed(session, action):
+            return action.name
+        ended(action.name)
+    return ""
+
+
+def _action_failed(session: Session, action: Action) -> bool:
+    """Run one action; whether it is another's, began and failed.
+
+    What our own actions raise goes to whoever contains the session. Those of others are contained
+    like plugins; one that was set aside is not even begun.
+    """
+    if type(action).__module__.startswith("gpusched."):
+        action.run(session)
+        return False
+    begun = failed = False
+
+    def run() -> None:
+        nonlocal begun
+        begun = True
+        try:
+            action.run(session)
+        except InvariantBroken as error:
+            # It misused a statement, say; no doubt stays, as the session is dropped.
+            raise PluginFault(action.name, "run", str(error)) from error
+
+    def blame(fault: PluginFault) -> None:
+        nonlocal failed
+        failed = begun
+        session.hooks.faults.append(str(fault))
+
+    session.hooks.guard.wrap(action.name, "run", run, blame)()
+    return failed

@@ -1,0 +1,122 @@
+"""Hears for which objects hooks of policies fail, so that these can be set aside.
+
+What a hook that fails answers instead is its guard's to say; but the answer may reach further
+than the object: a queue whose turn cannot be computed sits out with all its gangs, and gangs that
+are alike are told the same. A hook of ours that answers for others fails for what it was asked
+about, which is contained like any other defect of ours.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+import attrs
+
+from gpusched.base import limits
+from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.containment.suspects import SessionFault, SuspectIndex
+from gpusched.session.framework.protocols import Guard, Plugin
+from gpusched.session.framework.reasons import shorten
+
+_SHIPPED_PREFIX: Final = "gpusched"
+"""Where policies of ours are: of those of others their guard says all that is said."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@attrs.define
+class AttemptStage:
+    """Where an attempt is; ``told`` hears of each step."""
+
+    name: str = "open"
+    told: Callable[[str], None] = lambda _name: None
+
+    def enter(self, name: str) -> None:
+        """The attempt is here now."""
+        self.name = name
+        self.told(name)
+
+
+class FaultListener:
+    """A guard for one attempt, around that of the configuration.
+
+    Args:
+        guard: contains the hooks.
+        stage: where the attempt is.
+        snapshot: that is decided on.
+        plugins: of the policy.
+    """
+
+    def __init__(
+        self, guard: Guard, stage: AttemptStage, snapshot: Snapshot, plugins: Iterable[Plugin]
+    ) -> None:
+        self._guard = guard
+        self._ours = {
+            each.name for each in plugins if type(each).__module__.startswith(_SHIPPED_PREFIX)
+        }
+        self._stage = stage
+        self._snapshot = snapshot
+        self._index: SuspectIndex | None = None
+        self.answers: set[str] = set()
+        """Hooks that have answered."""
+        self.faults: list[SessionFault] = []
+
+    def begin_session(self) -> None:
+        """See ``Guard``."""
+        self._guard.begin_session()
+
+    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
+        """See ``Guard``."""
+        return self._guard.quarantined(plugin, hook, part)
+
+    def wrap(
+        self,
+        plugin: str,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+        *,
+        part: str = "",
+    ) -> Callable[P, R]:
+        """See ``Guard``."""
+        if plugin not in self._ours:
+            return self._guard.wrap(plugin, hook, fn, fallback, part=part)
+
+        # Their stack tells more than what they were asked about: it is gone when a guard answers.
+        name = f"{plugin}.{hook}.{part}" if part else f"{plugin}.{hook}"
+
+        def heard(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                answer = fn(*args, **kwargs)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:
+                self._hear(plugin, hook, part, error, place=name)
+                raise
+            self.answers.add(name)
+            return answer
+
+        return self._guard.wrap(plugin, hook, heard, fallback, part=part)
+
+    def _hear(self, plugin: str, hook: str, part: str, error: Exception, *, place: str) -> None:
+        if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
+            return
+        if self._guard.quarantined(plugin, hook, part):
+            return
+        if self._index is None:
+            self._index = SuspectIndex(self._snapshot)
+        suspects = self._index.suspects(error)
+        if suspects:
+            story = "".join(traceback.format_exception(error))
+            fault = SessionFault(
+                kind=type(error).__name__,
+                says=shorten(f"{error} (plugin {plugin}, hook {hook})"),
+                stage=self._stage.name,
+                place=place,
+                suspects=suspects,
+                story=story[-limits.FAULT_STORY_MAX :],
+            )
+            self.faults.append(fault)

@@ -1,0 +1,312 @@
+"""What is remembered of faults from session to session: who is set aside, and how plain it goes.
+
+An object is tried again when it changed, when the configuration changed (whose sessions begin
+with an empty memory), and after a time that doubles. A plainer session is tried in full after a
+time that doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey, ResourceVersion
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.containment.suspects import (
+    SessionFault,
+    Suspect,
+    SuspectKind,
+    budget_suspect,
+    node_suspect,
+    pod_suspect,
+    pods_of_gang,
+    queue_suspect,
+    topology_suspect,
+)
+from gpusched.session.state.session_cache import SessionCache
+
+EVICTIONS_OFF: Final = "evictions"
+SOLVER_OFF: Final = "solver"
+TOGETHER_OFF: Final = "gangs together"
+DECISIONS_OFF: Final = "decisions"
+EVICTING_ACTIONS: Final = frozenset({"preempt", "reclaim", "consolidate"})
+"""Actions that make somebody leave for others."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionMode:
+    """How much of a session is done.
+
+    Attributes:
+        evictions: whether gangs leave for others.
+        solver: whether a solver is asked, else placement is greedy.
+        together: whether gangs are decided in one session, else each alone.
+        decides: whether anything is decided.
+        skipped: names of other parts of a session that are left out, sorted.
+    """
+
+    evictions: bool = True
+    solver: bool = True
+    together: bool = True
+    decides: bool = True
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """Names of what is not done, for metrics and sentences; empty for a full session."""
+        steps = (
+            (DECISIONS_OFF, self.decides),
+            (TOGETHER_OFF, self.together),
+            (SOLVER_OFF, self.solver),
+            (EVICTIONS_OFF, self.evictions),
+        )
+        return (*(name for name, done in steps if not done), *self.skipped)
+
+
+FULL_MODE: Final = SessionMode()
+
+
+@attrs.frozen(kw_only=True)
+class SetAside:
+    """An object that is left out of sessions.
+
+    Attributes:
+        mark: what it was like: it is tried again when that is another.
+        since: when it was set aside first, seconds since the epoch.
+        again: when it is tried again at the latest.
+        times: how often in a row it failed.
+    """
+
+    suspect: Suspect
+    fault: SessionFault
+    mark: object
+    since: float
+    again: float
+    times: int = 1
+
+    @property
+    def sentence(self) -> str:
+        """For condition, event and log."""
+        return set_aside_message(self.suspect, self.fault)
+
+
+@attrs.frozen(kw_only=True)
+class Degraded:
+    """A session is plainer than it is configured to be.
+
+    Attributes:
+        fault: for which; None when an earlier process died of it.
+        again: when a full session is tried again at the latest, seconds since the epoch.
+        times: how often in a row that failed.
+        why: where there is no fault, what is known.
+    """
+
+    mode: SessionMode
+    fault: SessionFault | None
+    since: float
+    again: float
+    times: int = 1
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """For readiness, event and log."""
+        off = ", ".join(self.mode.off)
+        why = self.why
+        if self.fault is not None:
+            why = f"the scheduler failed in {self.fault.stage} ({self.fault.sentence})"
+        return f"sessions go without {off}: {why}; tried in full again within " + _duration_text(
+            self.again - self.since
+        )
+
+
+def set_aside_message(suspect: Suspect, fault: SessionFault) -> str:
+    """What the owner of an object is told, and what helps."""
+    return (
+        f"{suspect} is set aside: the scheduler failed on it in {fault.stage} ({fault.sentence}); "
+        "this is a defect of the scheduler. It is tried again when it changes, or within "
+        f"{_duration_text(limits.SET_ASIDE_RETRY_MAX_S)}; all others are scheduled"
+    )
+
+
+def _duration_text(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:g} h"
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
+
+
+class Containment:
+    """One for each loaded configuration; used by one session at a time."""
+
+    def __init__(self) -> None:
+        self._aside: dict[Suspect, SetAside] = {}
+        self._tried: dict[Suspect, SetAside] = {}
+        self.degraded: Degraded | None = None
+        self._before: Degraded | None = None
+        self.turn: GangKey | None = None
+        """After whom it goes on where each gang is decided alone."""
+        self.closed = ""
+        """For what a policy could not open when nobody was found who is to blame for it."""
+        self.blamed_hooks: dict[str, float] = {}
+        """Hooks that fail for many, by name: until when their objects are not set aside."""
+        self._masks: tuple[frozenset[Suspect], SessionCache] | None = None
+
+    @property
+    def aside(self) -> tuple[SetAside, ...]:
+        """Who is left out, sorted."""
+        return tuple(each for _, each in sorted(self._aside.items()))
+
+    def begin(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
+        """Who is left out of this session and for what, and how plain it begins."""
+        self._tried = {}
+        if self._aside:
+            marks = object_fingerprints(snapshot, self._aside)
+            for suspect, each in list(self._aside.items()):
+                mark = marks.get(suspect)
+                if mark is None:
+                    del self._aside[suspect]  # it is gone
+                elif mark != each.mark or snapshot.now >= each.again:
+                    self._tried[suspect] = self._aside.pop(suspect)
+        self._before = self.degraded
+        mode = FULL_MODE
+        if self.degraded is not None:
+            mode = self.degraded.mode
+            if snapshot.now >= self.degraded.again:
+                mode, self.degraded = FULL_MODE, None
+        return {suspect: each.fault for suspect, each in self._aside.items()}, mode
+
+    def set_aside(
+        self, snapshot: Snapshot, found: Mapping[Suspect, SessionFault]
+    ) -> tuple[SetAside, ...]:
+        """Leave these out from now on; those that were not left out before this session."""
+        marks = object_fingerprints(snapshot, found)
+        new = []
+        for suspect, fault in sorted(found.items()):
+            before = self._tried.get(suspect)
+            times = before.times + 1 if before is not None else 1
+            wait_s = min(limits.SET_ASIDE_RETRY_S * 2 ** (times - 1), limits.SET_ASIDE_RETRY_MAX_S)
+            entry = self._aside[suspect] = SetAside(
+                suspect=suspect,
+                fault=fault,
+                mark=marks.get(suspect),
+                since=before.since if before is not None else snapshot.now,
+                again=snapshot.now + wait_s,
+                times=times,
+            )
+            if before is None or before.fault.signature != fault.signature:
+                new.append(entry)
+        return tuple(new)
+
+    def pardon(self, suspects: Iterable[Suspect]) -> None:
+        """These are not to blame: what they were set aside for happens to anybody."""
+        for suspect in suspects:
+            self._aside.pop(suspect, None)
+
+    def settle(self, snapshot: Snapshot, mode: SessionMode, fault: SessionFault | None) -> None:
+        """How plain this session had to be."""
+        if mode == FULL_MODE:
+            self.degraded = None
+            return
+        before = self._before
+        if self.degraded is not None and mode == self.degraded.mode:
+            return
+        times = before.times + 1 if before is not None else 1
+        wait_s = min(limits.DEGRADED_RETRY_S * 2 ** (times - 1), limits.DEGRADED_RETRY_MAX_S)
+        self.degraded = Degraded(
+            mode=mode,
+            fault=fault if fault is not None else (before.fault if before else None),
+            since=snapshot.now,
+            again=snapshot.now + wait_s,
+            times=times,
+            why=before.why if before is not None and fault is None else "",
+        )
+
+    def begin_reduced(self, mode: SessionMode, *, now: float, why: str, times: int) -> None:
+        """An earlier process died: the first sessions of this one are plainer."""
+        wait_s = min(limits.DEGRADED_RETRY_S * 2 ** (times - 1), limits.DEGRADED_RETRY_MAX_S)
+        self.degraded = Degraded(
+            mode=mode, fault=None, since=now, again=now + wait_s, times=times, why=why
+        )
+
+    def begin_set_aside(self, snapshot: Snapshot, suspect: Suspect, fault: SessionFault) -> None:
+        """An earlier process died with this object in hand."""
+        if object_fingerprints(snapshot, (suspect,)):
+            self.set_aside(snapshot, {suspect: fault})
+
+    def masks(self, masks: SessionCache, aside: Iterable[Suspect]) -> SessionCache:
+        """What is kept from session to session; rows mean other nodes where some are left out."""
+        nodes = frozenset(each for each in aside if each.what is SuspectKind.NODE)
+        if not nodes:
+            return masks
+        if self._masks is None or self._masks[0] != nodes:
+            self._masks = (nodes, SessionCache())
+        return self._masks[1]
+
+
+def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict[Suspect, object]:
+    """What each of these objects is like; those that the snapshot does not have are missing.
+
+    What the scheduler writes itself is not part of it, nor what changes by itself.
+    """
+    wanted = set(suspects)
+    gangs: dict[GangKey, Gang] = {}
+    if any(each.what is SuspectKind.GANG for each in wanted):
+        gangs = {**snapshot.active, **{gang.key: gang for gang in snapshot.gangs}}
+    moves = dict(snapshot.moves)
+    topologies = {topology_suspect(each.name): each for each in snapshot.topologies}
+    budgets = {budget_suspect(each): each for each in snapshot.budgets}
+    residents = {}
+    if any(each.what is SuspectKind.POD for each in wanted):
+        here = (*snapshot.residents.pods, snapshot.awaited)
+        residents = {pod_suspect(pod): pod for pods in here for pod in pods}
+    marks: dict[Suspect, object] = {}
+    for suspect in wanted:
+        name = suspect.key.name
+        queue = snapshot.queues.get(name) if suspect.what is SuspectKind.QUEUE else None
+        row = snapshot.nodes.row.get(name) if suspect.what is SuspectKind.NODE else None
+        if suspect.what is SuspectKind.GANG and suspect.key in gangs:
+            marks[suspect] = mark_of_gang(gangs[suspect.key])
+        elif suspect.what is SuspectKind.MOVE and suspect.key in moves:
+            marks[suspect] = moves[suspect.key]
+        elif queue is not None and suspect == queue_suspect(name):
+            marks[suspect] = (queue.queue.uid, queue.queue.generation, queue.path, queue.trouble)
+        elif row is not None and suspect == node_suspect(name):
+            node = snapshot.nodes.nodes[row]
+            marks[suspect] = attrs.evolve(node, resource_version=ResourceVersion(""))
+        elif suspect in topologies:
+            marks[suspect] = (topologies[suspect].uid, topologies[suspect].levels)
+        elif suspect in budgets:
+            marks[suspect] = (budgets[suspect].uid, budgets[suspect].resource_version)
+        elif suspect in residents:
+            pod = residents[suspect]
+            marks[suspect] = (pod.uid, pod.pod_class.digest, pod.node, pod.deleting)
+    return marks
+
+
+def mark_of_gang(gang: Gang) -> object:
+    """What a gang is like: equal for two moments between which nobody changed it but we."""
+    job = gang.job
+    return (
+        gang.uid,
+        gang.generation,
+        gang.queue,
+        gang.priority,
+        gang.min_member,
+        gang.min_roles,
+        gang.topology,
+        gang.sub_groups,
+        gang.terms,
+        gang.trouble,
+        gang.expected_count,
+        (job.uid, job.suspended, job.parallelism, job.hints) if job is not None else None,
+        tuple(
+            (pod.uid, pod.pod_class.digest, pod.role, pod.sub_group, pod.node, pod.hints)
+            for pod in sorted(pods_of_gang(gang), key=lambda pod: pod.uid)
+        ),
+        gang.gated,
+        gang.leaving,
+    )

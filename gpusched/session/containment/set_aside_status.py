@@ -1,0 +1,165 @@
+"""What is told of objects that are set aside: made of plain fields, as little may raise here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.resources import NOTHING
+from gpusched.api.pod.pod import Pod
+from gpusched.cache.gangs.expected_pods import is_expected
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.containment.set_aside import Degraded, SetAside
+from gpusched.session.containment.suspects import SuspectKind
+from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
+from gpusched.session.state.plan import GangStatus, PendingReason, QueueStatus, TopologyStatus
+
+
+def set_aside_gang_statuses(
+    snapshot: Snapshot, aside: Sequence[SetAside]
+) -> tuple[GangStatus, ...]:
+    """The status of each gang that is left out itself, or with its queue."""
+    gangs = {each.suspect.key: each for each in aside if each.suspect.what is SuspectKind.GANG}
+    queues = {
+        each.suspect.key.name: each for each in aside if each.suspect.what is SuspectKind.QUEUE
+    }
+    if not gangs and not queues:
+        return ()
+    return tuple(_gang_statuses_set_aside(snapshot, gangs, queues))
+
+
+def undecided_gang_statuses(
+    snapshot: Snapshot, degraded: Degraded, known: AbstractSet[GangKey]
+) -> tuple[GangStatus, ...]:
+    """The status of gangs that wait where nothing can be decided, but for those known."""
+    found = []
+    sentence = f"nothing can be decided: {degraded.sentence}"
+    for gang in snapshot.gangs:
+        if gang.tasks and gang.key not in known:
+            with suppress(Exception):
+                found.append(error_gang_status(gang, sentence))
+    return tuple(found)
+
+
+def _gang_statuses_set_aside(
+    snapshot: Snapshot, gangs: dict[GangKey, SetAside], queues: dict[str, SetAside]
+) -> Iterator[GangStatus]:
+    for gang in snapshot.gangs:
+        entry = gangs.get(gang.key)
+        if entry is None and queues:
+            node = snapshot.queues.get(gang.queue)
+            path = node.path if node is not None else (gang.queue,)
+            entry = next((queues[name] for name in path if name in queues), None)
+        if entry is not None and (gang.placed or gang.tasks or gang.gated or gang.leaving):
+            # It is told by its event at least.
+            with suppress(Exception):
+                yield error_gang_status(gang, entry.sentence)
+
+
+def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
+    """What a gang is told that no session looks at."""
+    missing = gang.min_member - len(gang.placed) - gang.credit
+    whole = bool(gang.placed) and missing <= 0 and all(each.confirmed for each in gang.placed)
+    told = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    scheduled = told
+    if whole:
+        text = f"{pods_text(len(gang.placed))} placed, {gang.min_member} needed; {sentence}"
+        scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=truncate_message(text))
+    group = gang.pod_group
+    phase = group.phase if group is not None and group.phase else "Pending"
+    return GangStatus(
+        gang=gang.key,
+        uid=gang.uid,
+        generation=gang.generation,
+        queue=gang.queue,
+        phase="Running" if whole else phase,
+        admitted=told,
+        is_admitted=False,
+        scheduled=scheduled,
+        is_scheduled=whole,
+        waiting=tuple(
+            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
+        ),
+        waiting_ask=told if whole else None,
+        counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+    )
+
+
+def uncounted_gang_status(
+    key: GangKey, group: PodGroup | None, pods: Sequence[Pod], sentence: str
+) -> GangStatus:
+    """What a gang is told whose members cannot be counted, so that no session sees it."""
+    told = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    return GangStatus(
+        gang=key,
+        uid=group.uid if group is not None else UID(""),
+        generation=group.generation if group is not None else 0,
+        queue=group.queue if group is not None else "",
+        phase=(group.phase if group is not None else "") or "Pending",
+        admitted=told,
+        is_admitted=False,
+        scheduled=told,
+        is_scheduled=False,
+        waiting=tuple(
+            (ObjectKey(pod.namespace, pod.name), pod.uid) for pod in pods if not pod.node
+        ),
+        waiting_ask=None,
+        counts=(sum(bool(pod.node) for pod in pods), 0, 0, 0),
+    )
+
+
+def set_aside_queue_statuses(
+    snapshot: Snapshot, aside: Sequence[SetAside]
+) -> tuple[QueueStatus, ...]:
+    """The status of each queue that is left out itself."""
+    found = []
+    for each in aside:
+        node = snapshot.queues.get(each.suspect.key.name)
+        if each.suspect.what is SuspectKind.QUEUE and node is not None and node.queue.uid:
+            with suppress(Exception):
+                found.append(_queue_status(node, each.sentence))
+    return tuple(found)
+
+
+def set_aside_topology_statuses(
+    snapshot: Snapshot, aside: Sequence[SetAside]
+) -> tuple[TopologyStatus, ...]:
+    """The status of each Topology that is left out."""
+    those = {
+        each.suspect.key.name: each for each in aside if each.suspect.what is SuspectKind.TOPOLOGY
+    }
+    return tuple(
+        TopologyStatus(
+            name=each.name,
+            uid=each.uid,
+            generation=each.generation,
+            is_ready=False,
+            ready=PendingReason(
+                reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(those[each.name].sentence)
+            ),
+        )
+        for each in snapshot.topologies
+        if each.name in those
+    )
+
+
+def _queue_status(node: QueueNode, sentence: str) -> QueueStatus:
+    return QueueStatus(
+        name=node.queue.name,
+        uid=node.queue.uid,
+        generation=node.queue.generation,
+        state="Open" if node.queue.stop_policy == "None" else "Closed",
+        allocated=node.allocated,
+        requested=node.allocated,
+        borrowed=NOTHING,
+        pending=0,
+        inqueue=0,
+        running=0,
+        is_ready=False,
+        ready=PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence)),
+    )

@@ -1,0 +1,1 @@
+"""What may a policy register, and what does it see? Hooks take callables from plugins and combine their answers; the view and the pod counts show a session read-only and follow its statements. Nothing here knows a session."""

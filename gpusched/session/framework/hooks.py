@@ -1,0 +1,496 @@
+"""The closed list of hooks, how opinions are combined, and what a fault costs.
+
+| hook                                  | combined by                        | when one raises   |
+|---------------------------------------|------------------------------------|-------------------|
+| queue_order, queue_turn               | keys joined in tier order          | sits out          |
+| gang_order, pod_order                 | keys joined in tier order          | sits out          |
+| node_filter                           | AND; each names its reason         | no node           |
+| node_score, pair_score                | sum of clamped ints                | 0                 |
+| pair_filter                           | AND; each names its reason         | no node           |
+| enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
+| reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
+| victim_filter, stop_filter            | AND; the first refusal is told     | nobody is evicted |
+| reclaim_gate                          | AND; the first refusal is told     | nobody is evicted |
+| victim_order                          | keys joined in tier order          | no victim         |
+| stop_check                            | the first refusal is the reason    | nobody is stopped |
+| fair_share                            | the first provider answers         | nothing is due    |
+| walltime                              | the shortest answer                | unknown           |
+| waits_too_long                        | any                                | no                |
+| compact                               | any                                | no                |
+| usage                                 | the first provider answers         | nothing was used  |
+
+A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, QueueUsage
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Ints
+from gpusched.base.errors import PluginFault
+from gpusched.base.limits import QUANTITY_MAX
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.inter_pod_rules import (
+    Concerns,
+    PairHooks,
+    RuleOf,
+    ScoreOf,
+    filter_failure_message,
+    validated_concerns,
+)
+from gpusched.session.framework.proposal import Moving, Proposal
+from gpusched.session.framework.protocols import Guard
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
+from gpusched.session.framework.verdict import ALLOW, Verdict, error
+
+CompactCheck = Callable[[Gang], bool]
+
+
+@attrs.frozen(slots=True)
+class SpareNodes:
+    """So many empty GPU nodes of each domain of a level are for those who run there already."""
+
+    level: str
+    nodes: int
+
+
+@attrs.define
+class TopologyHooks:
+    """What was registered in one session.
+
+    Attributes:
+        compacts: whether a gang wants the most compact place though it does not say so; any.
+    """
+
+    compacts: list[CompactCheck] = attrs.field(factory=list)
+    spares: list[SpareNodes] = attrs.field(factory=list)
+
+    def wants_compact(self, gang: Gang) -> bool:
+        """Whether its place is to be as compact as there is."""
+        return gang.topology != NO_TOPOLOGY_REQUEST or any(each(gang) for each in self.compacts)
+
+
+if TYPE_CHECKING:
+    from gpusched.session.framework.view import NodeRows
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+SCORE_MAX = 1_000_000
+"""One plugin's score of one node lies within plus and minus this."""
+
+_RETRIED = "it is tried again"
+_NO_EVICTION = "nobody is evicted for it"
+
+QueueOrder = Callable[[QueueNode], Key]
+QueueTurn = Callable[[QueueNode, Gang], Key]
+GangOrder = Callable[[Gang], Key]
+PodOrder = Callable[[Pod], Key]
+NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
+NodeScore = Callable[[PodClass, "NodeRows"], Ints | None]
+Check = Callable[[Gang], Verdict]
+VictimFilter = Callable[[Gang, Gang, str], Verdict]
+VictimOrder = Callable[[Gang, Gang, str], Key]
+QueueTest = Callable[[QueueNode], bool]
+ProposalCheck = Callable[[Proposal], Verdict]
+FairShare = Callable[[str], Resources]
+Walltime = Callable[[Gang], int]
+Overdue = Callable[[Gang], bool]
+UsageOf = Callable[[str], QueueUsage]
+
+
+@attrs.frozen
+class Filter:
+    """One node filter: None from ``allows`` means no objection to any node."""
+
+    plugin: str
+    reason: str
+    allows: NodeFilter
+    failed: str = ""
+    """What a filter failed by that was asked and gave no answer, so that no node is accepted."""
+
+
+class Hooks:
+    """What the plugins registered for one session. Given to ``Plugin.open``.
+
+    Args:
+        guard: contains faults; every callable is wrapped by it.
+        faults: sentences of what went wrong, for metrics and events.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.plugin = ""
+        self.faults: list[str] = []
+        self.filter_faults = 0
+        self.unanswered: dict[tuple[str, int], str] = {}
+        """By class and number of the filter, by what it failed when it was asked about the class."""
+        self._parts: Counter[tuple[str, str]] = Counter()
+        self.queue_orders: list[SortKeyHook] = []
+        self.gang_orders: list[SortKeyHook] = []
+        self.pod_orders: list[PodOrder] = []
+        self.filters: list[Filter] = []
+        self.scores: list[NodeScore] = []
+        self.pairs = PairHooks(guard, self.faults)
+        self.enqueue_checks: list[Check] = []
+        self.quota_checks: list[Check] = []
+        self.ready_checks: list[Check] = []
+        self.reserve_checks: list[Check] = []
+        self.reclaim_checks: list[Check] = []
+        self.victim_filters: list[VictimFilter] = []
+        self.stop_filters: list[VictimFilter] = []
+        self.victim_orders: list[VictimOrder] = []
+        self.reclaim_gates: list[ProposalCheck] = []
+        self.fair_shares: list[FairShare] = []
+        self.walltimes: list[Walltime] = []
+        self.overdue: list[Overdue] = []
+        self.reservations_per_pool = 8
+        """Blocked gangs of one node pool for which room is kept."""
+        self.moving = Moving()  # bounds of the action consolidate
+        self.usages: list[UsageOf] = []
+        self.topology = TopologyHooks()
+        self.stop_checks: list[tuple[Check, QueueTest]] = []
+
+    def _wrap(
+        self,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+    ) -> Callable[P, R]:
+        """Contained by the guard, which tells apart what one plugin registers for one hook."""
+        number = self._parts[self.plugin, hook]
+        self._parts[self.plugin, hook] += 1
+        part = str(number + 1) if number else ""
+        return self.guard.wrap(self.plugin, hook, fn, fallback, part=part)
+
+    # -- registration ------------------------------------------------------------------------
+    def queue_order(self, key: QueueOrder) -> None:
+        """Smaller keys are served first; asked for queues of one parent, inner ones too."""
+        of_queue = self._keyed("queue_order", key)
+        self.queue_orders.append(SortKeyHook(lambda node, _gang: of_queue(node), alike=True))
+
+    def queue_turn(self, key: QueueTurn, *, alike: bool = False) -> None:
+        """The same, where it matters which gang is next in it; ``alike`` as in ``gang_order``."""
+        self.queue_orders.append(SortKeyHook(self._keyed("queue_turn", key), alike))
+
+    def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
+        """Smaller keys are tried first inside their queue.
+
+        ``alike``: the key of a gang without a place depends on nothing else than its queue,
+        priority, terms and minima, and the classes and roles of those who wait, beside what the
+        view shows: one such gang is then asked for all that are equal in these.
+        """
+        self.gang_orders.append(SortKeyHook(self._keyed("gang_order", key), alike))
+
+    def pod_order(self, key: PodOrder) -> None:
+        """Smaller keys get places first inside their gang and class."""
+        self.pod_orders.append(self._keyed("pod_order", key))
+
+    def node_filter(self, reason: str, allows: NodeFilter) -> None:
+        """Which nodes may take a pod of a class.
+
+        Args:
+            reason: what is wrong with a refused node, as words after a number of nodes:
+                ``have an untolerated taint``.
+            allows: given a class and nodes, a bool for each, or None for no objection. The
+                answer for a node may depend on that node alone: it is kept until that node
+                changes.
+        """
+        number = len(self.filters)
+
+        def refuse_all(
+            fault: PluginFault, pod_class: PodClass, nodes: Sequence[Node]
+        ) -> list[bool]:
+            self.faults.append(str(fault))
+            self.filter_faults += 1
+            self.unanswered[pod_class.digest, number] = filter_failure_message(fault)
+            return [False] * len(nodes)
+
+        plugin = self.plugin
+
+        def sound(
+            pod_class: PodClass, nodes: Sequence[Node]
+        ) -> Sequence[bool] | npt.NDArray[np.bool_] | None:
+            answer = allows(pod_class, nodes)
+            if answer is None:
+                return None
+            mask = np.asarray(answer)
+            if mask.shape != (len(nodes),) or (len(nodes) and mask.dtype != np.bool_):
+                found = f"{mask.dtype} of shape {mask.shape}"
+                raise PluginFault(plugin, "node_filter", f"{found}, not {len(nodes)} bools")
+            return mask.astype(np.bool_, copy=False)
+
+        wrapped = self._wrap("node_filter", sound, refuse_all)
+        self.filters.append(Filter(self.plugin, reason, wrapped))
+
+    def node_score(self, score: NodeScore, *, weight: int = 1) -> None:
+        """Which nodes are better for a class: larger is better, ``weight`` times as much.
+
+        None from ``score`` means no opinion on any node, and costs nothing.
+        """
+
+        def weighed(pod_class: PodClass, rows: NodeRows) -> Ints | None:
+            answer = score(pod_class, rows)
+            if answer is None:
+                return None
+            points = np.asarray(answer)
+            if points.shape != (len(rows),) or (
+                len(rows) and not np.can_cast(points.dtype, np.int64)
+            ):
+                found = f"{points.dtype} of shape {points.shape}"
+                raise PluginFault(self_plugin, "node_score", f"{found}, not {len(rows)} ints")
+            points = points.astype(np.int64, copy=False)
+            # Two ufuncs: np.clip costs ten times as much on the few rows of a placed pod.
+            clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
+            return clamped * weight if weight != 1 else clamped
+
+        def neutral(fault: PluginFault, _pod: PodClass, _rows: NodeRows) -> Ints | None:
+            self.faults.append(str(fault))
+            return None
+
+        self_plugin = self.plugin
+        self.scores.append(self._wrap("node_score", weighed, neutral))
+
+    def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
+        """Which nodes may take a pod, where that depends on where other pods are.
+
+        Args:
+            reason: what is wrong with a refused node, as words after a number of nodes.
+            rule: what holds for a pod, None for no objection. Asked once for each pod.
+            concerns: whether pods of a class may have such a rule. A class that no rule
+                concerns costs nothing.
+        """
+        self.pairs.add_filter(self.plugin, reason, rule, concerns)
+
+    def pair_score(self, score: ScoreOf, *, concerns: Concerns, weight: int = 1) -> None:
+        """Which nodes are better for a pod, where that depends on where other pods are."""
+        self.pairs.add_score(self.plugin, score, concerns, weight)
+
+    def enqueue_check(self, check: Check) -> None:
+        """May the gang be admitted from Pending to Inqueue?"""
+        self.enqueue_checks.append(self._judged("enqueue_check", check, _RETRIED))
+
+    def quota_check(self, check: Check) -> None:
+        """May the gang's minimum be charged to its queue now?"""
+        self.quota_checks.append(self._judged("quota_check", check, _RETRIED))
+
+    def gang_ready(self, check: Check, *, concerns: Concerns | None = None) -> None:
+        """Does the gang have what an attempt to place it needs?
+
+        Asked of gangs with waiting members of classes that it ``concerns``; None for all.
+        """
+        judged = self._judged("gang_ready", check, _RETRIED)
+        self.ready_checks.append(limited_to_concerned_gangs(self, judged, concerns))
+
+    # -- eviction ----------------------------------------------------------------------------
+    def reserve_check(self, check: Check) -> None:
+        """May the gang's minimum be promised room that is still to be freed?
+
+        The same question as ``quota_check``, but on what its queues will hold once every pod
+        that is leaving has left: ``view.staying`` in place of ``view.allocated``.
+        """
+        self.reserve_checks.append(self._judged("reserve_check", check, _RETRIED))
+
+    def reclaim_check(self, check: Check) -> None:
+        """May the gang take back from other queues at all? Asked once, before victims are sought.
+
+        A refusal costs nothing but a sentence; ALLOW promises nothing yet: each victim is
+        asked for with ``victim_filter`` and the whole with ``reclaim_gate``.
+        """
+        self.reclaim_checks.append(self._judged("reclaim_check", check, _RETRIED))
+
+    def victim_filter(self, allows: VictimFilter) -> None:
+        """May any part of a running gang be evicted for the claimant?
+
+        Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
+        or ``reclaim`` (another queue), or ``consolidate`` (any: it is moved). It is about the pair alone, on the accounts as they
+        are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
+        no other policy can allow the victim again.
+        """
+        self.victim_filters.append(self._judged("victim_filter", allows, _NO_EVICTION))
+
+    def stop_filter(self, allows: VictimFilter) -> None:
+        """May a running gang be stopped as a whole for the claimant?
+
+        Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
+        that the gang can spare, and its minimum stands.
+        """
+        self.stop_filters.append(self._judged("stop_filter", allows, _NO_EVICTION))
+
+    def victim_order(self, key: VictimOrder) -> None:
+        """Smaller keys are taken first; called as ``key(claimant, victim, action)``."""
+        self.victim_orders.append(self._keyed("victim_order", key))
+
+    def reclaim_gate(self, check: ProposalCheck) -> None:
+        """May exactly these chunks go, in this order, for this claimant? See ``Proposal``.
+
+        Asked by ``reclaim`` for every set of victims that it means to evict, before it moves
+        anything; a refusal names the queue level and the numbers.
+        """
+        self.reclaim_gates.append(self._judged("reclaim_gate", check, _NO_EVICTION))
+
+    def stop_check(self, check: Check, *, queues: QueueTest | None = None) -> None:
+        """Must a gang that runs be stopped as a whole, for its own sake and nobody's else?
+
+        A refusal is the reason and sentence with which all its members leave. Asked before the
+        actions, of gangs that ran and lost their minimum (``broken_since``), and of all in
+        queues that ``queues`` selects: few, as thousands may run.
+        """
+        picks: QueueTest = queues or (lambda _node: False)
+        selected = self._provided("stop_check", picks, lambda said: isinstance(said, bool), False)
+        self.stop_checks.append((self._judged("stop_check", check, ALLOW), selected))
+
+    def fair_share(self, provider: FairShare) -> None:
+        """What each queue is due now, in base units, for ``view.fair_share``; the first provides.
+
+        The answer for a queue does not change during a session.
+        """
+        self.fair_shares.append(
+            self._provided("fair_share", provider, lambda due: isinstance(due, Resources), NOTHING)
+        )
+
+    # -- reservations --------------------------------------------------------------------------
+    def walltime(self, provider: Walltime) -> None:
+        """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts."""
+        self.walltimes.append(self._provided("walltime", provider, _are_seconds, 0))
+
+    def waits_too_long(self, provider: Overdue) -> None:
+        """Whether room is kept for a blocked gang even if nobody knows when it will suffice."""
+        self.overdue.append(
+            self._provided("waits_too_long", provider, lambda said: isinstance(said, bool), False)
+        )
+
+    def usage(self, provider: UsageOf) -> None:
+        """What each queue used of late, as of ``view.now``; the first provides.
+
+        It is remembered in the queue's status, as ``Queue.usage``, when its share changed and
+        not more often than ``limits.USAGE_PERIOD_S``; ``view.usage`` tells it to others.
+        """
+        self.usages.append(
+            self._provided(
+                "usage", provider, lambda said: isinstance(said, QueueUsage), QueueUsage()
+            )
+        )
+
+    # -- topology ------------------------------------------------------------------------------
+    def compact(self, provider: CompactCheck) -> None:
+        """Whether a gang without a wish for a topology gets the most compact place as well.
+
+        Those with a wish always do. Where no policy says yes, members of other gangs take their
+        places one by one, each on the node with the best score.
+        """
+        said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
+        self.topology.compacts.append(said)
+
+    def spare_nodes(self, level: str, nodes: int) -> None:
+        """Keep so many empty GPU nodes of each domain of a level for gangs that run there."""
+        self.topology.spares.append(SpareNodes(level, nodes))
+
+    def _provided(
+        self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
+    ) -> Callable[..., T]:
+        """A hook that gives a value: one that does not fit is a fault, and ``nothing`` stands."""
+        plugin = self.plugin
+
+        def sound(*about: Any) -> T:
+            answer = provider(*about)
+            if not fits(answer):
+                raise PluginFault(plugin, hook, f"answered with a {type(answer).__name__}")
+            return answer
+
+        def unknown(fault: PluginFault, *_about: Any) -> T:
+            self.faults.append(str(fault))
+            return nothing
+
+        return self._wrap(hook, sound, unknown)
+
+    def _judged(
+        self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
+    ) -> Callable[..., Verdict]:
+        """A check; ``otherwise`` is what a fault means: a verdict, or what its refusal entails."""
+        plugin = self.plugin
+
+        def sound(*about: Any) -> Verdict:
+            verdict = check(*about)
+            if not isinstance(verdict, Verdict):
+                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
+            return verdict
+
+        def failed(fault: PluginFault, *_about: Any) -> Verdict:
+            self.faults.append(str(fault))
+            if isinstance(otherwise, Verdict):
+                return otherwise
+            return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
+
+        return self._wrap(hook, sound, failed)
+
+    def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
+        def exclude(fault: PluginFault, *_items: Any) -> Key:
+            self.faults.append(str(fault))
+            raise Excluded(str(fault))
+
+        plugin = self.plugin
+
+        def sound(*items: Any) -> Key:
+            parts = key(*items)
+            if not all(isinstance(part, (int, str)) for part in parts):
+                raise PluginFault(plugin, hook, f"answered {parts!r}, no tuple of ints and texts")
+            return parts
+
+        return self._wrap(hook, sound, exclude)
+
+
+def _are_seconds(answer: object) -> bool:
+    return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
+
+
+if TYPE_CHECKING:  # it uses this
+    pass  # MERGED
+
+
+def limited_to_concerned_gangs(
+    hooks: Hooks, check: Callable[[Gang], Verdict], concerns: Concerns | None
+) -> Callable[[Gang], Verdict]:
+    """The check, asked of gangs with a waiting member of a class that it concerns.
+
+    Args:
+        hooks: of the session; what goes wrong is put down to its plugin, and concerns all.
+        check: contained already.
+        concerns: asked once for each class of a session; None for all classes.
+    """
+    if concerns is None:
+        return check
+
+    def all_of_them(fault: PluginFault, _pod_class: PodClass) -> bool:
+        hooks.faults.append(str(fault))
+        return True
+
+    sound = validated_concerns(hooks.plugin, "gang_ready", concerns)
+    part = f"concerns {len(hooks.ready_checks)}"
+    contained = hooks.guard.wrap(hooks.plugin, "gang_ready", sound, all_of_them, part=part)
+    known: dict[str, bool] = {}
+
+    def concerned(gang: Gang) -> Verdict:
+        for task in gang.tasks:
+            digest = task.pod_class.digest
+            answer = known.get(digest)
+            if answer is None:
+                answer = known[digest] = contained(task.pod_class)
+            if answer:
+                return check(gang)
+        return ALLOW
+
+    return concerned

@@ -1,0 +1,252 @@
+"""Rules between pods: what a plugin registers, and the gate that a board asks.
+
+A rule is made for one pod and may hold for many: its key says for whom, so that pods that only
+differ in what no rule reads share one board. A rule is asked again after every move that could
+change its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.errors import PluginFault
+from gpusched.session.framework.pod_counts import PodCounts
+from gpusched.session.framework.protocols import Guard
+
+POINTS_MAX = 1_000_000
+"""One rule's score of one node lies within plus and minus this."""
+
+
+@attrs.frozen(eq=False)
+class PairRule:
+    """What one rule says for a pod, and for all pods for which it has the same key.
+
+    Attributes:
+        key: equal keys of one filter mean equal answers.
+        allows: where one more such pod may go as the session stands, bool, shape (nodes,).
+        once: whether two pods with this key never share a node.
+        exact: whether pods with this key, placed one by one, find places if there are any: where
+            the first goes never decides how many can follow.
+    """
+
+    key: Hashable
+    allows: Callable[[], Bools]
+    once: bool = False
+    exact: bool = False
+    failed: Callable[[], str] = str
+    """By what its filter failed when it was asked last, empty when it answered."""
+
+
+@attrs.frozen(eq=False)
+class PairScore:
+    """What one preference says: larger points, int64, shape (nodes,), are better."""
+
+    key: Hashable
+    points: Callable[[], Ints]
+
+
+RuleOf = Callable[[Pod], PairRule | None]
+ScoreOf = Callable[[Pod], PairScore | None]
+Concerns = Callable[[PodClass], bool]
+
+
+@attrs.frozen(eq=False)
+class PairFilter:
+    """A registered filter."""
+
+    plugin: str
+    reason: str
+    rule: RuleOf
+    concerns: Concerns
+
+
+@attrs.frozen(eq=False)
+class PairScorer:
+    """A registered preference."""
+
+    score: ScoreOf
+    concerns: Concerns
+
+
+class PairHooks:
+    """Wraps what plugins register: a faulty filter refuses, a faulty score says nothing.
+
+    Args:
+        guard: contains faults.
+        faults: takes their sentences.
+    """
+
+    def __init__(self, guard: Guard, faults: list[str]) -> None:
+        self._guard = guard
+        self._faults = faults
+        self.filters: list[PairFilter] = []
+        self.scorers: list[PairScorer] = []
+        self.rows = 0
+        """Number of nodes of the session; what rules answer is checked against it."""
+
+    def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
+        """See ``Hooks.pair_filter``."""
+        part = f"filter {len(self.filters)}"
+
+        def nowhere(fault: PluginFault, _pod: Pod) -> PairRule | None:
+            self._faults.append(str(fault))
+            failed = filter_failure_message(fault)
+            return PairRule(str(fault), lambda: np.zeros(1, dtype=np.bool_), failed=lambda: failed)
+
+        def sound(pod: Pod) -> PairRule | None:
+            made = rule(pod)
+            if made is None:
+                return None
+            hash(made.key)
+            rule_allows = made.allows
+            last = ""
+
+            def checked() -> Bools:
+                nonlocal last
+                last = ""
+                mask = np.asarray(rule_allows())
+                if mask.shape != (self.rows,) or mask.dtype != np.bool_:
+                    found = f"{mask.dtype} of shape {mask.shape}"
+                    raise PluginFault(plugin, "pair_filter", f"{found}, not {self.rows} bools")
+                return mask
+
+            def refuse(fault: PluginFault) -> Bools:
+                nonlocal last
+                last = filter_failure_message(fault)
+                self._faults.append(str(fault))
+                return np.zeros(1, dtype=np.bool_)
+
+            allows = self._guard.wrap(plugin, "pair_filter", checked, refuse, part=f"{part} allows")
+            return PairRule(
+                made.key, allows, bool(made.once), bool(made.exact), failed=lambda: last
+            )
+
+        wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere, part=part)
+        sure = validated_concerns(plugin, "pair_filter", concerns)
+        concerned = self._guard.wrap(
+            plugin, "pair_filter", sure, self._all, part=f"{part} concerns"
+        )
+        self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
+
+    def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
+        """See ``Hooks.pair_score``."""
+        part = f"score {len(self.scorers)}"
+
+        def silent(fault: PluginFault, _pod: Pod) -> PairScore | None:
+            self._faults.append(str(fault))
+            return None
+
+        def zero(fault: PluginFault) -> Ints:
+            self._faults.append(str(fault))
+            return np.zeros(1, dtype=np.int64)
+
+        def sound(pod: Pod) -> PairScore | None:
+            made = score(pod)
+            if made is None:
+                return None
+            hash(made.key)
+            score_points = made.points
+
+            def weighed() -> Ints:
+                points = np.asarray(score_points())
+                if points.shape != (self.rows,) or not np.can_cast(points.dtype, np.int64):
+                    found = f"{points.dtype} of shape {points.shape}"
+                    raise PluginFault(plugin, "pair_score", f"{found}, not {self.rows} ints")
+                points = points.astype(np.int64, copy=False)
+                clamped: Ints = np.minimum(np.maximum(points, -POINTS_MAX), POINTS_MAX)
+                return clamped * weight
+
+            points_of = self._guard.wrap(plugin, "pair_score", weighed, zero, part=f"{part} points")
+            return PairScore(made.key, points_of)
+
+        wrapped = self._guard.wrap(plugin, "pair_score", sound, silent, part=part)
+        sure = validated_concerns(plugin, "pair_score", concerns)
+        concerned = self._guard.wrap(
+            plugin, "pair_score", sure, self._none, part=f"{part} concerns"
+        )
+        self.scorers.append(PairScorer(wrapped, concerned))
+
+    def _all(self, fault: PluginFault, _pod_class: PodClass) -> bool:
+        self._faults.append(str(fault))
+        return True
+
+    def _none(self, fault: PluginFault, _pod_class: PodClass) -> bool:
+        self._faults.append(str(fault))
+        return False
+
+
+def filter_failure_message(fault: PluginFault) -> str:
+    """``filter predicates/node_filter failed: KeyError: 'zone'``."""
+    return f"filter {fault.plugin}/{fault.hook} failed: {fault.why}"
+
+
+def validated_concerns(plugin: str, hook: str, concerns: Concerns) -> Concerns:
+    """The same, whose answer is a bool or a fault of the plugin."""
+
+    def sound(pod_class: PodClass) -> bool:
+        answer = concerns(pod_class)
+        if not isinstance(answer, bool):
+            raise PluginFault(plugin, hook, f"concerns answered {type(answer).__name__}, no bool")
+        return answer
+
+    return sound
+
+
+class InterPodGate:
+    """All rules and preferences of one kind of pods together, for its board.
+
+    Args:
+        neighbours: who sits where, as the session stands.
+        rules: each with the words under which a refused node is counted.
+        scores: preferences.
+        size: number of nodes.
+    """
+
+    def __init__(
+        self,
+        pod_counts: PodCounts,
+        rules: Sequence[tuple[str, PairRule]],
+        scores: Sequence[PairScore],
+        size: int,
+    ) -> None:
+        self._neighbours = pod_counts
+        self._rules = rules
+        self._scores = scores
+        self._size = size
+        self.once = any(rule.once for _, rule in rules)
+        self.exact = all(rule.exact for _, rule in rules)
+
+    @property
+    def version(self) -> object:
+        """See ``board.Gate``."""
+        return self._neighbours.version
+
+    def allows(self) -> Bools:
+        """See ``board.Gate``."""
+        allowed = np.ones(self._size, dtype=np.bool_)
+        for _, rule in self._rules:
+            allowed &= rule.allows()
+        return allowed
+
+    def points(self) -> Ints | None:
+        """See ``board.Gate``."""
+        if not self._scores:
+            return None
+        total = np.zeros(self._size, dtype=np.int64)
+        for score in self._scores:
+            total += score.points()
+        return total
+
+    def refused(self) -> list[tuple[str, Bools, str]]:
+        """For each rule its words, the rows it refuses as things stand, and by what it failed."""
+        full = np.ones(self._size, dtype=np.bool_)
+        masks = [~(full & rule.allows()) for _, rule in self._rules]
+        return [
+            (words, mask, rule.failed())
+            for (words, rule), mask in zip(self._rules, masks, strict=True)
+        ]

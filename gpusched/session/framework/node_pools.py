@@ -1,0 +1,339 @@
+"""Node pools of a session: which nodes they are, who must run there, what queues hold there.
+
+A node belongs to the first pool, by name, whose labels it has. What a queue limits in a pool is
+a dimension of its own beside the resource as a whole (``objects.dimension``): it is charged by
+the node on which a pod sits, and asked for by pods that may run in that pool alone. Only
+dimensions that some queue limits are counted; where no queue limits any, there are no ``Pools``
+and nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.identity import UID
+from gpusched.api.meta.pool_resources import dimension
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Bools, Ints, NodeColumns, exact_sums
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.node_pool_names import Labels, node_pool_labels
+from gpusched.cache.snapshot import Snapshot
+
+POOL_CANDIDATES_KEPT = 2048
+"""Classes of pods whose candidates are kept: a few kilobytes each at a thousand nodes."""
+Defined = tuple[tuple[str, Labels], ...]
+"""Names of pools, sorted, with the labels of their nodes."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class PodOwner:
+    """Whose a pod is: its gang, None for who has none, and queues from the leaf up."""
+
+    gang: Gang | None
+    path: tuple[str, ...]
+
+
+_NO_OWNER = PodOwner(None, ())
+
+
+@attrs.define
+class _Candidates:
+    generation: Ints
+    rows: Bools
+
+
+class NodePoolCache:
+    """What is kept between sessions for nodes and gangs that did not change."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._generation: Ints | None = None
+        self._defined: Defined = ()
+        self._of_row: list[int] = []
+        self._classes: OrderedDict[str, _Candidates] = OrderedDict()
+        self._gangs: dict[Gang, tuple[Resources, Resources]] = {}
+        self._limited: Mapping[str, frozenset[str]] = {}
+
+    def of_row(self, defined: Defined, nodes: NodeColumns) -> list[int]:
+        """By row the number of its pool, -1 for none. Not to be changed."""
+        same = self._epoch == nodes.epoch and self._defined == defined
+        if same and self._generation is nodes.generation:
+            return self._of_row
+        before = self._of_row
+        if same and self._generation is not None:
+            after = list(before)
+            changed = np.flatnonzero(self._generation != nodes.generation).tolist()
+            for row in changed:
+                after[row] = _pool_number(nodes.nodes[row], defined)
+        else:
+            self._classes.clear()
+            after = [_pool_number(node, defined) for node in nodes.nodes]
+        if not same or after != before:
+            self._gangs = {}
+            self._of_row = after
+        self._epoch, self._generation, self._defined = nodes.epoch, nodes.generation, defined
+        return self._of_row
+
+    def candidates(self, pod_class: PodClass, nodes: NodeColumns) -> Bools | None:
+        """Rows that the class's node selector and affinity admit; None for all."""
+        if not pod_class.node_selector and pod_class.affinity is None:
+            return None
+        kept = self._classes.get(pod_class.digest)
+        if kept is None:
+            rows = np.array([_admits(pod_class, node) for node in nodes.nodes], dtype=np.bool_)
+            kept = self._classes[pod_class.digest] = _Candidates(nodes.generation, rows)
+        elif kept.generation is not nodes.generation:
+            for row in np.flatnonzero(kept.generation != nodes.generation).tolist():
+                kept.rows[row] = _admits(pod_class, nodes.nodes[row])
+            kept.generation = nodes.generation
+        self._classes.move_to_end(pod_class.digest)
+        if len(self._classes) > POOL_CANDIDATES_KEPT:
+            self._classes.popitem(last=False)
+        return kept.rows
+
+    def gangs(
+        self, limited: Mapping[str, frozenset[str]]
+    ) -> dict[Gang, tuple[Resources, Resources]]:
+        """What gangs were found to hold before, as long as that is counted the same way."""
+        if limited != self._limited:
+            self._gangs, self._limited = {}, dict(limited)
+        return self._gangs
+
+    def keep(self, gangs: dict[Gang, tuple[Resources, Resources]]) -> None:
+        """What gangs hold now."""
+        self._gangs = gangs
+
+
+def make_node_pool_accounts(snapshot: Snapshot, cache: NodePoolCache) -> NodePoolAccounts | None:
+    """The pools of a session; None when no queue limits anything in any."""
+    queues = [node.queue for node in snapshot.queues.queues.values() if node.queue.node_pools]
+    limited: dict[str, set[str]] = {}
+    for queue in queues:
+        for pool in queue.node_pools:
+            for resource, _ in (*pool.deserved.items, *pool.capability.items):
+                limited.setdefault(pool.name, set()).add(resource)
+    if not limited:
+        return None
+    defined = tuple(
+        (name, labels) for name, (labels, _) in sorted(node_pool_labels(queues).items())
+    )
+    return NodePoolAccounts(
+        snapshot,
+        cache,
+        defined=defined,
+        limited={name: frozenset(resources) for name, resources in limited.items()},
+    )
+
+
+class NodePoolAccounts:
+    """See the module.
+
+    Args:
+        snapshot: of the session.
+        cache: from earlier sessions.
+        defined: all pools, also those in which nothing is limited.
+        limited: resources that some queue limits in a pool, by its name.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        cache: NodePoolCache,
+        *,
+        defined: Defined,
+        limited: Mapping[str, frozenset[str]],
+    ) -> None:
+        self._snapshot = snapshot
+        self._cache = cache
+        self._defined = defined
+        self.names = tuple(name for name, _ in defined)
+        self._limited = limited
+        self._of_row = cache.of_row(defined, snapshot.nodes)
+        self._numbers: Ints = np.array(self._of_row, dtype=np.int64)
+        self._charges: dict[tuple[int, str], Resources] = {}
+        self._pins: dict[str, int] = {}
+        self._homes: dict[UID, PodOwner] | None = None
+        self._running: dict[UID, PodOwner] | None = None
+        self.held: dict[str, Resources] = {}
+        """By queue with all below it, by dimension."""
+        self.leaving: dict[str, Resources] = {}
+        """The part of it that belongs to pods being deleted."""
+        self._gangs = self._count_gangs()
+
+    # -- nodes -----------------------------------------------------------------------------
+    def total(self) -> Resources:
+        """What there is of each dimension on usable nodes, less what others' pods hold there."""
+        nodes = self._snapshot.nodes
+        usable = np.array(
+            [not node.not_ready and not node.unschedulable for node in nodes.nodes], dtype=np.bool_
+        )
+        amounts: dict[str, int] = {}
+        for number, name in enumerate(self.names):
+            rows = usable & (self._numbers == number)
+            offered, others = exact_sums(nodes.allocatable[rows]), exact_sums(nodes.foreign[rows])
+            for resource in self._limited.get(name, ()):
+                column = nodes.columns.get(resource)
+                amount = 0 if column is None else max(0, offered[column] - others[column])
+                amounts[dimension(resource, name)] = amount
+        return Resources.of(amounts)
+
+    def rows(self, pool: str) -> Bools:
+        """Rows of a pool, shape (nodes,); none for a pool that does not exist."""
+        if pool not in self.names:
+            return np.zeros(len(self._numbers), dtype=np.bool_)
+        rows: Bools = self._numbers == self.names.index(pool)
+        return rows
+
+    # -- pods ------------------------------------------------------------------------------
+    def pin(self, pod_class: PodClass) -> str:
+        """The pool in which alone pods of a class may run, by selector and affinity; or empty.
+
+        Where no node admits them, a pool whose labels they all select is theirs: its nodes may
+        be still to come.
+        """
+        number = self._pins.get(pod_class.digest)
+        if number is None:
+            number = self._pins[pod_class.digest] = self._pin(pod_class)
+        return self.names[number] if number >= 0 else ""
+
+    def where(self, pod_class: PodClass) -> tuple[str, ...]:
+        """Pools of the nodes that selector and affinity of a class admit; empty for no pool."""
+        return tuple(self.names[number] if number >= 0 else "" for number in self._where(pod_class))
+
+    def _where(self, pod_class: PodClass) -> list[int]:
+        rows = self._cache.candidates(pod_class, self._snapshot.nodes)
+        found: list[int] = np.unique(
+            self._numbers if rows is None else self._numbers[rows]
+        ).tolist()
+        return found
+
+    def _pin(self, pod_class: PodClass) -> int:
+        found = self._where(pod_class)
+        if found:
+            return found[0] if len(found) == 1 else -1
+        selected = set(pod_class.node_selector)
+        return next(
+            (
+                number
+                for number, (_, labels) in enumerate(self._defined)
+                if labels and selected.issuperset(labels)
+            ),
+            -1,
+        )
+
+    def asked(self, pod_class: PodClass) -> Resources:
+        """What one pod of a class asks for by dimension, wherever it is placed."""
+        self.pin(pod_class)
+        return self._charge(self._pins[pod_class.digest], pod_class)
+
+    def charge(self, pod_class: PodClass, row: int) -> Resources:
+        """What one pod of a class holds on a row, by dimension."""
+        return self._charge(self._of_row[row], pod_class)
+
+    def _charge(self, number: int, pod_class: PodClass) -> Resources:
+        if number < 0:
+            return NOTHING
+        known = self._charges.get((number, pod_class.digest))
+        if known is None:
+            pool = self.names[number]
+            limited = self._limited.get(pool, frozenset())
+            known = self._charges[number, pod_class.digest] = Resources.of(
+                {
+                    dimension(resource, pool): amount
+                    for resource, amount in pod_class.requests.items
+                    if amount and resource in limited
+                }
+            )
+        return known
+
+    def home(self, uid: UID) -> PodOwner:
+        """Whose a member of a gang is, one that waits or one that runs."""
+        if self._homes is None:
+            self._homes = {}
+            for gang in self._snapshot.gangs:
+                home = self._make_owner(gang)
+                self._homes.update((pod.uid, home) for task in gang.tasks for pod in task.pods)
+        known = self._homes.get(uid)
+        if known is not None:
+            return known
+        if self._running is None:
+            self._running = {}
+            for gang in self._snapshot.active.values():
+                home = self._make_owner(gang)
+                self._running.update((member.pod.uid, home) for member in gang.placed)
+        return self._running.get(uid, _NO_OWNER)
+
+    def _make_owner(self, gang: Gang) -> PodOwner:
+        node = self._snapshot.queues.get(gang.queue)
+        return PodOwner(gang, node.path if node else ())
+
+    def confined(self, pod: Pod) -> bool:
+        """See ``view.NodePools``."""
+        if not self.pin(pod.pod_class):
+            return False
+        gang = self.home(pod.uid).gang
+        if gang is None or gang.suspended:
+            return True
+        return all(self.pin(task.pod_class) for task in gang.tasks)
+
+    # -- gangs -----------------------------------------------------------------------------
+    def held_by(self, gang: Gang) -> Resources:
+        """What a gang of the snapshot holds by dimension, without members being deleted."""
+        active = self._snapshot.active.get(gang.key)
+        return NOTHING if active is None else self._gangs[active][0]
+
+    def asked_by(self, gang: Gang) -> Resources:
+        """What all members of a gang that wait ask for, by dimension."""
+        amounts = NOTHING
+        for task in gang.tasks:
+            amounts = amounts.plus(self.asked(task.pod_class), times=len(task.pods))
+        return amounts
+
+    def _count_gangs(self) -> dict[Gang, tuple[Resources, Resources]]:
+        """What gangs hold and leave; sums them by queue."""
+        known, kept = self._cache.gangs(self._limited), {}
+        held: dict[str, list[Resources]] = {}
+        leaving: dict[str, list[Resources]] = {}
+        row = self._snapshot.nodes.row
+        for gang in self._snapshot.active.values():
+            own = known.get(gang)
+            if own is None:
+                stays, goes = (
+                    total(
+                        self.charge(member.pod.pod_class, row[member.node])
+                        for member in members
+                        if member.node in row
+                    )
+                    for members in (gang.placed, gang.leaving_placed)
+                )
+                own = (stays, goes)
+            kept[gang] = own
+            if own == (NOTHING, NOTHING):
+                continue
+            for name in self._make_owner(gang).path:
+                held.setdefault(name, []).extend(own)
+                leaving.setdefault(name, []).append(own[1])
+        self._cache.keep(kept)
+        self.held = {name: total(parts) for name, parts in held.items()}
+        self.leaving = {name: total(parts) for name, parts in leaving.items()}
+        return kept
+
+
+def _pool_number(node: Node, defined: Defined) -> int:
+    for number, (_, labels) in enumerate(defined):
+        if all(node.labels.get(key) == value for key, value in labels):
+            return number
+    return -1
+
+
+def _admits(pod_class: PodClass, node: Node) -> bool:
+    if not all(node.labels.get(key) == value for key, value in pod_class.node_selector):
+        return False
+    terms = pod_class.affinity
+    return terms is None or any(term.matches(node.labels, name=node.name) for term in terms)

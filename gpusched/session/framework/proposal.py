@@ -1,0 +1,69 @@
+"""What an action that evicts proposes: who asks, for how much, and what is taken from whom."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.api.meta.resources import Resources, total
+from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
+from gpusched.cache.gangs.gang import Gang
+
+PREEMPT = "preempt"
+"""Inside one queue, by priority."""
+RECLAIM = "reclaim"
+"""Across queues, by what each is due."""
+CONSOLIDATE = "consolidate"
+"""Victims get other places at once: they are moved."""
+
+
+@attrs.frozen(kw_only=True)
+class Moving:
+    """How much may be moved for one gang that waits.
+
+    Attributes:
+        gangs_max: that are moved together; 0 for none.
+        lost_s: they lose no more work in all than the gang that waits does in so many seconds.
+    """
+
+    gangs_max: int = MOVES_MAX
+    lost_s: int = MOVES_COST_MAX_S
+
+
+@attrs.frozen(slots=True, eq=False)
+class Chunk:
+    """One step of an eviction: what is taken from a gang at once.
+
+    A member above the minimum is a chunk of its own; what is left when a gang is stopped as a
+    whole is one chunk, because no part of it runs without the rest.
+
+    Attributes:
+        victim: the gang; its queue is charged less afterwards, and so is every queue above.
+        taken: requests of the members that go.
+    """
+
+    victim: Gang
+    taken: Resources
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class Proposal:
+    """Victims for a claimant, not carried out yet.
+
+    It is judged on the accounts as they are *without* it: its victims still count as staying,
+    and its claimant holds nothing of what it asks for. An action therefore asks before it
+    moves anything in a statement, or after it rolled the statement back to that point.
+
+    Attributes:
+        claimant: the gang for which room is made.
+        asked: what the claimant gets: its missing minimum, or one extra.
+        chunks: in the order in which they go; each is judged on what those before it left.
+    """
+
+    claimant: Gang
+    asked: Resources
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def taken(self) -> Resources:
+        """The sum of all chunks."""
+        return total(chunk.taken for chunk in self.chunks)

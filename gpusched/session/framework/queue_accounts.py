@@ -1,0 +1,284 @@
+"""What queues hold, up the tree: now, and as it will be when those who leave are gone.
+
+The same two looks as the workbench has. ``now`` counts everything that is held, ``later`` leaves
+out pods that are being deleted or evicted and counts what is promised. Seen now, a queue is
+charged with the larger of the two: a promise must be kept, and nobody is gone before he is gone.
+
+Resources are charged when moves are kept. Where queues limit node pools, what is held there is
+charged beside them, by dimension and with every move, so that the members of one gang see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+import numpy as np
+
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.pod.pod import Pod
+from gpusched.arrays.columns import exact_sums
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode, QueueTree
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.node_pools import NodePoolAccounts
+
+
+class _QueueAccount:
+    """One queue with all below it; amounts are exact ints and may not be negative for long."""
+
+    __slots__ = ("kept", "later", "now")
+
+    def __init__(self, allocated: Resources, leaving: Resources) -> None:
+        self.now: dict[str, int] = dict(allocated.items)
+        self.later: dict[str, int] = dict(allocated.items)
+        for name, amount in leaving.items:
+            self.later[name] = self.later.get(name, 0) - amount
+        self.kept: list[Resources | None] = [None, None]
+        """The two answers, until something moves."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two looks do, for this queue."""
+        names = self.now.keys() | self.later.keys()
+        return any(self.now.get(name, 0) != self.later.get(name, 0) for name in names)
+
+    def answer(self, *, later: bool) -> Resources:
+        """Amounts as seen now or later."""
+        known = self.kept[later]
+        if known is None:
+            amounts = dict(self.later)
+            if not later:
+                for name, amount in self.now.items():
+                    amounts[name] = max(amount, amounts.get(name, 0))
+            known = Resources.of({name: max(0, amount) for name, amount in amounts.items()})
+            self.kept[later] = known
+        return known
+
+
+class QueueAccounts:
+    """See the module.
+
+    Args:
+        queues: as the snapshot has them.
+        pools: in which queues limit something; None for none.
+    """
+
+    def __init__(self, queues: QueueTree, pools: NodePoolAccounts | None = None) -> None:
+        self._queues = queues
+        self.pools = pools
+        self._accounts: dict[str, _QueueAccount] = {}
+        self._fixed: dict[str, Resources] = {}
+        self.counts_after_evictions = False
+        """Whether ``allocated`` answers as it will be."""
+        self._compared = (-1, False)
+        """Whether the looks differed, and under which version that was found."""
+        self.version = 0
+        """Grows with every move: what was worked out under another version is stale."""
+        self._supposing = False
+
+    def state(self) -> tuple[int, bool]:
+        """Answers are the same while this is: moves, and the look where the looks differ."""
+        if not self.counts_after_evictions:
+            return (self.version, False)
+        if not self._compared[1] and self._compared[0] != self.version:
+            # Once they differ they are taken to: asking again costs more than it saves.
+            self._compared = (self.version, self._looks_differ())
+        return (self.version, self._compared[1])
+
+    def _looks_differ(self) -> bool:
+        known = self._accounts
+        return any(account.differs for account in known.values()) or any(
+            node.leaving for name, node in self._queues.queues.items() if name not in known
+        )
+
+    def allocated(self, queue: str) -> Resources:
+        """Charged to the queue's subtree, as the session looks at it."""
+        account = self._account(queue)
+        return account.answer(later=self.counts_after_evictions) if account else NOTHING
+
+    def staying(self, queue: str) -> Resources:
+        """Charged to it once those who leave are gone."""
+        account = self._account(queue)
+        return account.answer(later=True) if account else NOTHING
+
+    def fixed(self, queue: str) -> Resources:
+        """Given in this session to gangs of the queue's subtree that are not preemptible."""
+        return self._fixed.get(queue, NOTHING)
+
+    def charge_not_preemptible(
+        self, path: Sequence[str], amounts: Resources, *, times: int = 1
+    ) -> None:
+        """So much of what is placed or promised is for a gang that is not preemptible."""
+        for name in path:
+            self._fixed[name] = self._fixed.get(name, NOTHING).plus(amounts, times=times)
+
+    def place(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much more is held by the queues of a path, from the leaf up."""
+        self._move(path, amounts, now=times, later=times)
+
+    def promise(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much more is promised."""
+        self._move(path, amounts, now=0, later=times)
+
+    def release(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """So much of what is held will be free."""
+        self._move(path, amounts, now=0, later=-times)
+
+    @contextmanager
+    def assuming(self, moves: Sequence[tuple[Sequence[str], Resources, int]]) -> Iterator[None]:
+        """Inside, so much more or less is promised, and one looks at what will be.
+
+        The version stays, as afterwards all is as it was: nothing that is worked out inside may
+        be remembered by it.
+
+        Args:
+            moves: names of queues, amounts, and how many times more they are.
+        """
+        before = self.counts_after_evictions, self._supposing
+        self.counts_after_evictions = self._supposing = True
+        for path, amounts, times in moves:
+            self.promise(path, amounts, times=times)
+        try:
+            yield
+        finally:
+            for path, amounts, times in moves:
+                self.promise(path, amounts, times=-times)
+            self.counts_after_evictions, self._supposing = before
+
+    def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
+        """So many times more or less sits a pod on a row; see ``residents.Watch``."""
+        assert self.pools is not None, "nobody watches where there are no pools"
+        amounts = self.pools.charge(pod.pod_class, row)
+        if not amounts.items:
+            return
+        home = self.pools.home(pod.uid)
+        self._move(home.path, amounts, now=now, later=later)
+        if home.gang is not None and not home.gang.terms.preemptible and not leaves:
+            self.charge_not_preemptible(home.path, amounts, times=later)
+
+    def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
+        self.version += not self._supposing
+        for name in path:
+            account = self._account(name)
+            if account is None:
+                continue
+            for resource, amount in amounts.items:
+                if now:
+                    account.now[resource] = account.now.get(resource, 0) + amount * now
+                account.later[resource] = account.later.get(resource, 0) + amount * later
+            account.kept = [None, None]
+
+    def _account(self, queue: str) -> _QueueAccount | None:
+        known = self._accounts.get(queue)
+        if known is None:
+            node = self._queues.get(queue)
+            if node is None:
+                return None
+            held, leaving = node.allocated, node.leaving
+            if self.pools is not None:
+                held = held.plus(self.pools.held.get(queue, NOTHING))
+                leaving = leaving.plus(self.pools.leaving.get(queue, NOTHING))
+            known = self._accounts[queue] = _QueueAccount(held, leaving)
+        return known
+
+
+class QueueDemand:
+    """See the module.
+
+    Args:
+        snapshot: of the session.
+        pools: in which queues limit something; what is held and asked for there is counted
+            beside the rest, by dimension.
+    """
+
+    def __init__(self, snapshot: Snapshot, pools: NodePoolAccounts | None = None) -> None:
+        self._snapshot = snapshot
+        self._pools = pools
+
+    @cached_property
+    def total(self) -> Resources:
+        """Allocatable of ready, uncordoned nodes less what others' pods hold on them.
+
+        Our own pods' use counts in: it is what is divided.
+        """
+        nodes = self._snapshot.nodes
+        usable = np.array(
+            [not node.not_ready and not node.unschedulable for node in nodes.nodes], dtype=np.bool_
+        )
+        offered = exact_sums(nodes.allocatable[usable])
+        others = exact_sums(nodes.foreign[usable])
+        return Resources.of(
+            {
+                name: max(0, offered[column] - others[column])
+                for name, column in nodes.columns.items()
+            }
+        )
+
+    @cached_property
+    def requested(self) -> dict[str, Resources]:
+        """Held, without those who leave, and waited for, by queue with all below it.
+
+        A gang that cannot start whatever is free (its queue is frozen or stopped, takes no
+        gangs, or does not exist) asks for nothing.
+        """
+        parts: dict[str, list[Resources]] = {}
+        open_paths: dict[str, tuple[str, ...]] = {}
+        for gang in self._snapshot.gangs:
+            if not gang.tasks or gang.trouble[0]:
+                continue
+            path = open_paths.get(gang.queue)
+            if path is None:
+                path = open_paths[gang.queue] = self._open_path(gang)
+            asked = gang.asked
+            if self._pools is not None:
+                asked = asked.plus(self._pools.asked_by(gang))
+            for name in path:
+                parts.setdefault(name, []).append(asked)
+        return {
+            name: self._staying(name, node).plus(total(parts.get(name, ())))
+            for name, node in self._snapshot.queues.queues.items()
+        }
+
+    @cached_property
+    def fixed(self) -> dict[str, Resources]:
+        """The part of what is held, without those who leave, that nobody may take back."""
+        sums: dict[str, Resources] = {}
+        for gang in self._snapshot.active.values():
+            if gang.terms.preemptible or not gang.held:
+                continue
+            node = self._snapshot.queues.get(gang.queue)
+            kept = self.held(gang)
+            for name in node.path if node else ():
+                sums[name] = sums.get(name, NOTHING).plus(kept)
+        return sums
+
+    def held(self, gang: Gang) -> Resources:
+        """What a gang holds, without its members being deleted."""
+        kept = less(gang.held, gang.leaving_held)
+        return kept if self._pools is None else kept.plus(self._pools.held_by(gang))
+
+    def _staying(self, name: str, node: QueueNode) -> Resources:
+        kept = less(node.allocated, node.leaving)
+        if self._pools is None:
+            return kept
+        held = self._pools.held.get(name, NOTHING)
+        return kept.plus(less(held, self._pools.leaving.get(name, NOTHING)))
+
+    def _open_path(self, gang: Gang) -> tuple[str, ...]:
+        queues = self._snapshot.queues
+        node = queues.get(gang.queue)
+        if node is None or node.trouble or not node.leaf:
+            return ()
+        if any(queues.queues[name].queue.stop_policy != "None" for name in node.path):
+            return ()
+        return node.path
+
+
+def less(amounts: Resources, taken: Resources) -> Resources:
+    """Amounts without what was taken of them, never below zero."""
+    if not taken.items:
+        return amounts
+    gone = dict(taken.items)
+    return Resources(tuple((n, max(0, amount - gone.get(n, 0))) for n, amount in amounts.items))

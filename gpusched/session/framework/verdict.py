@@ -1,0 +1,66 @@
+"""What a policy answers: never None, never a bare False."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import attrs
+
+
+class VerdictCode(Enum):
+    """How the mechanism goes on."""
+
+    ALLOW = "allow"
+    ABSTAIN = "abstain"
+    WAIT = "wait"
+    DENY = "deny"
+    ERROR = "error"
+
+
+@attrs.frozen(slots=True)
+class Verdict:
+    """One policy's answer on one gang.
+
+    Attributes:
+        code: WAIT is asked again when something changes, DENY when the spec changes.
+        reason: one of ``session.reasons.Reason``; empty for ALLOW and ABSTAIN.
+        sentence: for users, with numbers.
+    """
+
+    code: VerdictCode
+    reason: str = ""
+    sentence: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the gang may not go on now."""
+        return self.code in (VerdictCode.WAIT, VerdictCode.DENY, VerdictCode.ERROR)
+
+
+ALLOW = Verdict(VerdictCode.ALLOW)
+ABSTAIN = Verdict(VerdictCode.ABSTAIN)
+
+
+def wait(reason: str, sentence: str, **numbers: object) -> Verdict:
+    """Not now; ``{name}`` in the sentence is filled from the numbers."""
+    return Verdict(VerdictCode.WAIT, reason, sentence.format(**numbers))
+
+
+def deny(reason: str, sentence: str, **numbers: object) -> Verdict:
+    """Not before the spec changes; ``{name}`` in the sentence is filled from the numbers."""
+    return Verdict(VerdictCode.DENY, reason, sentence.format(**numbers))
+
+
+def error(reason: str, sentence: str) -> Verdict:
+    """A fault of ours or of a plugin; tried again later."""
+    return Verdict(VerdictCode.ERROR, reason, sentence)
+
+
+def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:
+    """ALLOW, or the first answer that refuses: ``about`` is the gang, or what a check asks for."""
+    for check in checks:
+        verdict = check(*about)
+        if verdict.refuses:
+            return verdict
+    return ALLOW

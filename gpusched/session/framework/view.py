@@ -1,0 +1,359 @@
+"""The read-only face of a session that plugins see. It follows the session's statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from gpusched.api.devices.slots import accelerator
+from gpusched.api.gang.pod_group import QueueUsage
+from gpusched.api.jobs.job import Namespace
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.units import GPU_RESOURCES, unit_of
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.volumes.volume import VolumeCatalog
+from gpusched.arrays.columns import Bools, Ints, exact_sums
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.node_pools import NodePoolAccounts
+from gpusched.session.framework.pod_counts import PodCounts, PodQuery
+from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
+
+
+class NodeRows:
+    """Some rows of the node columns as they stand in the session now."""
+
+    def __init__(self, bench: NodeUsage, rows: Sequence[int] | None) -> None:
+        self._bench = bench
+        self._rows: Sequence[int] | slice = slice(None) if rows is None else rows
+        self._length = len(bench.nodes) if rows is None else len(rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def allocatable(self, resource: str) -> Ints:
+        """Base units, shape (rows,); zeros when no node offers the resource."""
+        column = self._bench.nodes.columns.get(resource)
+        if column is None:
+            return np.zeros(self._length, dtype=np.int64)
+        amounts: Ints = self._bench.nodes.allocatable[self._rows, column]
+        amounts.setflags(write=False)
+        return amounts
+
+    def used(self, resource: str) -> Ints:
+        """Base units, shape (rows,); zeros when no node offers the resource.
+
+        A GPU with any share on it counts as a whole one.
+        """
+        column = self._bench.nodes.columns.get(resource)
+        if column is None:
+            return np.zeros(self._length, dtype=np.int64)
+        amounts: Ints = self._bench.used[self._rows, column]
+        amounts.setflags(write=False)  # it may be the workbench itself
+        return amounts
+
+    def gpus(self) -> Ints:
+        """Whole GPUs of any kind that the nodes offer, in pieces, shape (rows,)."""
+        return self._pieces(lambda name: name in GPU_RESOURCES)
+
+    def slices(self) -> Ints:
+        """Slices of GPUs that the nodes offer, in pieces, shape (rows,)."""
+        return self._pieces(lambda name: name not in GPU_RESOURCES and accelerator(name))
+
+    def _pieces(self, counts: Callable[[str], bool]) -> Ints:
+        total = np.zeros(self._length, dtype=np.int64)
+        for name in self._bench.nodes.columns:
+            if counts(name):
+                total += self.allocatable(name) // unit_of(name)
+        return total
+
+    def write_gpu_room_left(self, pod: PodClass) -> Ints:
+        """Where a share would go: what that GPU would have left, in thousandths, shape (rows,).
+
+        -1 where it would be the first on its GPU, or fits none.
+        """
+        left: Ints = np.full(self._length, -1, dtype=np.int64)
+        if pod.share is not None:
+            self._bench.write_gpu_room_left(pod.share, self._rows, left)
+        return left
+
+    def shared(self) -> Sequence[Mapping[int, int]]:
+        """GPUs of each row that are shared: thousandths that are taken, by slot."""
+        rows = range(self._length) if isinstance(self._rows, slice) else self._rows
+        return [self._bench.shared_on(row) for row in rows]
+
+    def parts(self, gpu: str) -> Ints:
+        """Free thousandths of each GPU of one kind: shape (rows, GPUs), 0 where there is none."""
+        parts: Ints = self._bench.gpu_parts(gpu)[self._rows]
+        parts.setflags(write=False)  # it may be the workbench itself
+        return parts
+
+    def numbers(self) -> Ints:
+        """Which rows these are, shape (rows,)."""
+        if isinstance(self._rows, slice):
+            return np.arange(self._length, dtype=np.int64)
+        return np.array(self._rows, dtype=np.int64)
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes themselves, in row order."""
+        nodes = self._bench.nodes.nodes
+        if isinstance(self._rows, slice):
+            return nodes
+        return [nodes[row] for row in self._rows]
+
+
+class NodePools:
+    """Node pools for plugins: what there is in each, and who runs there.
+
+    Args:
+        pools: of the session; None when no queue limits anything in any: all is empty then.
+        size: number of nodes.
+    """
+
+    def __init__(self, pools: NodePoolAccounts | None, size: int) -> None:
+        self._pools = pools
+        self._size = size
+
+    @cached_property
+    def total(self) -> Resources:
+        """By dimension, as ``View.total``; only dimensions that some queue limits."""
+        return self._pools.total() if self._pools else NOTHING
+
+    def rows(self, pool: str) -> Bools:
+        """The nodes of a pool, shape (nodes,)."""
+        return self._pools.rows(pool) if self._pools else np.zeros(self._size, dtype=np.bool_)
+
+    def pin(self, pod_class: PodClass) -> str:
+        """The pool in which alone pods of a class may run; empty for none."""
+        return self._pools.pin(pod_class) if self._pools else ""
+
+    def where(self, pod_class: PodClass) -> tuple[str, ...]:
+        """Pools of all nodes that its selector and affinity admit; empty for nodes of no pool."""
+        return self._pools.where(pod_class) if self._pools else ()
+
+    def confined(self, pod: Pod) -> bool:
+        """Whether all members of its gang that wait may run in one pool each, and nowhere else.
+
+        A Job that is to be started is given the labels of a pool, so its pods are, too.
+        """
+        return self._pools is not None and self._pools.confined(pod)
+
+    def queues_of(self, pod: Pod) -> tuple[str, ...]:
+        """Names of the queues that are charged with a member of a gang, from the leaf up."""
+        return self._pools.home(pod.uid).path if self._pools else ()
+
+
+class View:
+    """What a plugin may know.
+
+    Args:
+        accounts: what queues hold, as the session moves it.
+        neighbours: who sits where, as the session moves it.
+        fair_shares: who says what queues are due; the first answers.
+        usages: who says what they used of late; the first answers.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        accounts: QueueAccounts,
+        pod_counts: PodCounts,
+        fair_shares: Sequence[Callable[[str], Resources]] = (),
+        usages: Sequence[Callable[[str], QueueUsage]] = (),
+    ) -> None:
+        self._accepting: Callable[[PodClass], Bools] | None = None
+        self._minima: dict[int, tuple[Gang, Resources]] = {}
+        self._equal: dict[Resources, Resources] = {}
+        self._snapshot = snapshot
+        self._accounts = accounts
+        self._neighbours = pod_counts
+        self._fair_shares = fair_shares
+        self._usages = usages
+        self._namespace_labels: dict[str, Mapping[str, str]] | None = None
+        self._pools = accounts.pools
+        self._demand = QueueDemand(snapshot, accounts.pools)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch; for ages, the same during the whole session."""
+        return self._snapshot.now
+
+    def queue(self, name: str) -> QueueNode | None:
+        """The queue of that name."""
+        return self._snapshot.queues.get(name)
+
+    def queues(self) -> Sequence[QueueNode]:
+        """All queues, sorted by name."""
+        return [node for _, node in sorted(self._snapshot.queues.queues.items())]
+
+    def allocated(self, queue: str) -> Resources:
+        """Held by or promised to the queue's subtree, places of this session included.
+
+        Where queues limit node pools, the part held there is told beside the whole, by dimension;
+        so it is in ``staying``, ``fixed``, ``requested`` and ``minimum``.
+
+        While an action looks at what will be, those who leave do not count any more.
+        """
+        return self._accounts.allocated(queue)
+
+    def staying(self, queue: str) -> Resources:
+        """The same once those who leave, victims of this session too, are gone."""
+        return self._accounts.staying(queue)
+
+    def fixed(self, queue: str) -> Resources:
+        """The part of ``staying`` whose gangs are not preemptible: nobody can take it back."""
+        return self._demand.fixed.get(queue, NOTHING).plus(self._accounts.fixed(queue))
+
+    def requested(self, queue: str) -> Resources:
+        """What its subtree held, without those who left, and waited for when the session began."""
+        return self._demand.requested.get(queue, NOTHING)
+
+    def total(self) -> Resources:
+        """What queues divide: allocatable of usable nodes without what others' pods hold there."""
+        return self._demand.total
+
+    @cached_property
+    def pools(self) -> NodePools:
+        """Node pools in which queues limit something."""
+        return NodePools(self._pools, len(self._snapshot.nodes))
+
+    def held(self, gang: Gang) -> Resources:
+        """What a running gang holds, in pools too, without its members being deleted."""
+        return self._demand.held(gang)
+
+    def children(self, queue: str) -> Sequence[str]:
+        """Names of the queues below a queue, or below ``root``, sorted."""
+        return self._snapshot.queues.below.get(queue, ())
+
+    def used_gpus(self, queue: str) -> int:
+        """GPUs of any kind held by the queue's subtree, in thousandths of one."""
+        held = self.allocated(queue)
+        return sum(held.get(name) for name in GPU_RESOURCES)
+
+    def fair_share(self, queue: str) -> Resources:
+        """What the queue is due now, in base units; nothing where no policy divides."""
+        return self._fair_shares[0](queue) if self._fair_shares else NOTHING
+
+    # -- pods on nodes -----------------------------------------------------------------------
+    def nodes(self) -> Sequence[Node]:
+        """All nodes, in row order."""
+        return self._snapshot.nodes.nodes
+
+    def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
+        """Some rows of the node columns as they stand now; None for all."""
+        return NodeRows(self._neighbours.bench, rows)
+
+    def ask_filters(self, accepting: Callable[[PodClass], Bools]) -> None:
+        """Told by the session how to answer ``accepting``; until then every node accepts."""
+        self._accepting = accepting
+
+    def accepting(self, pod_class: PodClass) -> Bools:
+        """Nodes to which filters let pods of a class go, however full: shape (nodes,)."""
+        if self._accepting is None:
+            return np.ones(len(self._snapshot.nodes), dtype=np.bool_)
+        return self._accepting(pod_class)
+
+    @cached_property
+    def popularity(self) -> Sequence[tuple[PodClass, int]]:
+        """Classes of our pods that run or wait with their numbers, most frequent first.
+
+        As the session found them; equally frequent ones by digest.
+        """
+        counts: dict[str, int] = {}
+        classes: dict[str, PodClass] = {}
+        for gang in self._snapshot.gangs:
+            for task in gang.tasks:
+                digest = task.pod_class.digest
+                classes[digest] = task.pod_class
+                counts[digest] = counts.get(digest, 0) + len(task.pods)
+            for member in gang.placed:
+                pod_class = member.pod.pod_class
+                classes[pod_class.digest] = pod_class
+                counts[pod_class.digest] = counts.get(pod_class.digest, 0) + 1
+        ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        return [(classes[digest], count) for digest, count in ordered]
+
+    def count(self, query: PodQuery) -> Ints:
+        """Pods for which the query says yes, by row, int64, shape (nodes,); not to be changed.
+
+        It follows the session: who is placed counts, and once one looks at what will be, who
+        leaves does not.
+        """
+        return self._neighbours.count(query)
+
+    def domains(self, key: str) -> Ints:
+        """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""
+        return self._neighbours.domains(key)
+
+    def repelling(self) -> Iterator[Pod]:
+        """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
+        for row in self._neighbours.residents.apart:
+            yield from row
+        for gang in self._snapshot.gangs:
+            for task in gang.tasks:
+                if task.pod_class.apart:
+                    yield from task.pods
+
+    def awaited(self) -> Sequence[Pod]:
+        """Unbound pods of other schedulers that are nominated to a node, sorted by key."""
+        return self._snapshot.awaited
+
+    def storage(self) -> VolumeCatalog:
+        """Claims of volumes, volumes and their classes."""
+        return self._snapshot.storage
+
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of every namespace, by its name."""
+        if self._namespace_labels is None:
+            self._namespace_labels = {
+                name: each.labels for name, each in self._snapshot.namespaces.items()
+            }
+        return self._namespace_labels
+
+    def usage(self, queue: str) -> QueueUsage:
+        """What the queue used of late; nothing where no policy measures it."""
+        return self._usages[0](queue) if self._usages else QueueUsage()
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of that name."""
+        return self._snapshot.namespaces.get(name)
+
+    def finished_runs(self, queue: str, pods: int) -> Sequence[int]:
+        """Seconds that completed Jobs of a queue took which ran so many pods at a time, ascending."""
+        return self._snapshot.runs.get((queue, pods), ())
+
+    def capacity(self) -> Resources:
+        """Allocatable of all nodes, summed exactly."""
+        nodes = self._snapshot.nodes
+        sums = exact_sums(nodes.allocatable)
+        return Resources.of({name: sums[column] for name, column in nodes.columns.items()})
+
+    def minimum(self, gang: Gang) -> Resources:
+        """What the gang must be given at once to start: its missing minimum."""
+        known = self._minima.get(id(gang))
+        if known is None or known[0] is not gang:
+            amounts = self._minimum(gang)
+            # One object for equal amounts: whoever adds them up tells by that.
+            amounts = self._equal.setdefault(amounts, amounts)
+            known = self._minima[id(gang)] = (gang, amounts)
+        return known[1]
+
+    def _minimum(self, gang: Gang) -> Resources:
+        amounts = NOTHING
+        left = gang.need or min(1, gang.pending)
+        for task in gang.tasks:
+            count = min(left, len(task.pods))
+            if count:
+                amounts = amounts.plus(task.pod_class.requests, times=count)
+                if self._pools is not None:
+                    amounts = amounts.plus(self._pools.asked(task.pod_class), times=count)
+            left -= count
+        if left > 0 and gang.pod_group is not None and not gang.placed:
+            # Its pods are still to come: its author says what they will ask for.
+            amounts = amounts.maximum(gang.pod_group.min_resources)
+        return amounts

@@ -1,0 +1,274 @@
+"""Victims found by trying: for gangs of several classes, and where a queue itself is full.
+
+Every trial evicts, asks quotas and places the whole minimum, then takes all of it back. The
+shortest beginning of the list of victims that makes room is found by doubling and halving; then
+everybody who is not needed is spared. So a few dozen trials do, whatever the number of victims.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.framework.sort_keys import joined_sort_key
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.victim_pool import VictimGroup
+from gpusched.session.preempt.victims import (
+    COST_OF_BROKEN_GANG,
+    CandidateVictim,
+    RunningGang,
+    SpareMembers,
+    Victims,
+)
+from gpusched.session.state.session import Session
+
+_STEP_SPARE, _STEP_WHOLE_GANG = 0, 1
+
+
+@attrs.frozen(slots=True, eq=False)
+class EvictionStep:
+    """Members of one gang that leave together.
+
+    Attributes:
+        rank: orders the steps of one source.
+        last: whether nobody of the gang stays.
+    """
+
+    rank: tuple[Any, ...]
+    gang: Gang
+    seats: tuple[CandidateVictim, ...]
+    last: bool
+
+
+@attrs.define(eq=False)
+class _StepSource:
+    """Gangs that stand together in the order in which is taken.
+
+    Attributes:
+        key: where they stand now.
+        first: speaks for all.
+        done: how many steps had their turn.
+    """
+
+    number: int
+    key: tuple[Any, ...]
+    first: Gang
+    steps: list[EvictionStep] = attrs.Factory(list)
+    done: int = 0
+
+
+class EvictionSteps:
+    """See the module.
+
+    Args:
+        session: looked at as it will be.
+        victims: of the session.
+        claimant: for whom.
+        action: ``preempt`` or ``reclaim``.
+    """
+
+    def __init__(self, session: Session, victims: Victims, claimant: Gang, action: str) -> None:
+        self._session = session
+        self._victims = victims
+        self._claimant = claimant
+        self._action = action
+        self.work = 0
+        """Keys that were asked for."""
+
+    def of(self, gangs: Iterable[Gang]) -> list[EvictionStep]:
+        """All steps with these gangs, in order."""
+        sources: dict[Any, _StepSource] = {}
+        for gang in gangs:
+            running = self._victims.running(gang)
+            key = self._key(gang)
+            if running is None or key is None:
+                continue
+            place = (gang.queue if key else "", key)
+            source = sources.setdefault(place, _StepSource(len(sources), key, gang))
+            source.steps += self._steps(running)
+        for source in sources.values():
+            source.steps.sort(key=lambda step: step.rank)
+        return self._in_policy_order([source for source in sources.values() if source.steps])
+
+    def _key(self, gang: Gang) -> tuple[Any, ...] | None:
+        self.work += 1
+        orders = self._session.hooks.victim_orders
+        key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
+        return key
+
+    def _in_policy_order(self, sources: list[_StepSource]) -> list[EvictionStep]:
+        if len(sources) < 2:
+            return [step for source in sources for step in source.steps]
+        statement = self._session.statement()
+        ordered: list[EvictionStep] = []
+        waiting = list(sources)
+        most = self.work + limits.VICTIM_TRIALS_MAX
+        while waiting:
+            source = min(waiting, key=lambda each: (each.key, each.number))
+            step = source.steps[source.done]
+            ordered.append(step)
+            source.done += 1
+            if source.done == len(source.steps):
+                waiting.remove(source)
+            if self.work > most:
+                break
+            for seat in step.seats:
+                self._session.evict(statement, step.gang, seat.member)
+            self._update_keys(waiting, step.gang)
+        statement.discard()
+        for source in sorted(waiting, key=lambda each: (each.key, each.number)):
+            ordered += source.steps[source.done :]
+        return ordered
+
+    def _update_keys(self, waiting: Iterable[_StepSource], gang: Gang) -> None:
+        """The keys of all whose queues the step concerns; of everybody where it is the claimant's."""
+        queues = self._session.snapshot.queues
+
+        def path(queue: str) -> tuple[str, ...]:
+            node = queues.get(queue)
+            return node.path if node is not None else ()
+
+        touched = frozenset(path(gang.queue))
+        all_of_them = not touched.isdisjoint(path(self._claimant.queue))
+        for source in waiting:
+            if all_of_them or not touched.isdisjoint(path(source.first.queue)):
+                key = self._key(source.first)
+                source.key = source.key if key is None else key
+
+    def _steps(self, running: RunningGang) -> list[EvictionStep]:
+        gang = running.gang
+        tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
+        spares = SpareMembers(running)
+        parts = spares.in_eviction_order()
+        leaving = {seat.member.pod.uid for part in parts for seat in part}
+        staying = tuple(s for s in running.seats if s.member.pod.uid not in leaving)
+        steps = [
+            EvictionStep(
+                (
+                    gang.priority,
+                    _STEP_SPARE,
+                    len(seats) > 1,
+                    sum(s.cost for s in seats),
+                    *tie,
+                    number,
+                ),
+                gang,
+                seats,
+                last=False,
+            )
+            for number, seats in enumerate(parts)
+        ]
+        if not staying or not running.may_end:
+            return steps
+        checks = self._session.hooks.stop_filters
+        if not first_refusal(checks, self._claimant, gang, self._action).refuses:
+            cost = sum(seat.cost for seat in staying)
+            cost += COST_OF_BROKEN_GANG if gang.min_member > 1 else 0
+            steps.append(
+                EvictionStep(
+                    (gang.priority, _STEP_WHOLE_GANG, False, cost, *tie, 0), gang, staying, True
+                )
+            )
+        return steps
+
+
+class EvictionTrials:
+    """See the module.
+
+    Args:
+        session: looked at as it will be.
+        victims: of the session.
+        claimant: for whom; with those members only for whom may be evicted.
+        action: ``preempt`` or ``reclaim``.
+        gangs: who may be a victim; policies agreed already.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        victims: Victims,
+        claimant: Gang,
+        *,
+        action: str,
+        gangs: Iterable[Gang],
+    ) -> None:
+        self._session = session
+        self._claimant = claimant
+        self._left = list(victims.left)
+        self._held_back: set[GangKey] = set()
+        self.work = 0
+        """Steps taken, in the units of ``Chooser.work``."""
+        steps = EvictionSteps(session, victims, claimant, action)
+        ordered = steps.of(gangs)
+        self.work += steps.work
+        self._all = [step for step in ordered if self._draw(step)][: limits.VICTIM_TRIALS_MAX]
+
+    def fewest(self) -> list[VictimGroup] | None:
+        """Who leaves, in order; None when not even everybody's leaving makes room."""
+        steps = self._all
+        rows = self._rows(steps)
+        if rows is None:
+            return None
+        low, high = 0, 1
+        while high < len(steps) and self._rows(steps[:high]) is None:
+            low, high = high, high * 2
+        high = min(high, len(steps))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._rows(steps[:middle]) is None:
+                low = middle
+            else:
+                high = middle
+        return [VictimGroup(step.gang, step.seats) for step in self._spared(steps[:high])]
+
+    def _spared(self, steps: list[EvictionStep]) -> list[EvictionStep]:
+        """Without those who are not needed: first all whose rooms are not used, then each."""
+        rows = self._rows(steps)
+        if rows is not None:
+            near = {step.gang.key for step in steps if any(s.row in rows for s in step.seats)}
+            fewer = [step for step in steps if step.gang.key in near]
+            if len(fewer) < len(steps) and self._rows(fewer) is not None:
+                steps = fewer
+        for step in reversed(steps):
+            ended = any(other.last and other.gang.key == step.gang.key for other in steps)
+            if ended and not step.last:
+                continue  # the gang ends as a whole, whoever was spare before
+            fewer = [other for other in steps if other is not step]
+            if self._rows(fewer) is not None:
+                steps = fewer
+        return steps
+
+    def _rows(self, steps: Sequence[EvictionStep]) -> set[int] | None:
+        """Rows on which the claimant would be after these steps; None where it finds no place."""
+        session = self._session
+        statement = session.statement()
+        for step in steps:
+            for seat in step.seats:
+                session.evict(statement, step.gang, seat.member)
+        self.work += len(steps) + 100
+        rows = None
+        if not first_refusal(session.hooks.quota_checks, self._claimant).refuses and (
+            place_minimum(session, self._claimant, statement) is None
+        ):
+            rows = {place.row for place in statement.places}
+        statement.discard()
+        return rows
+
+    def _draw(self, step: EvictionStep) -> bool:
+        """Whether disruption budgets allow the step after those before it."""
+        drawn = Counter(number for seat in step.seats for number in seat.budgets)
+        short = any(self._left[number] < count for number, count in drawn.items())
+        if short or step.gang.key in self._held_back:
+            # Where a spare member must stay, the rest of its gang cannot end either.
+            self._held_back.add(step.gang.key)
+            return False
+        for number, count in drawn.items():
+            self._left[number] -= count
+        return True

@@ -1,0 +1,349 @@
+"""Room for one gang after another: who leaves for it, proven on what will be, then promised.
+
+Used by the actions that evict. A claimant gets places for its whole minimum on the state after
+the evictions, under every rule that an ordinary placement obeys, or nothing happens at all.
+Claimants of one class share what was worked out: where one found nothing, no other tries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import attrs
+
+from gpusched.api.meta.resources import PODS
+from gpusched.api.pod.pod import PodClass
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.backfill.reservation_guard import place_within_reservations
+from gpusched.session.framework.proposal import RECLAIM, Proposal
+from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.preempt.eviction_trials import EvictionTrials
+from gpusched.session.preempt.role_victims import RoleVictimSearch
+from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
+from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
+from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.plan import PendingReason
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import EvictOperation
+
+_TRIES_MAX = 8
+"""Choices for one claimant that policies may refuse before it waits for another session."""
+
+EvictionMessage = Callable[[Gang, Sequence[EvictOperation]], str]
+"""What victims are told, given the claimant and who leaves for it."""
+
+
+class _PreemptionResult(Enum):
+    CLAIMED = "claimed"
+    REFUSED = "refused"
+    """A policy objects to a victim, which is excluded now."""
+    NO_PLACE = "no place"
+
+
+class Preemption:
+    """See the module. Everything happens inside ``session.looking_later()``.
+
+    Args:
+        session: in which is evicted.
+        rules: who may be a victim, before policies are asked.
+        reason: that victims are told.
+        sentence: that victims are told.
+    """
+
+    def __init__(
+        self, session: Session, rules: VictimRules, *, reason: Reason, sentence: EvictionMessage
+    ) -> None:
+        self._session = session
+        self._rules = rules
+        self._reason = reason
+        self._sentence = sentence
+        self._victims = session_victims(session)
+        self._chooser = VictimSelector(session, self._victims, rules)
+        self._roles = RoleVictimSearch(
+            session, self._victims, action=rules.action, budget_s=session.effort.budget_s
+        )
+        self._hopeless: dict[ClaimantClass, tuple[int, int]] = {}
+        """By class: what was needed when nothing helped, and how many would have fitted."""
+        self._evicted = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether this session evicts no more, or looks no further."""
+        return (
+            self._evicted >= limits.PLAN_EVICTIONS_MAX
+            or self._chooser.work >= limits.VICTIM_WORK_MAX
+        )
+
+    def serve_all(
+        self, gangs: Sequence[Gang], checks: Sequence[Callable[[Gang], Verdict]] = ()
+    ) -> None:
+        """Make room for gangs in their turn, as far as there are victims.
+
+        Args:
+            gangs: that may have somebody evicted for them.
+            checks: must allow a gang first. What they refuse to one of a class, they would
+                refuse to the others: no claim of a session makes another's claim better.
+        """
+        claimants = {gang.key: claimant for gang in gangs if (claimant := eligible_claimant(gang))}
+        kinds = {key: self._kind(claimant) for key, claimant in claimants.items()}
+        left = Counter(kinds.values())
+        barred: set[ClaimantClass] = set()
+        for gang in in_queue_order(self._session, [gang for gang in gangs if gang.key in kinds]):
+            kind = kinds[gang.key]
+            if self.full or not left.total():
+                return
+            if kind in barred:
+                continue
+            left[kind] -= 1
+            if not self._session.has_budget_for(gang):
+                continue
+            if checks and first_refusal(checks, gang).refuses:
+                barred.add(kind)
+                del left[kind]
+            else:
+                self._serve(gang, claimants[gang.key], kind)
+
+    def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
+        """Make room for a gang if there are victims for it; whether a promise was made."""
+        need = claimant.at_once
+        known = self._hopeless.get(kind)
+        self._session.work.spend(limits.WORK_GANG)
+        if known is None or need < known[0]:
+            before = self._chooser.work
+            reach = self._try(gang, claimant, kind, need)
+            looked_at = self._chooser.work - before
+            self._session.work.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
+            if reach is None:
+                return True
+            known = self._hopeless[kind] = (need, reach)
+        self._tell(gang, need, known[1])
+        return False
+
+    def _try(self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int) -> int | None:
+        """None when room was made; else how many would have fitted, -1 when that is not known."""
+        session = self._session
+        wheres, refusal = candidate_node_sets(session, claimant)
+        if refusal is not None:
+            return -1
+        quota = first_refusal(session.hooks.quota_checks, claimant)
+        several = len({task.pod_class.digest for task in claimant.tasks}) > 1
+        by_trial = quota.refuses or several or claimant.shares or bool(claimant.sub_groups)
+        refused = False
+        for _ in range(_TRIES_MAX):
+            if by_trial:
+                chosen = self._victims_by_trial(claimant, kind)
+                # Where nobody need leave, nothing is cheaper.
+                if chosen and several and not claimant.sub_groups:
+                    better = self._cheaper_victims(claimant, kind, wheres, chosen)
+                    if (
+                        better
+                        and self._claim(gang, claimant, kind, better) is _PreemptionResult.CLAIMED
+                    ):
+                        return None
+            else:
+                chosen = self._chooser.choose(claimant, kind, need, wheres)
+                if chosen is None and (refused or session.snapshot.nodes.shared):
+                    # The cheapest may not go together; those in the order of policies may. And
+                    # only a trial sees that shares leave a GPU together.
+                    by_trial = True
+                    self._chooser.pardon(kind)
+                    chosen = self._victims_by_trial(claimant, kind)
+            if chosen is None:
+                break
+            result = self._claim(gang, claimant, kind, chosen)
+            if result is _PreemptionResult.CLAIMED:
+                return None
+            refused = refused or result is _PreemptionResult.REFUSED
+            if result is _PreemptionResult.NO_PLACE:
+                if by_trial:
+                    break
+                by_trial = True
+        return self._chooser.reach(kind)
+
+    def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
+        gangs = self._chooser.allowed(claimant, kind)
+        if not gangs:
+            return None
+        prover = EvictionTrials(
+            self._session, self._victims, claimant, action=self._rules.action, gangs=gangs
+        )
+        found = prover.fewest()
+        self._chooser.work += prover.work
+        return found
+
+    def _cheaper_victims(
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        wheres: Sequence[NodeSet],
+        known: list[VictimGroup],
+    ) -> list[VictimGroup] | None:
+        """Who leaves for less than by trials; what rules and shares come to is not modelled."""
+        gangs = self._chooser.allowed(claimant, kind)
+        tasks = [(task, len(task.pods)) for task in claimant.tasks]
+        if claimant.shares or has_inter_pod_rules(self._session, tasks):
+            return None
+        return self._roles.better(claimant, gangs, wheres, known)
+
+    # -- claiming ----------------------------------------------------------------------------
+    def _claim(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
+    ) -> _PreemptionResult:
+        session = self._session
+        if not self._policies_agree(claimant, kind, chosen):
+            return _PreemptionResult.REFUSED
+        statement = session.statement()
+        for part in chosen:
+            for seat in part.seats:
+                session.evict(statement, part.gang, seat.member)
+        checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
+        refused = first_refusal(checks, claimant).refuses
+        if (
+            refused
+            or place_within_reservations(session, claimant, statement)
+            or not statement.places
+        ):
+            statement.discard()
+            return _PreemptionResult.NO_PLACE
+        evictions = statement.evictions
+        session.claim(
+            gang,
+            statement,
+            action=self._rules.action,
+            reason=self._reason,
+            sentence=truncate_message(self._sentence(gang, evictions)),
+        )
+        self._victims.claimed(evictions)
+        self._evicted += len(evictions)
+        session.refuse(
+            gang,
+            Reason.PREEMPTION_IN_PROGRESS,
+            preemption_in_progress_message(session, gang, evictions),
+        )
+        return _PreemptionResult.CLAIMED
+
+    def _policies_agree(
+        self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
+    ) -> bool:
+        """Whether policies let all of them go; who is refused is not chosen again."""
+        hooks, action = self._session.hooks, self._rules.action
+        for part in chosen:
+            if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
+                self._chooser.exclude(kind, part.gang)
+                return False
+        if action != RECLAIM or not chosen or not hooks.reclaim_gates:
+            return True
+        asked = self._session.view.minimum(claimant)
+        pools = self._session.accounts.pools
+        chosen = sorted(chosen, key=lambda part: -self._shared(claimant, part.gang))
+        chunks = [chunk for part in chosen for chunk in eviction_chunks(part, pools)]
+
+        def passes(count: int) -> bool:
+            proposal = Proposal(claimant=claimant, asked=asked, chunks=tuple(chunks[:count]))
+            return not first_refusal(hooks.reclaim_gates, proposal).refuses
+
+        if passes(len(chunks)):
+            return True
+        low, high = 0, len(chunks)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if passes(middle) else (low, middle)
+        number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
+        self._chooser.cap_queue(kind, chosen[:number], chosen[number].gang)
+        return False
+
+    def _shared(self, claimant: Gang, victim: Gang) -> int:
+        """Levels above both: what is given nearby is counted before what comes from afar."""
+        queues = self._session.snapshot.queues
+        one, other = queues.get(claimant.queue), queues.get(victim.queue)
+        if one is None or other is None:
+            return 0
+        return len(set(one.path) & set(other.path))
+
+    # -- telling -----------------------------------------------------------------------------
+    def _tell(self, gang: Gang, need: int, reach: int) -> None:
+        """Add to what it was told why nobody is evicted for it."""
+        ask = self._session.asks.get(gang.key)
+        if reach < 0 or ask is None:
+            return
+        whom = (
+            "taking back all that other queues must give"
+            if self._rules.action == RECLAIM
+            else "evicting every preemptible pod of lower priority"
+        )
+        if reach >= need:
+            why = f"{whom} would leave the room, but not all of it may go for this gang"
+        else:
+            why = f"{whom} would leave room for {reach} of {need}"
+        self._session.asks[gang.key] = PendingReason(
+            reason=ask.reason, sentence=truncate_message(f"{ask.sentence}; {why}")
+        )
+
+    def _kind(self, claimant: Gang) -> ClaimantClass:
+        wish = claimant.topology
+        return (
+            claimant.queue,
+            claimant.priority,
+            claimant.key.namespace,
+            claimant.terms.preemptible,
+            wish,
+            claimant.key if claimant.placed or wish.max_wait_ns else None,
+            tuple((t.role, t.sub_group, t.pod_class.digest) for t in claimant.tasks),
+            claimant.missing_roles,
+        )
+
+
+def eligible_claimant(gang: Gang) -> Gang | None:
+    """The gang with those members for whom others may be evicted; None when they do not suffice.
+
+    Members that ask for nothing take no room from anybody: for them alone nobody leaves.
+    """
+    tasks = []
+    for task in gang.tasks:
+        pods = tuple(pod for pod in task.pods if pod.may_preempt)
+        if len(pods) == len(task.pods):
+            tasks.append(task)
+        elif pods:
+            tasks.append(attrs.evolve(task, pods=pods))
+    if sum(len(task.pods) for task in tasks) < gang.at_once:
+        return None
+    for role, missing in gang.missing_roles:
+        if sum(len(task.pods) for task in tasks if task.role == role) < missing:
+            return None
+    if not any(_asks_for_resources(task.pod_class) for task in tasks):
+        return None
+    return attrs.evolve(gang, tasks=tuple(tasks)) if tuple(tasks) != gang.tasks else gang
+
+
+def _asks_for_resources(pod_class: PodClass) -> bool:
+    return any(amount for name, amount in pod_class.requests.items if name != PODS)
+
+
+def session_victims(session: Session) -> Victims:
+    """The victims of the session: one list for all its actions."""
+    if session.victims is None:
+        session.victims = Victims(session)
+    assert isinstance(session.victims, Victims)
+    return session.victims
+
+
+def preemption_in_progress_message(
+    session: Session, gang: Gang, evictions: Sequence[EvictOperation]
+) -> str:
+    """The sentence for a gang for which room is being made."""
+    places = session.nominations[gang.key]
+    rows = {place.row for place in places}
+    gangs = {each.gang.key for each in evictions}
+    whose = "1 gang" if len(gangs) == 1 else f"{len(gangs)} gangs"
+    by = f" by evicting {pods_text(len(evictions))} of {whose}" if evictions else ""
+    return truncate_message(
+        f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))}{by} and is held "
+        f"for it"
+    )

@@ -1,0 +1,221 @@
+"""Cheaper victims for a gang of several classes, where a choice for it is known already.
+
+The known choice was proven by placing; it is bettered by one model for each area, areas in the
+order of what their victims cost at least. Whoever uses a choice proves it by placing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.arrays.columns import Bools, RequestVector
+from gpusched.base import limits
+from gpusched.base.errors import SolverFault
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.model.problem import SearchOutcome
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
+from gpusched.placement.victims.model import EvictablePod, VictimRank
+from gpusched.placement.victims.search import (
+    IncomingMembers,
+    IncomingRoles,
+    find_cheaper_victims_for_roles,
+)
+from gpusched.session.allocate.node_sets import NodeSet
+from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
+from gpusched.session.preempt.victim_selection import record_victim_search
+from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+
+
+class RoleVictimSearch:
+    """See the module.
+
+    Args:
+        session: looked at as it will be.
+        victims: of the session.
+        action: ``preempt`` or ``reclaim``.
+        budget_s: deterministic seconds in all.
+    """
+
+    def __init__(self, session: Session, victims: Victims, *, action: str, budget_s: float) -> None:
+        self._session = session
+        self._victims = victims
+        self._action = action
+        self.budget = budget_s
+
+    def better(
+        self,
+        claimant: Gang,
+        gangs: Sequence[Gang],
+        areas: Iterable[NodeSet],
+        known: list[VictimGroup],
+    ) -> list[VictimGroup] | None:
+        """A cheaper choice than the known one; None where none was found.
+
+        Args:
+            claimant: of several classes, without sub-groups.
+            gangs: who may be a victim; policies agreed already.
+            areas: where the claimant may sit.
+            known: a choice that makes room.
+        """
+        if not self._session.effort.solver or self.budget <= 0:
+            return None
+        found = []
+        for number, area in enumerate(areas):
+            place = _NodeSetVictims(
+                self._session, self._victims, claimant, area, action=self._action, gangs=gangs
+            )
+            if place.pool.field.sources > 1:
+                return None  # whose turn it is to lose comes before what is lost
+            bound = place.floor()
+            best = place.pool.weighed(known)
+            if bound is not None:
+                found.append((bound, number, place, best))
+        best = next((each[3] for each in found if each[3] is not None), None)
+        if best is None:
+            return None
+        found.sort(key=lambda each: (each[0].lane, each[0].cost, each[1]))
+        chosen: list[VictimGroup] | None = None
+        for bound, _, place, _ in found:
+            if self.budget <= 0 or not bound.allows(*best):
+                continue
+            better = self._search(place, best, bound)
+            if better is not None:
+                chosen, best = better
+        return chosen
+
+    def _search(
+        self, place: _NodeSetVictims, best: tuple[VictimRank, int], bound: VictimLowerBound
+    ) -> tuple[list[VictimGroup], tuple[VictimRank, int]] | None:
+        session = self._session
+        effort = attrs.evolve(session.effort, budget_s=min(self.budget, limits.VICTIM_MODEL_S))
+        try:
+            answer = find_cheaper_victims_for_roles(
+                place.pool.field, place.wanted, best, effort, bound=bound, search=session.search
+            )
+        except SolverFault as fault:
+            session.hooks.faults.append(str(fault))
+            session.searches.append(SearchRecord(outcome=SearchOutcome.INVALID, method="victims"))
+            return None
+        self.budget -= answer.spent
+        record_victim_search(session, answer)
+        if answer.choice is None:
+            return None
+        return place.pool.leaving(answer.choice), (answer.choice.lane, answer.choice.cost)
+
+
+class _NodeSetVictims:
+    """An area with its victims, for members of several classes."""
+
+    def __init__(
+        self,
+        session: Session,
+        victims: Victims,
+        claimant: Gang,
+        area: NodeSet,
+        *,
+        action: str,
+        gangs: Iterable[Gang],
+    ) -> None:
+        seats = [session.seat(task.pod_class) for task in claimant.tasks]
+        allowed = [
+            _rows_in_node_set(seat.board.allowed & (not seat.ask.missing), area) for seat in seats
+        ]
+        asks = [seat.ask for seat in seats]
+        together = _largest_demand(asks)
+        self.pool = VictimPool(
+            session,
+            victims,
+            claimant,
+            together,
+            action=action,
+            rows=np.logical_or.reduce(allowed),
+            gangs=gangs,
+        )
+        columns = together.columns.tolist()
+        self.wanted = IncomingRoles(
+            tuple(
+                IncomingMembers(
+                    tuple(_amounts(ask, columns)),
+                    len(task.pods),
+                    frozenset(np.flatnonzero(rows).tolist()),
+                )
+                for task, ask, rows in zip(claimant.tasks, asks, allowed, strict=True)
+            ),
+            claimant.at_once,
+            tuple(
+                (tuple(n for n, task in enumerate(claimant.tasks) if task.role == role), missing)
+                for role, missing in claimant.missing_roles
+            ),
+        )
+
+    def floor(self) -> VictimLowerBound | None:
+        """What victims cost at least: the dearest bound of any single role."""
+        worst = VictimLowerBound((), 0)
+        for number, role in enumerate(self.wanted.roles):
+            needed = self._needed(number)
+            if needed <= 0:
+                continue
+            bound = victim_lower_bound(self._alone(role), needed)
+            if bound is None:
+                return None
+            if (bound.lane, bound.cost) > (worst.lane, worst.cost):
+                worst = bound
+        return worst
+
+    def _needed(self, number: int) -> int:
+        """How many of a role any choice must place."""
+        others = sum(role.most for n, role in enumerate(self.wanted.roles) if n != number)
+        least = max((m for roles, m in self.wanted.minima if roles == (number,)), default=0)
+        return max(least, self.wanted.members - others)
+
+    def _alone(self, role: IncomingMembers) -> VictimSearchState:
+        """The same victims, for members of one role."""
+        field = self.pool.field
+        columns = [column for column, amount in enumerate(role.ask) if amount]
+        rows = field.free.keys() & (role.rows or frozenset())
+        members = [
+            EvictablePod(
+                each.row if each.row in rows else -1,
+                tuple(each.frees[column] for column in columns),
+                each.cost,
+                each.draws,
+            )
+            for each in field.members
+        ]
+        return VictimSearchState(
+            [role.ask[column] for column in columns],
+            {row: [field.free[row][column] for column in columns] for row in sorted(rows)},
+            members,
+            field.bundles,
+            limits=field.left,
+            source_key=self.pool.source_key,
+        )
+
+
+def _rows_in_node_set(allowed: Bools, area: NodeSet) -> Bools:
+    return allowed if area.rows is None else allowed & area.rows
+
+
+def _largest_demand(asks: Sequence[RequestVector]) -> RequestVector:
+    """Every column that any of them asks for, with the largest amount."""
+    amounts: dict[int, int] = {}
+    for ask in asks:
+        for column, amount in zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True):
+            amounts[column] = max(amount, amounts.get(column, 0))
+    columns = sorted(amounts)
+    return RequestVector(
+        np.array(columns, dtype=np.int64),
+        np.array([amounts[column] for column in columns], dtype=np.int64),
+        "",
+    )
+
+
+def _amounts(ask: RequestVector, columns: Sequence[int]) -> list[int]:
+    known = dict(zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True))
+    return [known.get(column, 0) for column in columns]

@@ -1,0 +1,87 @@
+"""Gangs that are stopped for their own sake: policies say whom, before anybody is placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.gang_repair import is_broken
+from gpusched.session.framework.verdict import ALLOW, Verdict
+from gpusched.session.preempt.preemption_plans import is_suspended_to_evict
+from gpusched.session.preempt.victims import DisruptionBudgets
+from gpusched.session.state.session import Session
+
+STOP_ACTION = "stop"
+"""The name for metrics of what no action of the configuration decided."""
+
+
+def stop_gangs(session: Session) -> None:
+    """Ask the policies, and make those gangs leave whole; see ``Hooks.stop_check``."""
+    if not session.hooks.stop_checks or session.closed:
+        return
+    budgets = DisruptionBudgets(session.snapshot.budgets)
+    for gang in _gangs_to_check(session):
+        verdict = _stop_verdict(session, gang)
+        if verdict.refuses and _budgets_allow_leaving(gang, budgets):
+            _stop_gang(session, gang, verdict)
+
+
+def _budgets_allow_leaving(gang: Gang, budgets: DisruptionBudgets) -> bool:
+    """Whether disruption budgets let somebody go, or all of a Job that would be paused.
+
+    The API asks them when a pod is evicted, but nobody does when a Job is suspended. A gang that
+    they protect whole would be told every minute that it is stopped, and never would be.
+    """
+    drawn = [budgets.of(member) for member in gang.placed]
+    if not is_suspended_to_evict(gang):
+        return any(all(budgets.left[number] for number in each) for each in drawn)
+    counts = Counter(number for each in drawn for number in each)
+    if any(count > budgets.left[number] for number, count in counts.items()):
+        return False
+    for number, count in counts.items():
+        budgets.left[number] -= count
+    return True
+
+
+def _gangs_to_check(session: Session) -> Iterator[Gang]:
+    """Gangs about which a policy may have something to say, by key."""
+    tests = [queues for _, queues in session.hooks.stop_checks]
+    queues = {
+        name
+        for name, node in session.snapshot.queues.queues.items()
+        if any(test(node) for test in tests)
+    }
+    keys = {gang.key for gang in session.gangs if is_broken(gang)}
+    if queues:
+        keys |= {key for key, gang in session.snapshot.active.items() if gang.queue in queues}
+    for key in sorted(keys):
+        gang = session.snapshot.active.get(key)
+        if gang is not None and gang.placed and all(each.confirmed for each in gang.placed):
+            yield gang
+
+
+def _stop_verdict(session: Session, gang: Gang) -> Verdict:
+    node = session.queue_of(gang)
+    # Room that is being freed for its repair is waited for: a promise has its own end.
+    broken = is_broken(gang) and gang.key not in session.nominations
+    for check, queues in session.hooks.stop_checks:
+        if broken or (node is not None and queues(node)):
+            verdict = check(gang)
+            if verdict.refuses:
+                return verdict
+    return ALLOW
+
+
+def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
+    statement = session.statement()
+    for member in gang.placed:
+        if member.node in session.snapshot.nodes.row:
+            session.evict(statement, gang, member)
+    if not statement.evictions:
+        statement.discard()
+        return
+    session.stop(
+        gang, statement, action=STOP_ACTION, reason=verdict.reason, sentence=verdict.sentence
+    )
+    session.refuse(gang, verdict.reason, verdict.sentence)

@@ -1,0 +1,318 @@
+"""Which victims would make room for a class of claimants, for the least cost over all areas.
+
+What was worked out for a class is kept. Queues are taken in in the order in which policies would
+take from them, and only as many as are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.base.errors import SolverFault
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.model.problem import SearchOutcome
+from gpusched.placement.victims.lower_bound import VictimLowerBound
+from gpusched.placement.victims.model import VictimChoice
+from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_victims
+from gpusched.session.allocate.node_sets import NodeSet
+from gpusched.session.framework.sort_keys import joined_sort_key
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
+from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+
+_QUEUES_AT_FIRST = 8
+"""Queues among which losses are spread; more are taken in, fourfold, where these do not do."""
+ClaimantClass = tuple[Any, ...]
+"""What claimants of one class have in common."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class VictimRules:
+    """Who may be a victim, before policies are asked.
+
+    Attributes:
+        action: ``preempt`` or ``reclaim``.
+        queues: those from which may be taken for a claimant.
+        fair_game: whether the second may leave for the first.
+    """
+
+    action: str
+    queues: Callable[[Gang], Iterable[str]]
+    may_be_victim: Callable[[Gang, Gang], bool]
+
+
+@attrs.define(eq=False)
+class _PoolStage:
+    """Victims of the first so many queues, for one class and area."""
+
+    pool: VictimPool
+    queues: int
+    every: bool
+
+
+@attrs.define(eq=False)
+class _ExcludedVictims:
+    gangs: set[GangKey] = attrs.Factory(set)
+    kept: dict[str, set[GangKey]] = attrs.Factory(dict)
+    """Of these queues nobody else may be taken."""
+
+
+class VictimSelector:
+    """See the module. Used while the session is looked at as it will be.
+
+    Args:
+        session: in which is evicted.
+        victims: of the session.
+        rules: of the action.
+    """
+
+    def __init__(self, session: Session, victims: Victims, rules: VictimRules) -> None:
+        self._session = session
+        self._victims = victims
+        self._rules = rules
+        self._stages: dict[tuple[ClaimantClass, int], _PoolStage] = {}
+        self._excluded: dict[ClaimantClass, _ExcludedVictims] = {}
+        self._budget = session.placement.time_budget_s
+        self.work = 0
+        """Steps taken, in units of a few microseconds; bounded by who uses it."""
+
+    def choose(
+        self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
+    ) -> list[VictimGroup] | None:
+        """The cheapest victims over all areas; None when no area can be made to hold the gang.
+
+        Areas whose bound by counting is not below the best known are not searched; of equals
+        the first wins, as areas come in the order in which the gang wishes for them.
+        """
+        if len(areas) == 1:
+            return self._choose_in_one_node_set(claimant, kind, need, areas[0])
+        bounds: list[tuple[VictimLowerBound, int]] = []
+        for number, area in enumerate(areas):
+            bound = self._bound(claimant, kind, need, number=number, area=area)
+            if bound is not None:
+                bounds.append((bound, number))
+        bounds.sort(key=lambda each: (each[0].lane, each[0].cost, each[1]))
+        best: tuple[VictimChoice, int] | None = None
+        found: list[tuple[VictimChoice, int]] = []
+        for bound, number in bounds:
+            if best is not None and not self._promising(kind, bound, number, best):
+                continue
+            choice = self._in_area(claimant, kind, need, number=number, area=areas[number])
+            if choice is not None:
+                found.append((choice, number))
+                best = min(found, key=_choice_cost)
+            pool = self._stages[kind, number].pool
+            better = self._solve_for_cheaper(pool, need, None if best is None else best[0])
+            if better is not None:
+                found.append((better, number))
+                best = min(found, key=_choice_cost)
+        if best is None:
+            return None
+        return self._stages[kind, best[1]].pool.leaving(best[0])
+
+    def _choose_in_one_node_set(
+        self, claimant: Gang, kind: ClaimantClass, need: int, area: NodeSet
+    ) -> list[VictimGroup] | None:
+        """The cheapest victims where there is one area: a bound is needed where none are found."""
+        if (kind, 0) not in self._stages:
+            self._add_queues(claimant, kind, number=0, area=area)
+        self._stages[kind, 0].pool.refresh()
+        choice = self._in_area(claimant, kind, need, number=0, area=area)
+        pool = self._stages[kind, 0].pool
+        if choice is None and pool.floor(need) is None:
+            return None
+        best = self._solve_for_cheaper(pool, need, choice) or choice
+        return None if best is None else pool.leaving(best)
+
+    def _promising(
+        self,
+        kind: ClaimantClass,
+        bound: VictimLowerBound,
+        number: int,
+        best: tuple[VictimChoice, int],
+    ) -> bool:
+        """Whether an area may hold something better than the best known, or as good and wished for."""
+        if self._stages[kind, number].pool.field.sources > 1:
+            return True  # whose turn it is changes with every step: bounds do not know it
+        choice, where = best
+        return (bound.lane, bound.cost, number) < (choice.lane, choice.cost, where)
+
+    def reach(self, kind: ClaimantClass) -> int:
+        """How many claimants would have fitted at most when nothing was found; -1: no victims."""
+        pools = [stage.pool for (of, _), stage in self._stages.items() if of == kind]
+        return max((pool.field.reach for pool in pools if pool.size), default=-1)
+
+    def allowed(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
+        """Every gang of which some part may be evicted for the claimant."""
+        return [
+            gang
+            for queue in self._ordered(claimant)
+            for gang in self._of_queue(claimant, kind, queue)
+        ]
+
+    def exclude(self, kind: ClaimantClass, gang: Gang) -> None:
+        """A policy refuses this victim after all."""
+        self._excluded.setdefault(kind, _ExcludedVictims()).gangs.add(gang.key)
+        for pool in self._pools(kind):
+            pool.exclude(gang)
+
+    def cap_queue(self, kind: ClaimantClass, allowed: Sequence[VictimGroup], gang: Gang) -> None:
+        """A queue gives no more than what was allowed before this victim was refused.
+
+        Args:
+            kind: of the claimants.
+            allowed: parts of the choice before the victim.
+            gang: the victim.
+        """
+        before = {part.gang.key for part in allowed if part.gang.queue == gang.queue}
+        kept = self._excluded.setdefault(kind, _ExcludedVictims()).kept
+        keep = kept[gang.queue] = kept.get(gang.queue, before) & before - {gang.key}
+        for pool in self._pools(kind):
+            pool.exclude_queue(gang.queue, keep)
+
+    def pardon(self, kind: ClaimantClass) -> None:
+        """Queues are not held to what one choice of victims may take from them any more."""
+        excluded = self._excluded.get(kind)
+        if excluded is not None:
+            excluded.kept.clear()
+
+    def _pools(self, kind: ClaimantClass) -> list[VictimPool]:
+        return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
+
+    # -- pools -------------------------------------------------------------------------------
+    def _bound(
+        self, claimant: Gang, kind: ClaimantClass, need: int, *, number: int, area: NodeSet
+    ) -> VictimLowerBound | None:
+        """What victims in an area cost at least, of as many queues as it takes."""
+        stage = self._stages.get((kind, number))
+        if stage is None:
+            stage = self._add_queues(claimant, kind, number=number, area=area)
+        while True:
+            stage.pool.refresh()
+            bound = stage.pool.floor(need)
+            if bound is not None or stage.every:
+                return bound
+            stage = self._add_queues(claimant, kind, number=number, area=area)
+
+    def _in_area(
+        self, claimant: Gang, kind: ClaimantClass, need: int, *, number: int, area: NodeSet
+    ) -> VictimChoice | None:
+        stage = self._stages[kind, number]
+        while True:
+            choice = stage.pool.choose(need)
+            if choice is not None or stage.every:
+                return choice
+            stage = self._add_queues(claimant, kind, number=number, area=area)
+            stage.pool.refresh()
+
+    def _add_queues(
+        self, claimant: Gang, kind: ClaimantClass, *, number: int, area: NodeSet
+    ) -> _PoolStage:
+        """Victims of the first queues, or of more than before."""
+        known = self._stages.get((kind, number))
+        count = _QUEUES_AT_FIRST if known is None else known.queues * 4
+        stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
+        return stage
+
+    def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, count: int) -> _PoolStage:
+        session = self._session
+        seat = session.seat(claimant.tasks[0].pod_class)
+        allowed = seat.board.allowed
+        rows = allowed if area.rows is None else allowed & area.rows
+        ordered = self._ordered(claimant)
+        pool = VictimPool(
+            session,
+            self._victims,
+            claimant,
+            seat.ask,
+            action=self._rules.action,
+            rows=rows,
+            gangs=[
+                gang for queue in ordered[:count] for gang in self._of_queue(claimant, kind, queue)
+            ],
+        )
+        self.work += 2 * pool.size + len(rows) // 8
+        return _PoolStage(pool, count, count >= len(ordered))
+
+    def _ordered(self, claimant: Gang) -> list[str]:
+        """Queues with victims, in the order in which they are taken from."""
+        orders = self._session.hooks.victim_orders
+        keyed = []
+        for queue in self._rules.queues(claimant):
+            first = next(self._victims.of_queue(queue), None)
+            if first is not None:
+                key = joined_sort_key(orders, claimant, first, self._rules.action)
+                keyed.append((key or (), queue))
+        return [queue for _, queue in sorted(keyed)]
+
+    def _of_queue(self, claimant: Gang, kind: ClaimantClass, queue: str) -> list[Gang]:
+        hooks, action = self._session.hooks, self._rules.action
+        excluded = self._excluded.get(kind)
+        found = []
+        for gang in self._victims.of_queue(queue):
+            self.work += 1
+            if gang.key == claimant.key or not self._rules.may_be_victim(claimant, gang):
+                continue
+            if excluded is not None and (
+                gang.key in excluded.gangs or gang.key not in excluded.kept.get(queue, {gang.key})
+            ):
+                continue
+            if not first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
+                found.append(gang)
+        return found
+
+    # -- the solver --------------------------------------------------------------------------
+    def _solve_for_cheaper(
+        self, pool: VictimPool, need: int, best: VictimChoice | None
+    ) -> VictimChoice | None:
+        """A cheaper choice in this area, where one may exist and there is time to look."""
+        settings = self._session.placement
+        if settings.solver != "cpsat" or self._budget <= 0:
+            return None
+        if pool.field.sources > 1:
+            return None  # whose turn it is to lose comes before what is lost
+        if best is not None and (
+            not best.picks or (len(best.picks) == 1 and best.cost <= pool.field.cheapest())
+        ):
+            return None
+        try:
+            answer = find_cheaper_victims(
+                pool.field,
+                need,
+                best,
+                attrs.evolve(
+                    self._session.effort, budget_s=min(self._budget, limits.VICTIM_MODEL_S)
+                ),
+                search=self._session.search,
+            )
+        except SolverFault as fault:
+            self._session.hooks.faults.append(str(fault))
+            self._session.searches.append(
+                SearchRecord(outcome=SearchOutcome.INVALID, method="victims")
+            )
+            return None
+        self._budget -= answer.spent
+        record_victim_search(self._session, answer)
+        return answer.choice
+
+
+def _choice_cost(each: tuple[VictimChoice, int]) -> tuple[Any, ...]:
+    choice, number = each
+    return choice.lane, choice.cost, number
+
+
+def record_victim_search(session: Session, answer: VictimSearchResult) -> None:
+    """Enter what a solver was asked for among the session's searches."""
+    if answer.seconds:
+        session.searches.append(
+            SearchRecord(
+                outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="victims"
+            )
+        )

@@ -1,0 +1,295 @@
+"""Who runs and could leave, what that would cost, and which rules of the API limit it.
+
+Mechanism, not policy: what a gang needs to go on, what a disruption budget still allows, and
+what work would be lost. Whether somebody *may* be a victim is asked of the policies elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from gpusched.api.jobs.job import DisruptionBudget
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import PodPhase
+from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import EvictOperation
+
+COST_OF_GPU_SECOND = 1024
+COST_OF_BROKEN_GANG = 16
+COST_OF_POD = 1
+"""Costs add up to one int: lost work decides, then how many gangs end, then how many pods."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class CandidateVictim:
+    """A member that could be evicted.
+
+    Attributes:
+        row: of its node.
+        cost: of its leaving.
+        budgets: numbers of the disruption budgets that count it.
+    """
+
+    member: Placed
+    row: int
+    cost: int
+    budgets: tuple[int, ...]
+
+
+@attrs.frozen(slots=True, kw_only=True, eq=False)
+class RunningGang:
+    """A gang and what it could lose.
+
+    Attributes:
+        seats: who may leave, in the order in which they would: the least missed first.
+        surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
+        spare_roles: the same by role, for roles that have a minimum.
+        spare_parts: the same by sub-group; an incomplete one that is not needed may lose all.
+        spare_sub_groups: how many complete sub-groups may leave as a whole.
+        may_leave: names of complete sub-groups of which every member could leave.
+        may_end: whether every member could leave, so that it can be stopped as a whole.
+    """
+
+    gang: Gang
+    seats: tuple[CandidateVictim, ...]
+    surplus: int
+    spare_roles: dict[str, int]
+    spare_parts: dict[str, int] = attrs.Factory(dict)
+    spare_sub_groups: int = 0
+    may_leave: frozenset[str] = frozenset()
+    may_end: bool
+
+    @property
+    def every_member_is_spare(self) -> bool:
+        """Whether every member may leave for itself, so that nothing is left to end."""
+        bound = self.spare_roles or self.spare_parts
+        return self.surplus >= len(self.seats) and not bound
+
+
+class Victims:
+    """Everybody who could leave, for one session. What was claimed already is taken off.
+
+    Args:
+        session: whose snapshot is looked at.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._budgets = DisruptionBudgets(session.snapshot.budgets)
+        self.left = self._budgets.left
+        """What each disruption budget allows still, by its number."""
+        self.log: list[UID] = []
+        """Members that claims of this session made leave, in order."""
+        self._running: dict[GangKey, RunningGang | None] = {}
+        self._queues: dict[str, list[Gang]] = {}
+        for key, gang in sorted(session.snapshot.active.items()):
+            if gang.terms.preemptible and gang.placed:
+                self._queues.setdefault(gang.queue, []).append(session.snapshot.active[key])
+        self._lowest = {
+            queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
+        }
+        for draft in (*session.claims.values(), *session.stops.values()):
+            for each in draft.evictions:
+                self._budgets.take(each)
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Queues in which somebody preemptible runs."""
+        return self._queues
+
+    def lowest(self, queue: str) -> int | None:
+        """The lowest priority of a preemptible gang that runs in a queue."""
+        return self._lowest.get(queue)
+
+    def of_queue(self, queue: str) -> Iterator[Gang]:
+        """Preemptible gangs that run in a queue, by key."""
+        return iter(self._queues.get(queue, ()))
+
+    def running(self, gang: Gang) -> RunningGang | None:
+        """What the gang could lose; None when nothing. Good until somebody of it is claimed."""
+        if gang.key not in self._running:
+            self._running[gang.key] = self._examine(gang)
+        return self._running[gang.key]
+
+    def claimed(self, evictions: Iterable[EvictOperation]) -> None:
+        """These leave by a claim that was kept."""
+        for each in evictions:
+            self.log.append(each.member.pod.uid)
+            self._budgets.take(each)
+            self._running.pop(each.gang.key, None)
+
+    def _examine(self, gang: Gang) -> RunningGang | None:
+        session = self._session
+        staying = [each for each in gang.placed if each.pod.uid not in session.evicted]
+        seats = []
+        for member in staying:
+            row = session.snapshot.nodes.row.get(member.node, -1)
+            budgets = self._budgets.of(member)
+            if row < 0 or not member.confirmed or len(budgets) > 1:
+                continue  # the API evicts no pod that two budgets count
+            seats.append(CandidateVictim(member, row, self._cost(gang, member), budgets))
+        if not seats:
+            return None
+        seats.sort(key=_eviction_order)
+        have = len(staying) + gang.credit
+        roles = Counter(each.pod.role for each in staying)
+        done = Counter(dict(gang.ready_roles))
+        done.subtract(Counter(each.pod.role for each in gang.placed))
+        spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
+        surplus = max(0, have - gang.min_member)
+        parts = _members_by_sub_group(gang, staying)
+        complete = [part.name for part in gang.sub_groups if parts[part.name] >= part.min_member]
+        broken = (
+            have < gang.min_member
+            or any(roles[role] + done[role] < least for role, least in gang.min_roles)
+            or len(complete) < gang.min_sub_groups
+        )
+        spare_parts = {
+            part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
+            for part in gang.sub_groups
+        }
+        held = Counter(each.pod.sub_group for each in staying)
+        held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
+        if broken:
+            surplus, spare, spare_parts, complete = len(seats), {}, {}, []
+        elif gang.terms.disruption == "Group":
+            surplus = 0
+        return RunningGang(
+            gang=gang,
+            seats=tuple(seats),
+            surplus=surplus,
+            spare_roles=spare,
+            spare_parts=spare_parts,
+            spare_sub_groups=max(0, len(complete) - gang.min_sub_groups),
+            may_leave=frozenset(name for name in complete if not held[name]),
+            may_end=len(seats) == len(staying),
+        )
+
+    def _cost(self, gang: Gang, member: Placed) -> int:
+        # A second at least: of those who have just started, the smaller one is missed less.
+        lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
+        return (
+            lost * member.pod.pod_class.gpu_thousandths * COST_OF_GPU_SECOND // DEVICE + COST_OF_POD
+        )
+
+
+def _members_by_sub_group(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:
+    """Members that count, by sub-group: those that stay and those that succeeded."""
+    counts = Counter(dict(gang.ready_sub_groups))
+    counts.subtract(Counter(each.pod.sub_group for each in gang.placed))
+    counts.update(Counter(each.pod.sub_group for each in staying))
+    return counts
+
+
+def _eviction_order(seat: CandidateVictim) -> tuple[int, int, float, str]:
+    """Lowest priority, highest rank, youngest."""
+    pod = seat.member.pod
+    return (pod.priority, -pod.rank, -pod.scheduled, pod.uid)
+
+
+class DisruptionBudgets:
+    """Disruption budgets, shared by all claims of a session."""
+
+    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
+        self.left: list[int] = []
+        self._of_namespace: dict[str, list[tuple[int, DisruptionBudget]]] = {}
+        for number, budget in enumerate(budgets):
+            self.left.append(max(0, budget.disruptions_allowed))
+            self._of_namespace.setdefault(budget.namespace, []).append((number, budget))
+
+    def of(self, member: Placed) -> tuple[int, ...]:
+        """Numbers of the budgets that count a member; none counts one that does not run yet."""
+        pod = member.pod
+        if pod.phase is PodPhase.PENDING:
+            return ()
+        return tuple(
+            number
+            for number, budget in self._of_namespace.get(pod.namespace, ())
+            if budget.selector is not None and budget.selector.matches(pod.labels)
+        )
+
+    def take(self, each: EvictOperation) -> None:
+        """A member leaves."""
+        for number in self.of(each.member):
+            self.left[number] = max(0, self.left[number] - 1)
+
+
+class SpareMembers:
+    """The spare part of a gang in pieces of which any number may leave, in any order.
+
+    Args:
+        running: the gang.
+    """
+
+    def __init__(self, running: RunningGang) -> None:
+        self._running = running
+        self._left = running.surplus
+        self._roles = Counter(running.spare_roles)
+        self._parts = Counter(running.spare_parts)
+
+    def in_eviction_order(self) -> list[tuple[CandidateVictim, ...]]:
+        """The pieces, each member in one at most: first members above all minima, one by one.
+
+        Then what is left of sub-groups for which others stand in, the cheapest first.
+        """
+        singles: list[tuple[CandidateVictim, ...]] = []
+        staying: list[CandidateVictim] = []
+        for seat in self._running.seats:
+            if self._left and self._one(seat):
+                self._left -= 1
+                singles.append((seat,))
+            else:
+                staying.append(seat)
+        return singles + self._sub_groups(staying)
+
+    def _one(self, seat: CandidateVictim) -> bool:
+        """Take a member from its role and its sub-group, if both can spare it."""
+        running, pod = self._running, seat.member.pod
+        role_bound, part_bound = pod.role in running.spare_roles, pod.sub_group in self._known
+        if role_bound and self._roles[pod.role] < 1:
+            return False
+        if part_bound and self._parts[pod.sub_group] < 1:
+            return False
+        self._roles[pod.role] -= role_bound
+        self._parts[pod.sub_group] -= part_bound
+        return True
+
+    @property
+    def _known(self) -> dict[str, int]:
+        return self._running.spare_parts
+
+    def _sub_groups(self, staying: list[CandidateVictim]) -> list[tuple[CandidateVictim, ...]]:
+        found: list[tuple[CandidateVictim, ...]] = []
+        for seats in complete_sub_groups(self._running, staying):
+            roles = Counter(
+                seat.member.pod.role
+                for seat in seats
+                if seat.member.pod.role in self._running.spare_roles
+            )
+            if len(found) >= self._running.spare_sub_groups or len(seats) > self._left:
+                continue
+            if any(self._roles[role] < count for role, count in roles.items()):
+                continue
+            self._roles -= roles
+            self._left -= len(seats)
+            found.append(seats)
+        return found
+
+
+def complete_sub_groups(
+    running: RunningGang, seats: list[CandidateVictim]
+) -> list[tuple[CandidateVictim, ...]]:
+    """Of these members, those of each sub-group that may leave as a whole: cheapest first."""
+    of: dict[str, list[CandidateVictim]] = {}
+    for seat in seats:
+        if seat.member.pod.sub_group in running.may_leave:
+            of.setdefault(seat.member.pod.sub_group, []).append(seat)
+    keyed = sorted((sum(seat.cost for seat in part), name) for name, part in of.items())
+    keyed.sort(key=lambda each: (each[0], [-ord(letter) for letter in each[1]]))
+    return [tuple(of[name]) for _, name in keyed]

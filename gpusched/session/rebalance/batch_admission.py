@@ -1,0 +1,422 @@
+"""Joint starts: a gang that finds no room gets it where gangs that start beside it can make way.
+
+Nothing here changes who starts before whom: gangs take turns as ever, and who was given a start
+keeps it. Only where they sit is decided again, for those of this session whose places nobody has
+been told yet. Tries are counted, and what failed is remembered for all gangs alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.arrays.columns import Ints
+from gpusched.base.errors import InvariantBroken
+from gpusched.base.limits import BATCH_GANGS_MAX, BATCH_MODEL_S, BATCH_TRIES_MAX, BATCH_WORK_S
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.admission.admit import admit_batch
+from gpusched.placement.admission.model import AdmissionBatch, amounts_used_by
+from gpusched.placement.model.problem import Role, SearchOutcome
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.rebalance.batch_candidates import (
+    BatchResources,
+    as_movable,
+    batch_resources,
+    make_candidate,
+    with_start_members,
+)
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Assignment, Statement
+
+_RANK_NEVER: Final = 2**61
+
+
+def choose_movable_gangs(
+    session: Session, gang: Gang, movable: Sequence[Gang]
+) -> tuple[list[Gang], bool]:
+    """Gangs whose moving could make room, in the order of their starts; whether these are all.
+
+    Those in the domains that lack the least come first, and the last to start first among
+    equals; then those elsewhere, who may have to make way for the first. Nobody when the gang
+    would not fit if all of them were gone.
+
+    Args:
+        session: in which they have their places.
+        gang: with exactly the members that would start, and the level they need.
+        movable: gangs that started in this session and may move, in the order of their starts.
+    """
+    ranks = _domain_ranks(session, gang, movable)
+    if ranks is None:
+        return [], True
+    order: dict[GangKey, tuple[int, int]] = {}
+    for number, each in enumerate(movable):
+        rows = [place.row for place in session.kept(each)]
+        order[each.key] = (int(ranks[rows].min(initial=_RANK_NEVER)), -number)
+    chosen: set[GangKey] = set()
+    asked = 0
+    for each in sorted(movable, key=lambda each: order[each.key]):
+        if len(chosen) == BATCH_GANGS_MAX:
+            break
+        asked += 1
+        if as_movable(session, each) is not None:
+            chosen.add(each.key)
+    return [each for each in movable if each.key in chosen], asked == len(movable)
+
+
+def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints | None:
+    """By row, the rank of its domain: the less room it lacks, the smaller.
+
+    None when no domain has room for the gang whoever moves.
+    """
+    places = [place for each in movable for place in session.kept(each)]
+    now = make_candidate(session, gang, batch_resources(session, [gang], ())).problem
+    then = make_candidate(session, gang, batch_resources(session, [gang], places)).problem
+    rows = len(session.bench.nodes)
+    domain: Ints = np.zeros(rows, dtype=np.int64)
+    real = 1
+    if then.required >= 0:
+        level = then.levels[then.required]
+        domain, real = level.domain, level.real
+    lacks: Ints = np.zeros(real, dtype=np.int64)
+    able = np.ones(real, dtype=np.bool_)
+    usable = np.zeros(rows, dtype=np.bool_)
+    for before, after in zip(now.roles, then.roles, strict=True):
+        lacks += np.maximum(0, before.most - _fits_by_domain(before, domain, real))
+        able &= _fits_by_domain(after, domain, real) >= after.most
+        usable |= after.fits > 0
+    if not able.any():
+        return None
+    rank: Ints = np.full(real, _RANK_NEVER, dtype=np.int64)
+    ordered = [each for each in np.argsort(lacks, kind="stable").tolist() if able[each]]
+    rank[ordered] = np.arange(len(ordered))
+    inside = usable & (domain < real)
+    ranks: Ints = np.full(rows, _RANK_NEVER, dtype=np.int64)
+    ranks[inside] = rank[domain[inside]]
+    return ranks
+
+
+def _fits_by_domain(role: Role, domain: Ints, real: int) -> Ints:
+    inside = domain < real
+    sums: Ints = np.zeros(real, dtype=np.int64)
+    np.add.at(sums, domain[inside], role.fits[inside])
+    return sums
+
+
+class Reassignment:
+    """Gangs without their places, until they have others or their own again.
+
+    Args:
+        session: in which they were given places, all of which are free once this is made.
+        gangs: that started in this session, and had neither places nor promises before.
+    """
+
+    def __init__(self, session: Session, gangs: Sequence[Gang]) -> None:
+        self._session = session
+        self._cleared = session.statement()
+        self._before: dict[GangKey, tuple[Assignment, ...]] = {}
+        self._settled: list[tuple[Gang, Statement]] = []
+        self._gangs = tuple(gangs)
+        # What was proven of the places they had says nothing of others.
+        self._proofs = {gang.key: session.proofs.pop(gang.key, "") for gang in gangs}
+        for gang in gangs:
+            places = tuple(session.kept(gang))
+            self._before[gang.key] = places
+            for place in reversed(places):
+                self._cleared.clear(place)
+            self._enter(gang, (), before=places)
+
+    def settle(self, gang: Gang, statement: Statement) -> bool:
+        """Give a gang the places of a statement; False, and nothing done, for other members."""
+        before = sorted(place.pod.uid for place in self._before[gang.key])
+        places = statement.places
+        if sorted(place.pod.uid for place in places) != before:
+            return False
+        self._settled.append((gang, statement))
+        self._enter(gang, places)
+        return True
+
+    def keep(self) -> None:
+        """All have settled, and stay.
+
+        Raises:
+            InvariantBroken: somebody has not.
+        """
+        if len(self._settled) != len(self._gangs):
+            raise InvariantBroken("a gang that was to move has no places")
+        self._cleared.keep()
+        for gang, statement in self._settled:
+            statement.keep()
+            if statement.proof:
+                self._session.proofs[gang.key] = statement.proof
+
+    def discard(self) -> None:
+        """Everybody is where he was. Statements made since must be discarded already."""
+        while self._settled:
+            gang, statement = self._settled.pop()
+            self._enter(gang, (), before=statement.places)
+            statement.discard()
+        self._cleared.discard()
+        for gang in self._gangs:
+            self._enter(gang, self._before[gang.key])
+            if self._proofs[gang.key]:
+                self._session.proofs[gang.key] = self._proofs[gang.key]
+
+    def _enter(
+        self, gang: Gang, places: Sequence[Assignment], *, before: Sequence[Assignment] = ()
+    ) -> None:
+        session = self._session
+        session.move(gang, places)
+        if session.reservations is None:
+            return
+        if before:
+            session.reservations.unassigned(gang, before)
+        if places:
+            session.reservations.started(gang, places)
+
+
+_REASONS_WITHOUT_ROOM: Final = (
+    Reason.INSUFFICIENT_RESOURCES,
+    Reason.TOPOLOGY_UNSATISFIABLE,
+    Reason.WAITING_FOR_TOPOLOGY,
+)
+_MORE_THAN_ANY_NODE: Final = 2**61
+"""Held back from everybody, far more than any node has and far from overflow."""
+
+
+@attrs.frozen(eq=False)
+class _BatchAssignment:
+    """Where everybody of a window would sit.
+
+    Attributes:
+        gangs: movers in the order of their starts, the newcomer last.
+        rooms: by gang, what each row is to give it, shape (resources,).
+        moved: movers whose places are others than now.
+    """
+
+    gangs: tuple[Gang, ...]
+    rooms: Mapping[GangKey, Mapping[int, Ints]]
+    moved: tuple[Gang, ...]
+
+
+class BatchAdmission:
+    """Of one session, for the action that places gangs.
+
+    Args:
+        session: in which gangs start.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._movable: list[Gang] = []
+        self._stuck: dict[tuple[object, ...], tuple[int, int] | None] = {}
+        """Kinds of gangs that found no way: what stood then, None when it is proven for good."""
+        self._tries = BATCH_TRIES_MAX
+        self._work = BATCH_WORK_S
+        # What pools of queues hold depends on where pods sit: nobody moves where that counts.
+        self._on = session.effort.solver and session.accounts.pools is None
+
+    def started(self, gang: Gang, *, promised: bool) -> None:
+        """A gang was given its minimum; one that was promised its room stays there."""
+        if self._on and not promised and self._may_move(gang):
+            self._movable.append(gang)
+
+    def start(self, gang: Gang, refusal: Unschedulable) -> bool:
+        """Try to start a gang that was refused in its turn; whether it got its places.
+
+        Nobody else gains or loses a start. Without success nothing has changed.
+        """
+        if not self._on or refusal.reason not in _REASONS_WITHOUT_ROOM or not self._movable:
+            return False
+        session = self._session
+        if gang.key in session.nominations or not self._may_move(gang):
+            return False
+        kind = self._kind(gang)
+        state = (session.accounts.version, len(self._movable))
+        if kind in self._stuck and self._stuck[kind] in (None, state):
+            return False
+        if self._tries <= 0 or self._work <= 0:
+            return False
+        chosen = with_start_members(session, gang)
+        if chosen is None or first_refusal(session.hooks.quota_checks, chosen).refuses:
+            return False
+        room = nullcontext() if session.reservations is None else session.reservations.around(gang)
+        with room:
+            who, everybody = choose_movable_gangs(session, chosen, self._movable)
+            seats, proven = self._solved(chosen, who) if who else (None, True)
+        if seats is not None and self._apply_assignment(gang, chosen, seats):
+            return True
+        state = (session.accounts.version, len(self._movable))
+        self._stuck[kind] = None if proven and everybody and self._free_room_only_shrinks else state
+        return False
+
+    @property
+    def _free_room_only_shrinks(self) -> bool:
+        """Whether nothing that is kept for others can become free again in this session."""
+        reservations = self._session.reservations
+        held = reservations is not None and reservations.holders
+        return not self._session.nominations and not held
+
+    def _may_move(self, gang: Gang) -> bool:
+        """Whether nothing but its own pods and its topology says where it may be."""
+        plain = not (gang.placed or gang.expected_count or gang.suspended or gang.shares)
+        tasks = [(task, len(task.pods)) for task in gang.tasks]
+        return (
+            plain
+            and not any(task.pod_class.unsupported for task in gang.tasks)
+            and not has_inter_pod_rules(self._session, tasks)
+        )
+
+    def _kind(self, gang: Gang) -> tuple[object, ...]:
+        """All that decides where it may go: gangs of a kind find room or none alike."""
+        holds_out = self._session.snapshot.now - gang.created < gang.topology.max_wait_ns / 1e9
+        return (
+            gang.queue,
+            gang.priority,
+            gang.terms,
+            gang.topology.required,
+            gang.topology.preferred if holds_out else "",
+            gang.at_once,
+            gang.min_roles,
+            gang.sub_groups,
+            gang.min_sub_groups,
+            tuple(
+                (task.role, task.sub_group, task.pod_class.digest, len(task.pods))
+                for task in gang.tasks
+            ),
+        )
+
+    # -- where everybody would sit ---------------------------------------------------------------
+    def _solved(self, gang: Gang, movable: Sequence[Gang]) -> tuple[_BatchAssignment | None, bool]:
+        """Seats for all, or none and whether that is proven."""
+        session = self._session
+        self._tries -= 1
+        firm = [each for each in (as_movable(session, one) for one in movable) if each is not None]
+        gangs = (*firm, gang)
+        places = [place for each in firm for place in session.kept(each)]
+        ground = batch_resources(session, gangs, places)
+        window = AdmissionBatch(
+            free=ground.free,
+            contenders=tuple(make_candidate(session, each, ground) for each in gangs),
+        )
+        effort = attrs.evolve(session.effort, budget_s=min(BATCH_MODEL_S, self._work))
+        answer = admit_batch(window, effort, search=session.search, polish=False)
+        self._work -= answer.work
+        if answer.rounds:
+            session.searches.append(
+                SearchRecord(
+                    outcome=answer.outcome,
+                    seconds=answer.seconds,
+                    work=answer.work,
+                    method="window",
+                    faults=answer.faults,
+                )
+            )
+        if len(answer.admitted) < len(gangs):
+            return None, answer.outcome is SearchOutcome.INFEASIBLE
+        rooms: dict[GangKey, Mapping[int, Ints]] = {}
+        moved = []
+        for each, one, counts in zip(gangs, window.contenders, answer.places, strict=True):
+            rooms[each.key] = _amounts_by_row(session, ground, amounts_used_by(one.problem, counts))
+            if (
+                each is not gang
+                and counts.tolist() != _counts_by_task_and_row(session, each).tolist()
+            ):
+                moved.append(each)
+        return _BatchAssignment(gangs, rooms, tuple(moved)), False
+
+    # -- carrying it out -------------------------------------------------------------------------
+    def _apply_assignment(self, gang: Gang, chosen: Gang, seats: _BatchAssignment) -> bool:
+        """Move everybody who moves and start the gang, or leave everything as it was."""
+        session = self._session
+        moves = Reassignment(session, seats.moved)
+        left = dict(seats.rooms)
+        for each in seats.gangs:
+            if each not in seats.moved:
+                del left[each.key]
+        left[chosen.key] = seats.rooms[chosen.key]
+        for each in seats.moved:
+            own = left.pop(each.key)
+            statement = self._placed(each, own, [*left.values()])
+            if statement is None:
+                moves.discard()
+                return False
+            if not moves.settle(each, statement):
+                statement.discard()
+                moves.discard()
+                return False
+        statement = self._placed(chosen, left[chosen.key], ())
+        if statement is None:
+            moves.discard()
+            return False
+        moves.keep()
+        session.keep(gang, statement)
+        return True
+
+    def _placed(
+        self, gang: Gang, own: Mapping[int, Ints], others: Sequence[Mapping[int, Ints]]
+    ) -> Statement | None:
+        """Places as good as any beside the rooms of others; at worst those that are its own."""
+        for back in (self._beside(others), self._only(own)):
+            statement = self._session.statement()
+            self._session.bench.count_as_used(back)
+            try:
+                refusal = place_minimum(self._session, gang, statement)
+            finally:
+                self._session.bench.count_as_used({})
+            if refusal is None and not self._breaks_reservation(gang, statement):
+                if back:
+                    statement.proof = ""  # it is the best beside rooms that were kept for others
+                return statement
+            statement.discard()
+        return None
+
+    def _breaks_reservation(self, gang: Gang, statement: Statement) -> bool:
+        reservations = self._session.reservations
+        return reservations is not None and reservations.conflict(gang, statement) is not None
+
+    def _beside(self, others: Sequence[Mapping[int, Ints]]) -> dict[int, Ints]:
+        back: dict[int, Ints] = {}
+        for room in others:
+            for row, amounts in room.items():
+                known = back.get(row)
+                back[row] = amounts if known is None else known + amounts
+        return back
+
+    def _only(self, own: Mapping[int, Ints]) -> dict[int, Ints]:
+        bench = self._session.bench
+        allocatable = bench.nodes.allocatable
+        return {
+            row: allocatable[row] - bench.holdings_on_row(row) - own[row]
+            if row in own
+            else np.full(allocatable.shape[1], _MORE_THAN_ANY_NODE, dtype=np.int64)
+            for row in range(len(allocatable))
+        }
+
+
+def _amounts_by_row(session: Session, ground: BatchResources, used: Ints) -> dict[int, Ints]:
+    """What each row gives, by all resources of nodes."""
+    rooms: dict[int, Ints] = {}
+    for row in np.flatnonzero(used.any(axis=1)).tolist():
+        amounts: Ints = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+        amounts[ground.columns] = used[row]
+        rooms[row] = amounts
+    return rooms
+
+
+def _counts_by_task_and_row(session: Session, gang: Gang) -> Ints:
+    """Where the gang's members are now, as the solver counts: by task and node."""
+    task_of = {pod.uid: number for number, task in enumerate(gang.tasks) for pod in task.pods}
+    counts: Ints = np.zeros((len(gang.tasks), len(session.bench.nodes)), dtype=np.int64)
+    for place in session.kept(gang):
+        counts[task_of[place.pod.uid], place.row] += 1
+    return counts

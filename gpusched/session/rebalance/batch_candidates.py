@@ -1,0 +1,207 @@
+"""Gangs of a session as contenders of one window: everybody of the window counts as not placed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.api.meta.identity import UID
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.placement.admission.model import AdmissionCandidate
+from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGroupMinimum
+from gpusched.session.allocate.node_sets import Unschedulable, level_constraint_now
+from gpusched.session.allocate.start_members import choose_start_members, in_pod_order
+from gpusched.session.allocate.sub_groups import members_to_complete
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Assignment
+from gpusched.topology.levels import HOST
+
+
+def as_movable(session: Session, gang: Gang) -> Gang | None:
+    """A gang that got places in this session, with exactly these members and firmer wishes.
+
+    What it got of its wishes it keeps: where it lies in one domain of a preferred level, it does
+    so wherever it moves. None where a preference is met in part: it could only get worse.
+    """
+    places = session.kept(gang)
+    whole = _required_request(session, gang.topology, places)
+    if whole is None:
+        return None
+    parts: list[SubGroup] = []
+    for part in gang.sub_groups:
+        own = [place for place in places if place.pod.sub_group == part.name]
+        wish = _required_request(session, part.topology, own)
+        if wish is None:
+            return None
+        parts.append(attrs.evolve(part, topology=wish))
+    taken = {place.pod.uid for place in places}
+    return attrs.evolve(
+        gang, tasks=_tasks_with_pods(gang.tasks, taken), topology=whole, sub_groups=tuple(parts)
+    )
+
+
+def with_start_members(session: Session, gang: Gang) -> Gang | None:
+    """A gang with exactly the members it would start with; None where that is not clear.
+
+    Where any members would do, the smallest start: they find room where others do.
+    """
+    if gang.sub_groups:
+        chosen = _sub_group_minima(gang)
+    else:
+        chosen, _ = choose_start_members(gang, largest_first=False)
+    if not chosen:
+        return None
+    orders = session.hooks.pod_orders
+    taken = {pod.uid for task, count in chosen for pod in in_pod_order(task.pods, orders)[:count]}
+    confines = level_constraint_now(session, gang)
+    if isinstance(confines, Unschedulable):
+        return None
+    wish = attrs.evolve(gang.topology, required=confines.required)
+    return attrs.evolve(gang, tasks=_tasks_with_pods(gang.tasks, taken), topology=wish)
+
+
+def _sub_group_minima(gang: Gang) -> list[tuple[PodSet, int]]:
+    """The minima of all sub-groups, where these are what it starts with and no choice is left."""
+    lacking = [part for part in gang.sub_groups if gang.lacks(part)]
+    if gang.min_sub_groups < len(gang.sub_groups) or gang.missing_roles:
+        return []
+    chosen = [members_to_complete(gang, part) for part in lacking]
+    if not all(chosen) or sum(n for each in chosen for _, n in each) != gang.at_once:
+        return []
+    return [pair for each in chosen for pair in each]
+
+
+def _tasks_with_pods(tasks: Sequence[PodSet], taken: set[UID]) -> tuple[PodSet, ...]:
+    """Tasks with these members, those without any left out."""
+    kept = [
+        attrs.evolve(task, pods=tuple(pod for pod in task.pods if pod.uid in taken))
+        for task in tasks
+    ]
+    return tuple(task for task in kept if task.pods)
+
+
+def _required_request(
+    session: Session, wish: TopologyRequest, places: Sequence[Assignment]
+) -> TopologyRequest | None:
+    required = TopologyRequest(required=wish.required) if wish.required else NO_TOPOLOGY_REQUEST
+    if not wish.preferred or not places:
+        return required
+    names = [each.name for each in session.levels]
+    if wish.preferred not in names:
+        return None
+    number = names.index(wish.preferred)
+    if wish.required in names and number <= names.index(wish.required):
+        return required
+    found = {int(session.levels[number].domain[place.row]) for place in places}
+    in_one = len(found) == 1 and -1 not in found
+    return TopologyRequest(required=wish.preferred) if in_one else None
+
+
+# -- as numbers ------------------------------------------------------------------------------
+@attrs.frozen(eq=False)
+class BatchResources:
+    """What the problems of one window share.
+
+    Attributes:
+        columns: of the nodes' resources, those that somebody asks for.
+        free: of these, with nobody of the window placed, int64, shape (nodes, columns).
+        levels: as problems have them.
+        names: of the levels, in order.
+    """
+
+    columns: Ints
+    free: Ints
+    levels: tuple[DomainLevel, ...]
+    names: tuple[str, ...]
+
+
+def batch_resources(
+    session: Session, gangs: Sequence[Gang], places: Sequence[Assignment]
+) -> BatchResources:
+    """The ground of a window.
+
+    Args:
+        session: as it looks at its nodes.
+        gangs: of the window.
+        places: that those of them have who are placed; they count as free.
+    """
+    bench = session.bench
+    seats = [session.seat(task.pod_class) for gang in gangs for task in gang.tasks]
+    columns = np.unique(np.concatenate([seat.ask.columns for seat in seats]))
+    free = bench.nodes.allocatable - bench.used
+    for place in places:
+        free[place.row, place.ask.columns] += place.ask.amounts
+    wishes = [gang.topology for gang in gangs]
+    wishes += [part.topology for gang in gangs for part in gang.sub_groups]
+    pinned = {wish.required for wish in wishes}
+    levels = [each for each in session.levels if each.label != HOST or each.name in pinned]
+    return BatchResources(
+        columns=columns,
+        free=np.maximum(free[:, columns], 0),
+        levels=tuple(_problem_level(each.name, each.domain, len(each.names)) for each in levels),
+        names=tuple(each.name for each in levels),
+    )
+
+
+def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:
+    """Nodes without a label get a domain of their own."""
+    rows = np.arange(len(domain), dtype=np.int64)
+    return DomainLevel(name=name, domain=np.where(domain < 0, real + rows, domain), real=real)
+
+
+def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> AdmissionCandidate:
+    """All members of ``gang.tasks``, who all must start."""
+    names = [part.name for part in gang.sub_groups]
+    spare = session.map.rows_kept_spare(gang)
+    usable = np.ones(len(session.bench.nodes), dtype=np.bool_) if spare is None else ~spare
+    roles = tuple(_problem_role(session, task, ground, names, usable) for task in gang.tasks)
+    return AdmissionCandidate(
+        problem=Problem(
+            free=ground.free,
+            roles=roles,
+            members=sum(role.most for role in roles),
+            parts=tuple(
+                SubGroupMinimum(least=0, level=_level_number(ground, part.topology.required))
+                for part in gang.sub_groups
+            ),
+            levels=ground.levels,
+            required=_level_number(ground, gang.topology.required),
+        ),
+        must=True,
+    )
+
+
+def _problem_role(
+    session: Session, task: PodSet, ground: BatchResources, parts: Sequence[str], usable: Bools
+) -> Role:
+    seat = session.seat(task.pod_class)
+    amounts = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+    amounts[seat.ask.columns] = seat.ask.amounts
+    ask: Ints = amounts[ground.columns]
+    wants = np.flatnonzero(ask)
+    fits = np.where(
+        _feasible_rows(session, task) & usable, how_many_fit(ground.free[:, wants], ask[wants]), 0
+    )
+    return Role(
+        ask=ask,
+        most=len(task.pods),
+        fits=np.minimum(fits, len(task.pods)),
+        gpus=task.pod_class.gpus,
+        part=parts.index(task.sub_group) if task.sub_group in parts else -1,
+    )
+
+
+def _feasible_rows(session: Session, task: PodSet) -> Bools:
+    """Nodes that a task's members may use if there is room, shape (nodes,)."""
+    seat = session.seat(task.pod_class)
+    if seat.ask.missing:
+        return np.zeros(len(session.bench.nodes), dtype=np.bool_)
+    return seat.board.fixed
+
+
+def _level_number(ground: BatchResources, level: str) -> int:
+    return ground.names.index(level) if level else -1

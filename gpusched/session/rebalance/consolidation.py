@@ -1,0 +1,343 @@
+"""Whom to move so that one gang after another fits: nobody ends for good, and little work is lost.
+
+A gang that waits for room alone gets it from gangs that all fit elsewhere at once. They are chosen
+by what they lose, by a model or one at a time without a solver; then everybody is placed on what
+will be, under every rule that an ordinary placement obeys, or nothing happens at all. The places
+of those who move are recorded before the first of them leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gpusched.base import limits
+from gpusched.base.errors import SolverFault
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.model.problem import SearchOutcome
+from gpusched.placement.victims.solver_model import VictimModel, VictimModelResult
+from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.backfill.reservation_guard import place_within_reservations
+from gpusched.session.framework.proposal import CONSOLIDATE
+from gpusched.session.framework.reasons import (
+    Reason,
+    nodes_text,
+    pods_text,
+    shorten,
+    truncate_message,
+)
+from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
+from gpusched.session.preempt.victims import RunningGang, Victims
+from gpusched.session.rebalance.consolidation_model import (
+    MovableGang,
+    build_consolidation_model,
+    cost_lower_bound,
+)
+from gpusched.session.state.nominations import MovedGangDraft, as_pending_gang
+from gpusched.session.state.search_records import SearchRecord
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+_COST_OF_GPU_SECOND = 1024
+"""Lost work decides, then how many pods are moved."""
+_MODELS_MAX = 24
+"""Models of one session: each takes some 30 ms to build and to solve at 400 nodes."""
+_REASONS_WITHOUT_ROOM = (
+    Reason.INSUFFICIENT_RESOURCES,
+    Reason.TOPOLOGY_UNSATISFIABLE,
+    Reason.WAITING_FOR_TOPOLOGY,
+    Reason.NO_FEASIBLE_NODE,
+)
+QueueAdmissionCheck = Callable[[Session, Gang], Verdict]
+
+
+class Consolidation:
+    """See the module. Everything happens inside ``session.looking_later()``.
+
+    Args:
+        session: in which is moved.
+        victims: of the session.
+        admission: whether a gang may be in its queue at all.
+    """
+
+    def __init__(self, session: Session, victims: Victims, admission: QueueAdmissionCheck) -> None:
+        self._session = session
+        self._victims = victims
+        self._admission = admission
+        self._budget = session.effort.budget_s
+        self._models = 0
+        self._bounds = session.hooks.moving
+        self._recent = {key for key, _ in session.snapshot.moves}
+
+    def serve_all(self, gangs: Sequence[Gang]) -> None:
+        """Move gangs for those that wait, in their turn."""
+        waiting = [gang for gang in gangs if self._waits_for_room(gang)]
+        for number, gang in enumerate(in_queue_order(self._session, waiting)):
+            if number >= limits.MOVE_GANGS_MAX or not self._bounds.gangs_max:
+                return
+            if not first_refusal(self._session.hooks.quota_checks, gang).refuses:
+                self._serve(gang)
+
+    def _waits_for_room(self, gang: Gang) -> bool:
+        ask = self._session.asks.get(gang.key)
+        waits = ask is not None and ask.reason in _REASONS_WITHOUT_ROOM
+        return waits and not gang.placed and not gang.shares
+
+    def _serve(self, gang: Gang) -> None:
+        """Choose, prove, and carry out what costs least."""
+        cost_max = self._cost_max(gang)
+        movables = list(self._movables(gang, cost_max))
+        chosen = self._cheapest(gang, movables, cost_max) if movables else None
+        if chosen is None:
+            return
+        statement, places = self._placed(gang, chosen)
+        if statement is None:
+            return
+        self._claim(gang, chosen, statement, places)
+
+    # -- who could be moved --------------------------------------------------------------------
+    def _cost_max(self, gang: Gang) -> int:
+        """As much work as the gang does in the time that policies allow, and a pod's part."""
+        work = sum(max(1, task.pod_class.gpus) * len(task.pods) for task in gang.tasks)
+        return (work * self._bounds.lost_s + 1) * _COST_OF_GPU_SECOND - 1
+
+    def _movables(self, claimant: Gang, cost_max: int) -> Iterator[MovableGang]:
+        for queue in sorted(self._victims.queues):
+            if queue != claimant.queue and self._would_exceed_fair_share(claimant):
+                continue
+            node = self._session.snapshot.queues.get(queue)
+            if node is None or node.queue.ordering == "StrictFifo":
+                continue  # behind a head that is blocked it might not come back
+            for gang in self._victims.of_queue(queue):
+                movable = self._movable(claimant, gang, cost_max)
+                if movable is not None:
+                    yield movable
+
+    def _movable(self, claimant: Gang, gang: Gang, cost_max: int) -> MovableGang | None:
+        session = self._session
+        running = self._victims.running(gang)
+        if running is None or not self._is_complete_and_movable(gang) or not running.may_end:
+            return None
+        cost = self._cost(gang, running)
+        if cost > cost_max:
+            return None
+        drawn = [number for seat in running.seats for number in seat.budgets]
+        if any(drawn.count(n) > self._victims.left[n] for n in sorted(set(drawn))):
+            return None
+        hooks = session.hooks
+        for checks in (hooks.victim_filters, hooks.stop_filters):
+            if first_refusal(checks, claimant, gang, CONSOLIDATE).refuses:
+                return None
+        if self._admission(session, gang).refuses:
+            return None
+        return MovableGang(gang, running.seats, cost)
+
+    def _cost(self, gang: Gang, running: RunningGang) -> int:
+        now = self._session.snapshot.now
+        lost = sum(
+            lost_gpu_seconds(gang, seat.member.pod.scheduled, now)
+            * max(1, seat.member.pod.pod_class.gpus)
+            for seat in running.seats
+        )
+        pods = min(len(running.seats), _COST_OF_GPU_SECOND // (2 * limits.MOVES_MAX))
+        return lost * _COST_OF_GPU_SECOND + pods
+
+    def _is_complete_and_movable(self, gang: Gang) -> bool:
+        """Whether it runs complete, somebody makes its pods again, and its move can be recorded."""
+        session = self._session
+        own_group = gang.pod_group is not None and not gang.pod_group.source
+        own_job = gang.pod_group is None and gang.job is not None and gang.key.kind == "Job"
+        at = float(int(session.snapshot.now))
+        return (
+            (own_group or own_job)
+            and gang.key not in self._recent
+            and gang.key not in session.nominations
+            and gang.key not in session.stops
+            and not (gang.tasks or gang.gated or gang.leaving)
+            and gang.ready >= gang.min_member
+            and all(
+                each.confirmed
+                and each.pod.pod_class.share is None  # what a share frees no model says
+                and each.pod.owner is not None
+                and each.pod.created < at
+                and each.pod.uid not in session.evicted
+                and session.seat(each.pod.pod_class).ask.share is None
+                for each in gang.placed
+            )
+        )
+
+    def _would_exceed_fair_share(self, claimant: Gang) -> bool:
+        """Whether its queue would hold more than it is due: then others' gangs are left alone."""
+        session = self._session
+        if not session.hooks.fair_shares:
+            return False
+        asked = session.view.minimum(claimant)
+        gpus = {task.pod_class.gpu for task in claimant.tasks if task.pod_class.gpu}
+        names = sorted(gpus) or [name for name, amount in asked.items if amount]
+        due = session.view.fair_share(claimant.queue)
+        held = session.view.allocated(claimant.queue)
+        return any(held.get(name) + asked.get(name) > due.get(name) for name in names)
+
+    # -- choosing --------------------------------------------------------------------------------
+    def _cheapest(
+        self, gang: Gang, movables: Sequence[MovableGang], cost_max: int
+    ) -> list[MovableGang] | None:
+        if not self._session.effort.solver:
+            return self._single(gang, movables)
+        areas, refusal = candidate_node_sets(self._session, gang)
+        if refusal is not None:
+            return None
+        best: list[MovableGang] | None = None
+        for bound, _, area, near in self._in_order(gang, areas, movables):
+            if bound > cost_max:
+                break
+            forbidden: list[frozenset[int]] = []
+            for _ in range(limits.MOVE_TRIES_MAX):
+                if self._budget <= 0 or self._models >= _MODELS_MAX:
+                    return best
+                model = build_consolidation_model(
+                    self._session, gang, area, near, cost_max=cost_max, forbidden=forbidden
+                )
+                picked = self._solved(model) if model is not None else None
+                if not picked:
+                    break
+                chosen = [near[number] for number in picked]
+                if len(chosen) <= self._bounds.gangs_max and self._holds(gang, chosen):
+                    best, cost_max = chosen, sum(each.cost for each in chosen) - 1
+                    break
+                forbidden.append(frozenset(picked))
+        return best
+
+    def _in_order(
+        self, gang: Gang, areas: Sequence[NodeSet], movables: Sequence[MovableGang]
+    ) -> list[tuple[int, int, NodeSet, list[MovableGang]]]:
+        """Areas into which moves could let the gang, by what these cost at least."""
+        found = []
+        for number, area in enumerate(areas):
+            near = [
+                each
+                for each in movables
+                if area.rows is None or any(area.rows[seat.row] for seat in each.seats)
+            ]
+            bound = cost_lower_bound(self._session, gang, area, near) if near else None
+            if bound is not None:
+                found.append((bound, number, area, near))
+        found.sort(key=lambda each: each[:2])
+        return found
+
+    def _single(self, gang: Gang, movables: Sequence[MovableGang]) -> list[MovableGang] | None:
+        """The cheapest gang that does alone."""
+        ordered = sorted(movables, key=lambda each: (each.cost, each.gang.key))
+        for each in ordered[: limits.MOVE_TRIES_MAX]:
+            if self._holds(gang, [each]):
+                return [each]
+        return None
+
+    def _solved(self, model: VictimModel) -> tuple[int, ...]:
+        session = self._session
+        self._models += 1
+        try:
+            answer = session.search(model)
+        except SolverFault as fault:
+            answer = None
+            session.hooks.faults.append(str(fault))
+        if not isinstance(answer, VictimModelResult):
+            session.searches.append(SearchRecord(outcome=SearchOutcome.INVALID, method="moves"))
+            return ()
+        self._budget -= answer.spent
+        session.searches.append(
+            SearchRecord(
+                outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="moves"
+            )
+        )
+        return answer.picked
+
+    # -- proving ---------------------------------------------------------------------------------
+    def _holds(self, gang: Gang, chosen: Sequence[MovableGang]) -> bool:
+        statement, places = self._placed(gang, chosen)
+        if statement is None:
+            return False
+        for _, other in reversed(places):
+            other.discard()
+        statement.discard()
+        return True
+
+    def _placed(
+        self, gang: Gang, chosen: Sequence[MovableGang]
+    ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
+        """Everybody's places on what will be, or none at all."""
+        session = self._session
+        statement = session.statement()
+        for each in chosen:
+            for seat in each.seats:
+                session.evict(statement, each.gang, seat.member)
+        places: list[tuple[MovableGang, Statement]] = []
+        held = place_within_reservations(session, gang, statement) is None and bool(
+            statement.places
+        )
+        for each in sorted(chosen, key=lambda one: (-len(one.seats), one.gang.key)):
+            if not held:
+                break
+            other = session.statement()
+            held = place_minimum(session, as_pending_gang(each.gang), other) is None
+            held = held and len(other.places) == len(each.seats)
+            places.append((each, other))
+        if held:
+            return statement, places
+        for _, other in reversed(places):
+            other.discard()
+        statement.discard()
+        return None, []
+
+    # -- carrying out ----------------------------------------------------------------------------
+    def _claim(
+        self,
+        gang: Gang,
+        chosen: Sequence[MovableGang],
+        statement: Statement,
+        places: Sequence[tuple[MovableGang, Statement]],
+    ) -> None:
+        session = self._session
+        evictions = statement.evictions
+        moves = []
+        for each, other in places:
+            found = session.moved[each.gang.key] = other.keep()
+            for place in found:
+                session.accounts.promise(session.path(each.gang), place.pod.pod_class.requests)
+            moves.append(MovedGangDraft(each.gang, found))
+        lost = sum(each.cost // _COST_OF_GPU_SECOND for each in chosen)
+        session.claim(
+            gang,
+            statement,
+            action=CONSOLIDATE,
+            reason=Reason.PREEMPTED,
+            sentence=_moved_gang_message(gang, len(evictions), lost),
+            moves=tuple(moves),
+        )
+        self._victims.claimed(evictions)
+        self._recent |= {each.gang.key for each in chosen}
+        session.refuse(
+            gang, Reason.PREEMPTION_IN_PROGRESS, _claimant_message(session, gang, chosen)
+        )
+
+
+def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang]) -> str:
+    places = session.nominations[gang.key]
+    rows = {place.row for place in places}
+    pods = sum(len(each.seats) for each in chosen)
+    whose = "1 gang" if len(chosen) == 1 else f"{len(chosen)} gangs"
+    return truncate_message(
+        f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))} by moving "
+        f"{pods_text(pods)} of {whose} to other nodes and is held for it"
+    )
+
+
+def _moved_gang_message(gang: Gang, pods: int, lost: int) -> str:
+    name = shorten(f"{gang.key.namespace}/{gang.key.name}")
+    return truncate_message(
+        f"moved for {name}, which needs room for {pods_text(gang.at_once)}: {pods_text(pods)} move, "
+        f"{lost} GPU-seconds of work are done again; room elsewhere is held for "
+        f"{limits.MOVED_ROOM_S:g} s"
+    )

@@ -1,0 +1,221 @@
+"""Whom to move for a gang in one area, as ints for a solver: who leaves fits elsewhere at once.
+
+One boolean for each gang that could be moved, one count for each row and class of pods. Members
+of moved gangs of one class are interchangeable; their own topology is not in the model, so that
+an answer is a proposal: whoever uses it places everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Ints, RequestVector
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.lower_bound import victim_lower_bound
+from gpusched.placement.victims.model import EvictablePod, VictimBundle
+from gpusched.placement.victims.search import COUNTS_MAX
+from gpusched.placement.victims.solver_model import CandidateRow, VictimModel
+from gpusched.session.allocate.node_sets import NodeSet
+from gpusched.session.preempt.victims import CandidateVictim
+from gpusched.session.state.session import Session
+
+
+@attrs.frozen(slots=True, eq=False)
+class MovableGang:
+    """A gang that could be moved as a whole.
+
+    Attributes:
+        cost: what it loses, see ``consolidation``.
+    """
+
+    gang: Gang
+    seats: tuple[CandidateVictim, ...]
+    cost: int
+
+
+def cost_lower_bound(
+    session: Session, claimant: Gang, area: NodeSet, movables: Sequence[MovableGang]
+) -> int | None:
+    """What moves cost at least that let the claimant into an area; None where none do.
+
+    A bound by counting, for claimants of one class; others are not bounded.
+
+    Args:
+        session: looked at as it will be.
+        claimant: that waits.
+        area: where it may sit.
+        movables: that sit there.
+    """
+    if len({task.pod_class.digest for task in claimant.tasks}) > 1:
+        return 0
+    seat = session.seat(claimant.tasks[0].pod_class)
+    if seat.ask.missing:
+        return None
+    allowed = seat.board.allowed if area.rows is None else seat.board.allowed & area.rows
+    rows = np.flatnonzero(allowed).tolist()
+    free = session.bench.free(rows, seat.ask.columns)
+    names = {column: name for name, column in session.snapshot.nodes.columns.items()}
+    asked = [names[column] for column in seat.ask.columns.tolist()]
+    members: list[EvictablePod] = []
+    bundles: list[VictimBundle] = []
+    for number, each in enumerate(movables):
+        first = len(members)
+        for one in each.seats:
+            requests = one.member.pod.pod_class.requests
+            frees = tuple(requests.get(name) for name in asked)
+            members.append(EvictablePod(one.row if allowed[one.row] else -1, frees, 0))
+        every = tuple(range(first, len(members)))
+        bundles.append(VictimBundle(every, number, number, extra=each.cost))
+    field = VictimSearchState(
+        seat.ask.amounts.tolist(),
+        dict(zip(rows, free.tolist(), strict=True)),
+        members,
+        bundles,
+    )
+    bound = victim_lower_bound(field, claimant.at_once)
+    return None if bound is None else bound.cost
+
+
+def build_consolidation_model(
+    session: Session,
+    claimant: Gang,
+    area: NodeSet,
+    movables: Sequence[MovableGang],
+    *,
+    cost_max: int,
+    forbidden: Collection[frozenset[int]],
+) -> VictimModel | None:
+    """The model; None when the claimant would not fit if all of them left, or it is too large.
+
+    Args:
+        session: looked at as it will be.
+        claimant: that waits.
+        area: where it may sit.
+        movables: whose numbers are the bundles.
+        cost_max: no answer may cost more.
+        forbidden: sets of numbers that were tried.
+    """
+    return _ModelBuilder(session, claimant, area, movables).model(cost_max, forbidden)
+
+
+class _ModelBuilder:
+    def __init__(
+        self, session: Session, claimant: Gang, area: NodeSet, movables: Sequence[MovableGang]
+    ) -> None:
+        self._session = session
+        self._claimant = claimant
+        self._movables = movables
+        classes: dict[str, PodClass] = {}
+        self._following: dict[str, dict[int, int]] = {}
+        for number, each in enumerate(movables):
+            for seat in each.seats:
+                pod_class = seat.member.pod.pod_class
+                classes[pod_class.digest] = pod_class
+                of = self._following.setdefault(pod_class.digest, {})
+                of[number] = of.get(number, 0) + 1
+        self._classes = [classes[digest] for digest in sorted(classes)]
+        kinds = [*(task.pod_class for task in claimant.tasks), *self._classes]
+        seats = [session.seat(kind) for kind in kinds]
+        self._asks = [seat.ask for seat in seats]
+        own = len(claimant.tasks)
+        self._allowed = [
+            seat.board.allowed & (not seat.ask.missing)
+            if number >= own or area.rows is None
+            else seat.board.allowed & area.rows
+            for number, seat in enumerate(seats)
+        ]
+        self._columns = sorted({c for ask in self._asks for c in ask.columns.tolist()})
+
+    def model(self, cost_max: int, forbidden: Collection[frozenset[int]]) -> VictimModel | None:
+        """See ``model_for``."""
+        own = len(self._claimant.tasks)
+        free = self._free()
+        freed = self._freed()
+        everything = free.copy()
+        for row, _, amounts in freed:
+            everything[row] += amounts
+        asks = [self._amounts(ask) for ask in self._asks]
+        fits = np.stack(
+            [
+                np.where(allowed, _pods_that_fit(everything, ask), 0)
+                for allowed, ask in zip(self._allowed, asks, strict=True)
+            ]
+        )
+        waiting = [len(task.pods) for task in self._claimant.tasks]
+        reach = [
+            min(most, int(np.minimum(row, most).sum()))
+            for most, row in zip(waiting, fits[:own], strict=True)
+        ]
+        minima = tuple(
+            (tuple(n for n, t in enumerate(self._claimant.tasks) if t.role == role), missing)
+            for role, missing in self._claimant.missing_roles
+        )
+        if sum(reach) < self._claimant.at_once or any(
+            sum(reach[n] for n in numbers) < missing for numbers, missing in minima
+        ):
+            return None
+        rows = np.flatnonzero(fits.any(axis=0)).tolist()
+        if len(rows) * len(asks) > COUNTS_MAX:
+            return None
+        parts: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+        for row, number, amounts in freed:
+            parts.setdefault(row, []).append((number, tuple(amounts.tolist())))
+        following = [sorted(self._following[kind.digest].items()) for kind in self._classes]
+        effort = self._session.effort
+        return VictimModel(
+            asks=tuple(tuple(ask.tolist()) for ask in asks),
+            most=(*waiting, *(sum(count for _, count in terms) for terms in following)),
+            members=self._claimant.at_once,
+            minima=minima,
+            rows=tuple(
+                CandidateRow(
+                    tuple(free[row].tolist()),
+                    tuple(parts.get(row, ())),
+                    tuple(fits[:, row].tolist()),
+                )
+                for row in rows
+            ),
+            costs=tuple(each.cost for each in self._movables),
+            limits=(),
+            exclusive=(),
+            cost_max=cost_max,
+            budget_s=effort.budget_s,
+            followers=tuple((own + n, tuple(terms)) for n, terms in enumerate(following)),
+            forbidden=tuple(tuple(sorted(each)) for each in forbidden),
+            workers=effort.workers,
+            seed=effort.seed,
+        )
+
+    def _free(self) -> Ints:
+        columns = np.array(self._columns, dtype=np.int64)
+        return self._session.bench.free(slice(None), columns).astype(np.int64)
+
+    def _freed(self) -> list[tuple[int, int, Ints]]:
+        """Row, number of the gang, and what it frees there."""
+        found: dict[tuple[int, int], Ints] = {}
+        for number, each in enumerate(self._movables):
+            for seat in each.seats:
+                ask = self._amounts(self._session.seat(seat.member.pod.pod_class).ask)
+                key = (seat.row, number)
+                found[key] = found[key] + ask if key in found else ask
+        return [(row, number, amounts) for (row, number), amounts in sorted(found.items())]
+
+    def _amounts(self, ask: RequestVector) -> Ints:
+        amounts = np.zeros(len(self._columns), dtype=np.int64)
+        for column, amount in zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True):
+            amounts[self._columns.index(column)] = amount
+        return amounts
+
+
+def _pods_that_fit(free: Ints, ask: Ints) -> Ints:
+    """How many of one class each row takes, int64, shape (rows,)."""
+    asked = ask > 0
+    if not asked.any():
+        return np.zeros(free.shape[0], dtype=np.int64)
+    counts: Ints = np.maximum(0, (free[:, asked] // ask[asked]).min(axis=1))
+    return counts

@@ -1,0 +1,1 @@
+"""What does a session hold, and how is a move tried? A session reads one snapshot; statements try assignments, evictions and nominations on its nodes and are committed or discarded as a whole. What is committed becomes a plan: data only."""

@@ -1,0 +1,137 @@
+"""What gangs that wait have in common, worked out once for each gang and kept between sessions.
+
+Gangs are frozen, and shared by snapshots as long as nothing about them changes. So what is read
+of a gang alone is remembered by its identity: a changed gang is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, Generic, Literal, TypeVar
+from weakref import WeakValueDictionary
+
+import attrs
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang, GangTerms
+
+V = TypeVar("V")
+_GANGS_KEPT_MIN: Final = 48
+"""Sweeping so few costs microseconds; what is kept of gangs that are gone is memory that others
+lie behind, and that the process so never gives back."""
+
+
+class GangCache(Generic[V]):
+    """Values by the identity of gangs."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Gang, V]] = {}
+        """By ``id``; the gang is kept with it, so that no other gets its ``id``."""
+
+    def get(self, gang: Gang) -> V | None:
+        """What is known of it; None for nothing."""
+        known = self.known.get(id(gang))
+        return None if known is None else known[1]
+
+    def put(self, gang: Gang, value: V) -> None:
+        """From now on this is known of it."""
+        self.known[id(gang)] = (gang, value)
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self.known.clear()
+
+    def only(self, gangs: Iterable[Gang], count: int) -> None:
+        """Of all others nothing need be known any more; ``count`` is how many gangs these are."""
+        if len(self.known) > max(_GANGS_KEPT_MIN, 2 * count):
+            known = self.known
+            self.known = {id(each): known[id(each)] for each in gangs if id(each) in known}
+
+
+class EquivalenceClass:
+    """All that placement reads of gangs of one kind; equal only to itself.
+
+    Args:
+        classes: of the members, each once.
+        timeless: the kind of gangs that nobody knows the length of and that are like these else;
+            None where these are such.
+    """
+
+    __slots__ = ("__weakref__", "_timeless", "classes")
+
+    def __init__(
+        self, classes: tuple[PodClass, ...], timeless: EquivalenceClass | None = None
+    ) -> None:
+        self.classes = classes
+        self._timeless = timeless
+
+    @property
+    def timeless(self) -> EquivalenceClass:
+        """The same for all kinds that differ only in how long their gangs say they run."""
+        return self._timeless or self
+
+
+class EquivalenceClasses:
+    """Kinds of gangs, for one session after another."""
+
+    def __init__(self) -> None:
+        self._of: GangCache[EquivalenceClass | Literal[False]] = GangCache()
+        self._known: WeakValueDictionary[Hashable, EquivalenceClass] = WeakValueDictionary()
+
+    def of(self, gang: Gang) -> EquivalenceClass | None:
+        """The gang's kind; None for one that is like no other.
+
+        Those with places have rooms of their own, those that wait for a preferred topology have
+        waited for different times, and pods that are on their way have room promised to them.
+        """
+        known = self._of.known.get(id(gang))  # asked several times of every gang that waits
+        if known is not None:
+            return known[1] or None
+        kind = self._kind(gang)
+        self._of.put(gang, kind or False)
+        return kind
+
+    def only(self, gangs: Sequence[Gang]) -> None:
+        """Of all others nothing need be known any more."""
+        self._of.only(gangs, len(gangs))
+
+    def _kind(self, gang: Gang) -> EquivalenceClass | None:
+        if (
+            gang.placed
+            or gang.credit
+            or gang.sub_groups
+            or (gang.expected_count and not gang.suspended)
+            or gang.topology.max_wait_ns
+            or any(task.pod_class.unsupported for task in gang.tasks)
+        ):
+            return None
+        terms = gang.terms
+        timeless = None
+        if terms.expected_duration_ns:
+            timeless = self._class_for_content(
+                gang, attrs.evolve(terms, expected_duration_ns=0), None
+            )
+        return self._class_for_content(gang, terms, timeless)
+
+    def _class_for_content(
+        self, gang: Gang, terms: GangTerms, timeless: EquivalenceClass | None
+    ) -> EquivalenceClass:
+        content = (
+            gang.queue,
+            gang.priority,
+            terms,
+            gang.min_member,
+            gang.min_roles,
+            gang.topology,
+            gang.suspended,
+            gang.trouble,
+            gang.asked,
+            gang.held,
+            gang.pod_group.min_resources if gang.pod_group else None,
+            tuple((task.pod_class.digest, len(task.pods), task.role) for task in gang.tasks),
+        )
+        kind = self._known.get(content)
+        if kind is None:
+            classes = {task.pod_class.digest: task.pod_class for task in gang.tasks}
+            kind = self._known[content] = EquivalenceClass(tuple(classes.values()), timeless)
+        return kind

@@ -1,0 +1,220 @@
+"""Where pods may sit: one seat for each class, and for pods with rules one for each stance.
+
+Most pods have no rule about other pods, and none keeps them away: all pods of their class share
+one board. The others are told apart by what their rules read, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.identity import UID
+from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Bools, Ints, NodeColumns, RequestVector, pod_class_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.placement.model.class_fit import ClassFit
+from gpusched.session.framework.hooks import Filter, Hooks
+from gpusched.session.framework.inter_pod_rules import (
+    InterPodGate,
+    PairFilter,
+    PairRule,
+    PairScore,
+    PairScorer,
+)
+from gpusched.session.framework.pod_counts import PodCounts
+from gpusched.session.framework.view import NodeRows
+from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.nodes.numa_fit import make_numa_limit
+from gpusched.session.state.session_cache import SessionCache
+
+_FILTER_FAILED: Final = "are not accepted as a filter failed"
+
+
+@attrs.frozen(slots=True, eq=False)
+class PodClassInfo:
+    """Pods that are equal in this session: their class, demand, what filters refuse, their board."""
+
+    digest: str
+    ask: RequestVector
+    refused: list[Bools]
+    board: ClassFit
+    gate: InterPodGate | None = None
+
+
+@attrs.frozen(slots=True, eq=False)
+class _ClassRules:
+    """Rules and preferences that may have to do with pods of a class, with their numbers."""
+
+    filters: list[tuple[int, PairFilter]]
+    scorers: list[tuple[int, PairScorer]]
+
+
+class PodClassInfos:
+    """All seats of one session, made when they are asked for.
+
+    Args:
+        bench: moves under them.
+        neighbours: who sits where.
+        hooks: what plugins registered.
+        masks: filter results kept from earlier sessions.
+    """
+
+    def __init__(
+        self, bench: NodeUsage, pod_counts: PodCounts, hooks: Hooks, masks: SessionCache
+    ) -> None:
+        self._bench = bench
+        self._neighbours = pod_counts
+        self._hooks = hooks
+        self._masks = masks
+        self._plain: dict[str, PodClassInfo] = {}
+        self._concerned: dict[str, _ClassRules] = {}
+        self._concerned_kinds: dict[EquivalenceClass, bool] = {}
+        self._by_stance: dict[Hashable, PodClassInfo] = {}
+        self._by_pod: dict[tuple[UID, str], PodClassInfo] = {}
+        """By pod and class: a Job that may be started in several pools has pods of several."""
+
+    @property
+    def nodes(self) -> NodeColumns:
+        """Of the session."""
+        return self._bench.nodes
+
+    def of_class(self, pod_class: PodClass) -> PodClassInfo:
+        """The class on this session's nodes, up to date, whatever rules its pods have."""
+        seat = self._plain.get(pod_class.digest)
+        if seat is None:
+            seat = self._plain[pod_class.digest] = self._make(pod_class)
+        else:
+            seat.board.refresh()
+        return seat
+
+    def concern(self, pod_class: PodClass) -> bool:
+        """Whether pods of the class may have rules about other pods, or be meant by theirs."""
+        concerned = self._rules_of_class(pod_class)
+        return bool(concerned.filters or concerned.scorers)
+
+    def concern_equivalence_class(self, kind: EquivalenceClass) -> bool:
+        """Whether members of gangs of a kind may have such rules, or be meant by them."""
+        known = self._concerned_kinds.get(kind)
+        if known is None:
+            known = any(self.concern(each) for each in kind.classes)
+            self._concerned_kinds[kind] = known
+        return known
+
+    def of_pod(self, pod: Pod) -> PodClassInfo:
+        """The seat of one pod, up to date, with all rules between pods."""
+        if not self.concern(pod.pod_class):
+            return self.of_class(pod.pod_class)
+        key = (pod.uid, pod.pod_class.digest)
+        seat = self._by_pod.get(key)
+        if seat is None:
+            seat = self._by_pod[key] = self._info_with_rules(pod)
+        seat.board.refresh()
+        return seat
+
+    def causes(self, seat: PodClassInfo) -> tuple[list[Filter], list[Bools]]:
+        """Filters and the rows that each refuses as things stand, rules between pods last."""
+        unanswered = self._hooks.unanswered
+        filters = [
+            attrs.evolve(each, reason=_FILTER_FAILED, failed=failed) if failed else each
+            for number, each in enumerate(self._hooks.filters)
+            for failed in (unanswered.get((seat.digest, number), ""),)
+        ]
+        refused = list(seat.refused)
+        if seat.gate is not None:
+            for words, mask, failed in seat.gate.refused():
+                reason = _FILTER_FAILED if failed else words
+                filters.append(Filter("", reason, _refuse_nothing, failed))
+                refused.append(mask)
+        return filters, refused
+
+    def _rules_of_class(self, pod_class: PodClass) -> _ClassRules:
+        known = self._concerned.get(pod_class.digest)
+        if known is None:
+            pairs = self._hooks.pairs
+            known = self._concerned[pod_class.digest] = _ClassRules(
+                [each for each in enumerate(pairs.filters) if each[1].concerns(pod_class)],
+                [each for each in enumerate(pairs.scorers) if each[1].concerns(pod_class)],
+            )
+        return known
+
+    def _info_with_rules(self, pod: Pod) -> PodClassInfo:
+        concerned = self._rules_of_class(pod.pod_class)
+        rules: list[tuple[str, PairRule]] = []
+        scores: list[PairScore] = []
+        key: list[Hashable] = [pod.pod_class.digest]
+        for number, filter_ in concerned.filters:
+            rule = filter_.rule(pod)
+            if rule is not None:
+                rules.append((filter_.reason, rule))
+                key.append((number, rule.key))
+        for number, scorer in concerned.scorers:
+            score = scorer.score(pod)
+            if score is not None:
+                scores.append(score)
+                key.append((-1 - number, score.key))
+        if not rules and not scores:
+            return self.of_class(pod.pod_class)
+        stance = tuple(key)
+        seat = self._by_stance.get(stance)
+        if seat is None:
+            gate = InterPodGate(self._neighbours, rules, scores, len(self.nodes))
+            seat = self._by_stance[stance] = self._make(pod.pod_class, gate)
+        return seat
+
+    def accepting(self, pod_class: PodClass) -> Bools:
+        """Where filters let pods of a class go, shape (nodes,)."""
+        return _rows_no_filter_refuses(pod_class, self._refused(pod_class), len(self.nodes))
+
+    def _refused(self, pod_class: PodClass) -> list[Bools]:
+        faults = self._hooks.filter_faults
+        refused = self._masks.refusals(pod_class, self.nodes, self._hooks.filters)
+        if self._hooks.filter_faults > faults:
+            self._masks.forget(pod_class)
+        return refused
+
+    def _make(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
+        nodes = self.nodes
+        ask = pod_class_vector(pod_class, nodes.columns)
+        refused = self._refused(pod_class)
+        allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
+        scores = self._hooks.scores
+        bench = self._bench
+
+        def score(rows: Sequence[int] | None) -> Ints:
+            chosen = NodeRows(bench, rows)
+            points: Ints = np.zeros(len(chosen), dtype=np.int64)
+            for each in scores:
+                opinion = each(pod_class, chosen)
+                if opinion is not None:
+                    points += opinion
+            return points
+
+        caps = make_numa_limit(bench, pod_class)
+        board = ClassFit(bench, ask, allowed=allowed, score=score, gate=gate, caps=caps)
+        return PodClassInfo(pod_class.digest, ask, refused, board, gate)
+
+
+def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:
+    allowed = np.full(nodes, not pod_class.unsupported, dtype=np.bool_)
+    for mask in refused:
+        allowed &= ~mask
+    return allowed
+
+
+def _refuse_nothing(_pod: PodClass, _nodes: Sequence[object]) -> None:
+    """Stands where a filter's answer is known already."""
+
+
+def _not_refused_lately(pod_class: PodClass, nodes: Sequence[Node]) -> list[bool] | None:
+    if not any(node.avoided for node in nodes):
+        return None
+    return [pod_class.requests not in node.avoided for node in nodes]
+
+
+REFUSED_LATELY: Final = Filter("", "refused such a pod lately", _not_refused_lately)
+"""The session's own: whatever policies are configured, it holds."""

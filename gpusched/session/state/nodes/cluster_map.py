@@ -1,0 +1,138 @@
+"""The session's nodes as problems of placement see them: levels, and rows that are kept free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from gpusched.api.meta.units import GPU_RESOURCES, unit_of
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.model.problem import DomainLevel
+from gpusched.session.framework.hooks import SpareNodes
+from gpusched.session.state.nodes.slot_states import SlotStates
+from gpusched.session.state.nodes.tightness import Tightness
+from gpusched.session.state.nodes.tracked_array import Rows, TrackedArray
+from gpusched.topology.levels import HOST
+from gpusched.topology.levels import TopologyLevel as Labelled
+from gpusched.topology.slot_costs import SlotTables
+
+
+class ClusterMap:
+    """See the module.
+
+    Args:
+        bench: of the session.
+        labelled: levels, widest first.
+        spares: what policies keep free.
+    """
+
+    def __init__(
+        self, bench: NodeUsage, labelled: Sequence[Labelled], spares: Sequence[SpareNodes]
+    ) -> None:
+        self._bench = bench
+        self._labelled = labelled
+        self._spares = spares
+        self._states = SlotStates(bench)
+        self._made: dict[str, DomainLevel] = {}
+        self._free: dict[tuple[bytes, tuple[str, ...], bool], TrackedArray] = {}
+
+    def levels(self, *names: str) -> tuple[DomainLevel, ...]:
+        """Levels of problems, widest first: all but hosts, and those of these names anyway."""
+        return tuple(
+            self._level(each)
+            for each in self._labelled
+            if each.name in names or (each.label != HOST and len(each.names))
+        )
+
+    def _level(self, labelled: Labelled) -> DomainLevel:
+        made = self._made.get(labelled.name)
+        if made is None:
+            real = len(labelled.names)
+            domain = labelled.domain.copy()
+            nowhere = np.flatnonzero(domain < 0)
+            domain[nowhere] = real + np.arange(len(nowhere))
+            domain.setflags(write=False)
+            made = self._made[labelled.name] = DomainLevel(
+                name=labelled.name, domain=domain, real=real
+            )
+        return made
+
+    def pods_by_free_slots(self, size: int = 1) -> Ints | None:
+        """How many pods of so many slots each node's free slots are enough for, by number.
+
+        Very many on nodes that have no slots; None as ``slot_states``. Read-only.
+        """
+        return None if self._bench.later else self._states.left(size)
+
+    def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
+        """The state of each node's free slots, shape (nodes,), and what it costs to take some.
+
+        None for both while one looks at what will be: which slots are free then is not known.
+        """
+        return (None, None) if self._bench.later else self._states.now()
+
+    @cached_property
+    def _tightness(self) -> Tightness:
+        return Tightness(self._bench, self.levels())
+
+    def tightness(self) -> Ints:
+        """How much room each node's domains have, coarsely; less is tighter, shape (nodes,)."""
+        return self._tightness.now()
+
+    def free(self, columns: Ints, slotted: tuple[str, ...]) -> Ints:
+        """What is free of some resources, shape (nodes, columns), read-only, none negative.
+
+        Args:
+            columns: of the resources, ascending.
+            slotted: kinds of GPUs of which no more count as free than there are free slots: what
+                is there by amounts may be taken by number.
+        """
+        key = (columns.tobytes(), slotted, self._bench.later)
+        followed = self._free.get(key)
+        if followed is None:
+            followed = self._free[key] = TrackedArray(
+                self._bench, lambda rows: self._free_of(rows, columns, slotted)
+            )
+        return followed.now()
+
+    def _free_of(self, rows: Rows, columns: Ints, slotted: Sequence[str]) -> Ints:
+        free: Ints = np.maximum(self._bench.free(rows, columns), 0)
+        left = self.pods_by_free_slots() if slotted else None
+        if left is not None:
+            by_name = self._bench.nodes.columns
+            for name in slotted:
+                column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
+                if column >= 0:
+                    free[:, column] = np.minimum(free[:, column], left[rows] * unit_of(name))
+        return free
+
+    def rows_kept_spare(self, gang: Gang) -> Bools | None:
+        """Rows on which the gang may not start because they are kept for others; None for none.
+
+        Members of gangs that run in a domain are whom its spare nodes are for; so are pods
+        without GPUs no danger to them.
+        """
+        if not self._spares or gang.placed or not any(task.pod_class.gpu for task in gang.tasks):
+            return None
+        nodes = self._bench.nodes
+        columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
+        has = nodes.allocatable[:, columns].sum(axis=1) > 0
+        empty = np.flatnonzero(has & ~(self._bench.used[:, columns] > 0).any(axis=1))
+        kept = np.zeros(len(nodes), dtype=np.bool_)
+        for spare in self._spares:
+            level = next((each for each in self._labelled if each.name == spare.level), None)
+            if level is not None:
+                kept[_last_rows_of_each_domain(level.domain[empty], empty, spare.nodes)] = True
+        return kept
+
+
+def _last_rows_of_each_domain(domains: Ints, rows: Ints, count: int) -> Ints:
+    """The last so many rows of each domain; rows without a domain are not kept."""
+    chosen: list[int] = []
+    for domain in np.unique(domains[domains >= 0]).tolist():
+        chosen += rows[domains == domain][-count:].tolist() if count else []
+    return np.array(chosen, dtype=np.int64)

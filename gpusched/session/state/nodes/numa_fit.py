@@ -1,0 +1,62 @@
+"""How many pods of a class fit nodes whose kubelets keep them inside NUMA nodes.
+
+Seen as it will be, when those who leave are gone, nothing is said: nobody knows which GPUs they
+leave behind until they have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.placement.model.class_fit import Caps
+from gpusched.topology.numa_admission import (
+    NumaRoom,
+    free_numa_room,
+    numa_nodes_that_hold,
+    pods_that_fit,
+)
+
+
+def make_numa_limit(bench: NodeUsage, pod_class: PodClass) -> Caps | None:
+    """Lowers what amounts say of such nodes; None where nothing is to be lowered."""
+    if not pod_class.aligned or not bench.zoned:
+        return None
+
+    def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
+        if bench.later:
+            return
+        numbers = range(len(fits)) if isinstance(rows, slice) else rows
+        for position, row in enumerate(numbers):
+            numa = bench.nodes.nodes[row].cells
+            if numa is None or not fits[position]:
+                continue
+            most = int(fits[position])
+            room = _numa_usage(bench, row)
+            fits[position] = pods_that_fit(numa, pod_class.aligned, room, most=most)
+
+    return lower
+
+
+def numa_slot_masks(bench: NodeUsage, pod_class: PodClass, row: int) -> tuple[int, ...]:
+    """Slots of which one mask must hold all of a pod's; empty where none must."""
+    numa = bench.nodes.nodes[row].cells
+    if numa is None or not pod_class.aligned:
+        return ()
+    return numa_nodes_that_hold(numa, pod_class.aligned, _numa_usage(bench, row))
+
+
+def _numa_usage(bench: NodeUsage, row: int) -> NumaRoom:
+    numa = bench.nodes.nodes[row].cells
+    assert numa is not None
+    names = {column: name for name, column in bench.nodes.columns.items()}
+    taken = [
+        (
+            slots,
+            dict(zip((names[c] for c in ask.columns.tolist()), ask.amounts.tolist(), strict=True)),
+        )
+        for slots, ask in bench.zoned[row]
+    ]
+    return free_numa_room(numa, bench.free_slots[row], taken)

@@ -1,0 +1,76 @@
+"""In which state each node's free slots are, numbered for those who place gangs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.topology.islands import island_state
+from gpusched.topology.slot_costs import Node, SlotTables
+
+
+class SlotStates:
+    """Follows a workbench: only rows that were touched are looked at again.
+
+    Args:
+        bench: whose free slots are meant, as they are now.
+    """
+
+    def __init__(self, bench: NodeUsage) -> None:
+        self._bench = bench
+        self._seen = 0
+        self._numbers: dict[Node, int] = {}
+        self._known: dict[tuple[int, int, int], int] = {}
+        """Numbers by identity of layout and amounts, which nodes that are alike share, and by
+        free slots: hashing them would take longer than all the rest."""
+        self._states: Ints | None = None
+        self._tables = SlotTables((), bench.population)
+        self._left: dict[int, tuple[Ints, Ints]] = {}
+        """By size how many pods fit each row, and the states that this was said of."""
+
+    def now(self) -> tuple[Ints, SlotTables]:
+        """States and what they cost.
+
+        Returns:
+            The state of each row's free slots, int64, shape (nodes,), read-only; and the costs
+            of these states, the same object as long as there are no more of them.
+        """
+        bench = self._bench
+        seen, self._seen = self._seen, len(bench.touched)
+        if self._states is None:
+            rows = range(len(bench.free_slots))
+            self._states = np.array([self._number(row) for row in rows], dtype=np.int64)
+        elif seen < self._seen:
+            self._states = self._states.copy()
+            for row in sorted(set(bench.touched[seen:])):
+                self._states[row] = self._number(row)
+        self._states.setflags(write=False)
+        if len(self._numbers) > len(self._tables.states):
+            self._tables = SlotTables(tuple(self._numbers), bench.population)
+        return self._states, self._tables
+
+    def left(self, size: int) -> Ints:
+        """How many pods of so many slots fit each row's free ones by number, shape (nodes,).
+
+        Very many where slots are not numbered; read-only.
+        """
+        states, tables = self.now()
+        known = self._left.get(size)
+        if known is None or known[1] is not states:
+            left = [tables.left(number) // size for number in range(len(tables.states))]
+            found = np.array(left, dtype=np.int64)[states]
+            found.setflags(write=False)
+            known = self._left[size] = (found, states)
+        return known[0]
+
+    def _number(self, row: int) -> int:
+        bench = self._bench
+        node, free = bench.nodes.nodes[row], bench.free_slots[row]
+        key = (id(node.layout), id(node.allocatable), free)
+        number = self._known.get(key)
+        if number is None:
+            state = island_state(node.layout, bench.slots_on(row), free)
+            number = self._numbers.setdefault(state, len(self._numbers))
+            self._known[key] = number
+        return number

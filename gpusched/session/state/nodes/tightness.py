@@ -1,0 +1,77 @@
+"""How much room each node's domains have, kept up to date while a session moves pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from gpusched.api.meta.units import GPU_RESOURCES
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.placement.model.problem import DomainLevel
+from gpusched.session.state.nodes.tracked_array import Rows
+
+TIGHTNESS_STEPS: Final = 256
+"""In so many steps tightness and scores are compared: they are the last thing that counts."""
+
+
+class Tightness:
+    """Free GPUs of each node's domain, added up over all levels and brought down to a few steps.
+
+    Nodes of one narrowest domain are in the same domains throughout, so that these are counted
+    and not the nodes.
+
+    Args:
+        bench: of the session.
+        levels: widest first, without hosts.
+    """
+
+    def __init__(self, bench: NodeUsage, levels: Sequence[DomainLevel]) -> None:
+        self._bench = bench
+        nodes = bench.nodes
+        self._columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
+        self._seen = len(bench.touched)
+        self._free = self._count(slice(None))
+        self._levels = levels
+        narrowest = levels[-1].domain if levels else np.zeros(len(nodes), dtype=np.int64)
+        _, some, which = np.unique(narrowest, return_index=True, return_inverse=True)
+        self._which = which
+        """Of each node its narrowest domain, counted without gaps."""
+        self._domains = [level.domain[some] for level in levels]
+        """Of each narrowest domain the one of each level that it lies in."""
+        self._rooms = [level.sums(self._free) for level in levels]
+        self._now = self._ranked()
+
+    def now(self) -> Ints:
+        """Steps by node, shape (nodes,), less is tighter; read-only."""
+        touched = self._bench.touched
+        if self._seen < len(touched):
+            rows = sorted(set(touched[self._seen :]))
+            self._seen = len(touched)
+            free = self._count(rows)
+            more = free - self._free[rows]
+            if more.any():
+                self._free[rows] = free
+                for level, room in zip(self._levels, self._rooms, strict=True):
+                    np.add.at(room, level.domain[rows], more)
+                self._now = self._ranked()
+        return self._now
+
+    def _ranked(self) -> Ints:
+        if not self._levels:
+            return np.zeros(len(self._which), dtype=np.int64)
+        total = sum(room[of] for of, room in zip(self._domains, self._rooms, strict=True))
+        values, steps = np.unique(total, return_inverse=True)
+        if len(values) > TIGHTNESS_STEPS:
+            steps = steps * TIGHTNESS_STEPS // len(values)
+        now: Ints = steps[self._which]
+        now.setflags(write=False)
+        return now
+
+    def _count(self, rows: Rows) -> Ints:
+        bench = self._bench
+        free = bench.nodes.allocatable[rows][:, self._columns] - bench.used[rows][:, self._columns]
+        total: Ints = np.maximum(free, 0).sum(axis=1)
+        return total

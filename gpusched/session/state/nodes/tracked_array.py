@@ -1,0 +1,38 @@
+"""Arrays by node that follow a workbench: only touched rows are worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.node_usage import NodeUsage
+
+Rows = slice | list[int]
+
+
+class TrackedArray:
+    """One array whose rows depend on nothing but the same row of a bench.
+
+    Args:
+        bench: that moves.
+        count: what some rows are now, shape (rows, ...).
+    """
+
+    def __init__(self, bench: NodeUsage, count: Callable[[Rows], Ints]) -> None:
+        self._bench = bench
+        self._count = count
+        self._seen = len(bench.touched)
+        self._now = count(slice(None))
+        self._now.setflags(write=False)
+
+    def now(self) -> Ints:
+        """As the bench is now, shape (nodes, ...), read-only; another array when it has changed."""
+        touched = self._bench.touched
+        if self._seen < len(touched):
+            rows = sorted(set(touched[self._seen :]))
+            self._seen = len(touched)
+            now = self._now.copy()
+            now[rows] = self._count(rows)
+            now.setflags(write=False)
+            self._now = now
+        return self._now

@@ -1,0 +1,283 @@
+"""Room that an earlier session promised and that is not free yet: read back from the API.
+
+A promise is the ``nominatedNodeName`` of each waiting pod, and the reason and time of its
+``PodScheduled`` condition: nothing lives in memory, so a restart keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import msgspec
+
+from gpusched.api.devices.slots import gpu_request
+from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.meta.identity import UID, GangKey, ResourceVersion
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod, PodClass, PodPhase
+from gpusched.arrays.columns import pod_class_vector, request_vector
+from gpusched.base import limits
+from gpusched.cache.gangs.expected_pods import expected_pod_uid, job_parallelism
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.statement import Assignment, EvictOperation, Statement
+
+
+def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
+    """The promises in force, by gang.
+
+    That of a gang ends as a whole: with its time, with one of its nodes, or with one of the
+    pods for whom it was made, whose share is simply not there any more.
+    """
+    found: dict[GangKey, tuple[Assignment, ...]] = {}
+    for gang in snapshot.gangs:
+        if gang.suspended:
+            continue  # its pods do not exist
+        places = _nominations_of_gang(gang, snapshot)
+        if places:
+            found[gang.key] = places
+    return found
+
+
+def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ...]:
+    places: list[Assignment] = []
+    nodes = snapshot.nodes
+    for task in gang.tasks:
+        for pod in task.pods:
+            if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
+                continue
+            row = nodes.row.get(pod.nominated)
+            if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
+                return ()
+            ask = pod_class_vector(task.pod_class, nodes.columns)
+            places.append(Assignment(pod, row, 0, ask, promised=True))
+    return tuple(places)
+
+
+@attrs.frozen(slots=True, eq=False)
+class MovedGangDraft:
+    """A gang that leaves for a claim, and the places that are held for it meanwhile."""
+
+    gang: Gang
+    places: tuple[Assignment, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class PreemptionDraft:
+    """What a kept statement of promises came to.
+
+    Attributes:
+        places: promised, at least one.
+        evictions: who leaves for them.
+        action, reason, sentence: who decided, and what victims and the gang are told.
+        moves: those of the victims that have other places.
+    """
+
+    gang: Gang
+    places: tuple[Assignment, ...]
+    evictions: tuple[EvictOperation, ...]
+    action: str
+    reason: str
+    sentence: str
+    moves: tuple[MovedGangDraft, ...] = ()
+
+
+if TYPE_CHECKING:  # it works with sessions
+    from gpusched.session.state.session import Session
+
+
+def restore_nomination(session: Session, place: Assignment) -> Assignment:
+    """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
+    bench, gpu = session.bench, 0
+    if place.ask.share is not None and place.ask.gpu >= 0:
+        with session.pipelining():
+            fits = bench.shares_fit([place.row], place.ask)[0]
+            # Where it does not fit any more, it is let go like others whose room is gone.
+            found = bench.gpu_to_join(place.row, place.ask) if fits else None
+            gpu = bench.next_unnamed_gpu(place.row) if found is None else found
+    bench.reserve(place.row, place.ask, gpu=gpu)
+    return attrs.evolve(place, gpu=gpu)
+
+
+def nomination_still_fits(session: Session, gang: Gang) -> bool:
+    """Whether the room promised to a gang will be free for it when those who leave are gone.
+
+    A promise for fewer members than it needs, as a crash may leave one, is none.
+    """
+    if len(session.nominations.get(gang.key, ())) < gang.at_once:
+        return False
+    statement = session.statement()
+    with session.pipelining():
+        # Each is lifted and placed again, so that none is in the way of itself.
+        session.lift(statement, gang)
+        left = list(session.nominations.get(gang.key, ()))
+        found = True
+        while left and found:
+            # Members may wait for each other: whoever can go first does.
+            rest = [place for place in left if not _assign_again(session, statement, place)]
+            found, left = len(rest) < len(left), rest
+        statement.discard()
+    return not left
+
+
+def _assign_again(session: Session, statement: Statement, place: Assignment) -> bool:
+    seat = session.pod_info(place.pod)
+    if not seat.board.fits[place.row]:
+        return False
+    statement.place(place.pod, place.row, seat.ask)
+    return True
+
+
+def assignments_held_for_move(
+    snapshot: Snapshot, gang: Gang, move: MoveRecord, promised: int
+) -> tuple[Assignment, ...]:
+    """What is still held of a move.
+
+    Each member that was made since and has its place, or a promise, takes one off. While old
+    members stay, their quota is charged for them: what is held for these costs none.
+
+    Args:
+        snapshot: of this moment.
+        gang: that was moved.
+        move: its record.
+        promised: members that are promised room otherwise.
+    """
+    if snapshot.now - move.at >= limits.MOVED_ROOM_S:
+        return ()
+    nodes = snapshot.nodes
+    left = [
+        (place.node, place.requests)
+        for place in move.places
+        for _ in range(place.pods)
+        if place.node in nodes.row
+    ]
+    old = 0
+    for member in gang.placed:
+        if member.pod.created < move.at:
+            old += 1
+        else:
+            _remove_one(left, member.node, member.pod.pod_class.requests)
+    if gang.job is not None and gang.pod_group is None:
+        # Whoever may change a Job may write there: never more than it can have.
+        left = left[: job_parallelism(gang.job)]
+    left = left[: max(0, len(left) - promised)]
+    places = []
+    for number, (node, requests) in enumerate(left):
+        ask = request_vector(requests, nodes.columns)
+        charged = requests if number >= old else NOTHING
+        pod = _stand_in(gang.key, number, charged)
+        places.append(Assignment(pod, nodes.row[node], 0, ask, promised=True))
+    return tuple(places)
+
+
+def _remove_one(left: list[tuple[str, Resources]], node: str, requests: Resources) -> None:
+    """A member came: the place on its node is its own, else one that is as large."""
+    for fits in (
+        [each for each in left if each == (node, requests)],
+        [each for each in left if each[1] == requests],
+    ):
+        if fits:
+            left.remove(fits[-1])
+            return
+
+
+def make_move_record(places: Sequence[Assignment], snapshot: Snapshot) -> MoveRecord:
+    """The record of places found for a gang, to be written now."""
+    counts: dict[tuple[str, Resources], int] = {}
+    for place in places:
+        key = (snapshot.nodes.nodes[place.row].name, place.pod.pod_class.requests)
+        counts[key] = counts.get(key, 0) + 1
+    found = [MoveTarget(node, count, requests) for (node, requests), count in counts.items()]
+    found.sort(key=lambda each: (each.node, each.requests.items, each.pods))
+    return MoveRecord(float(int(snapshot.now)), tuple(found))
+
+
+def as_pending_gang(gang: Gang) -> Gang:
+    """The gang as it will be when it was stopped and all its members are made again."""
+    pods = [
+        msgspec.structs.replace(
+            member.pod,
+            uid=expected_pod_uid(UID(f"{gang.key.kind}/{gang.key}"), number),
+            node="",
+            slots=0,
+            plan="",
+            scheduled=0.0,
+            phase=PodPhase.PENDING,
+        )
+        for number, member in enumerate(gang.placed)
+    ]
+    kinds: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in pods:
+        kinds.setdefault((pod.role, pod.sub_group, pod.pod_class.digest), []).append(pod)
+    tasks = tuple(
+        PodSet(role, of[0].pod_class, tuple(of), part)
+        for (role, part, _), of in sorted(kinds.items())
+    )
+    return attrs.evolve(
+        gang,
+        tasks=tasks,
+        placed=(),
+        min_member=max(gang.min_member, len(pods)),
+        ready_roles=(),
+        ready_sub_groups=(),
+        running=0,
+        credit=0,
+        held=NOTHING,
+        asked=_total_requests(pods),
+    )
+
+
+def _total_requests(pods: Sequence[Pod]) -> Resources:
+    asked = NOTHING
+    for pod in pods:
+        asked = asked.plus(pod.pod_class.requests)
+    return asked
+
+
+def _stand_in(gang: GangKey, number: int, requests: Resources) -> Pod:
+    """A pod that asks for so much and has no rules."""
+    gpu, gpus = gpu_request(requests)
+    digest = hashlib.blake2b(repr(requests.items).encode(), digest_size=16).hexdigest()
+    return Pod(
+        namespace=gang.namespace,
+        name=f"{gang.name}-moved-{number}",
+        uid=expected_pod_uid(UID(f"{gang.kind}/{gang}"), number),
+        resource_version=ResourceVersion(""),
+        created=0.0,
+        labels={},
+        owner=None,
+        scheduler="",
+        pod_class=PodClass(
+            digest=digest,
+            requests=requests,
+            gpu=gpu,
+            gpus=gpus,
+            node_selector=(),
+            affinity=None,
+            preferred=(),
+            tolerations=(),
+            unsupported="",
+        ),
+        priority=0,
+        priority_class="",
+        group="",
+        queue="",
+        role="",
+        sub_group="",
+        hints=NO_GANG_ANNOTATIONS,
+        rank=-1,
+        node="",
+        phase=PodPhase.PENDING,
+        deleting=False,
+        gated=False,
+        scheduled=0.0,
+        slots=0,
+        plan="",
+        fence="",
+        unschedulable_reason="",
+        unschedulable="",
+    )

@@ -1,0 +1,92 @@
+"""Keys of queues and gangs in one session: asked once, and again when accounts have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.framework.sort_keys import SortKeyHook, joined_sort_key
+from gpusched.session.state.equivalence import EquivalenceClasses
+
+_CachedKey = tuple[tuple[int, bool], Any]
+
+
+class OrderKeys:
+    """See the module.
+
+    Where a policy says that gangs of one kind have the same key, one of them is asked for all.
+
+    Args:
+        hooks: whose orders count.
+        accounts: of the session; while their state is the same, so are all keys.
+        kinds: of gangs.
+    """
+
+    def __init__(self, hooks: Hooks, accounts: QueueAccounts, kinds: EquivalenceClasses) -> None:
+        self._hooks = hooks
+        self._accounts = accounts
+        self._kinds = kinds
+        self._gangs: dict[Hashable, _CachedKey] = {}
+        self._queues: dict[Hashable, _CachedKey] = {}
+        self._shared: dict[Hashable, _CachedKey] = {}
+
+    @cached_property
+    def _gang_keys_are_shared(self) -> bool:
+        return all(order.alike for order in self._hooks.gang_orders)
+
+    @cached_property
+    def _queue_keys_are_shared(self) -> bool:
+        return all(order.alike for order in self._hooks.queue_orders)
+
+    def of_gang(self, gang: Gang) -> Any:
+        """Among the gangs of its queue; None: it sits out."""
+        orders = self._hooks.gang_orders
+        kind = self._kinds.of(gang)
+        alike = kind is not None and self._gang_keys_are_shared
+        who: Hashable = kind if alike else gang.key
+        state = self._accounts.state()
+        known = self._gangs.get(who)
+        if known is None or known[0] != state:
+            key = (
+                self._joined(orders, kind, state, gang) if not alike else _joined_key(orders, gang)
+            )
+            known = self._gangs[who] = (state, key)
+        return known[1]
+
+    def of_queue(self, node: QueueNode, gang: Gang) -> Any:
+        """Among its siblings, with the gang it would be served with; None: it sits out."""
+        orders = self._hooks.queue_orders
+        kind = self._kinds.of(gang) if self._queue_keys_are_shared else None
+        who = (node.queue.name, gang.key if kind is None else kind)
+        state = self._accounts.state()
+        known = self._queues.get(who)
+        if known is None or known[0] != state:
+            known = self._queues[who] = (state, _joined_key(orders, node, gang))
+        return known[1]
+
+    def _joined(
+        self, orders: Sequence[SortKeyHook], kind: Hashable, state: tuple[int, bool], gang: Gang
+    ) -> Any:
+        """The key of one gang; what its kind has in common is asked once."""
+        if kind is None:
+            return _joined_key(orders, gang)
+        known = self._shared.get(kind)
+        if known is None or known[0] != state:
+            parts = [joined_sort_key([each.ask], gang) if each.alike else () for each in orders]
+            known = self._shared[kind] = (state, parts)
+        found: list[Any] = []
+        for order, shared in zip(orders, known[1], strict=True):
+            part = shared if order.alike else joined_sort_key([order.ask], gang)
+            if part is None:
+                return None
+            found += part
+        return tuple(found)
+
+
+def _joined_key(orders: Sequence[SortKeyHook], *about: object) -> Any:
+    return joined_sort_key([order.ask for order in orders], *about)

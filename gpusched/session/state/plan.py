@@ -1,0 +1,316 @@
+"""What a session decided: data only, in canonical order, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+
+import attrs
+import msgspec
+
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.move_record import MoveRecord, format_move
+from gpusched.api.gang.pod_group import QueueUsage
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.resources import NOTHING, Resources
+
+
+@attrs.frozen(slots=True)
+class PodBind:
+    """One pod to one node.
+
+    Attributes:
+        node_uid: the node as it was decided on; a node made again under its name is another.
+        slots: bitmask of GPU slots, 0 when the pod takes none.
+        rank: index inside the gang, -1 for none.
+        requests: what the ledger charges.
+    """
+
+    key: ObjectKey
+    uid: UID
+    node: str
+    node_uid: UID
+    slots: int
+    rank: int
+    requests: Resources
+
+    def content(self) -> tuple[str, str, str, str, str, int]:
+        """What identifies the decision."""
+        return (*self.key, self.uid, self.node, format_slots(self.slots), self.rank)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangBind:
+    """The part of a gang that starts together now.
+
+    Attributes:
+        uid: of the PodGroup or Job, or of the lone pod.
+        generation: of the PodGroup as decided on; 0 when there is none.
+        min_member: members the gang needs in all.
+        placed: members that were bound or assumed already when this was decided.
+        binds: sorted by pod; ``placed + len(binds) >= min_member``.
+        proof: how good their places are, see ``session.proven``; empty where nobody tells.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    min_member: int
+    placed: int
+    binds: tuple[PodBind, ...]
+    proof: str = ""
+
+    @property
+    def plan_id(self) -> str:
+        """Twelve hex digits: the same decision has the same name in every process."""
+        content = (*self.gang, self.uid, self.generation, [bind.content() for bind in self.binds])
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PendingReason:
+    """What was asked and what there was, for sentences and status.
+
+    Attributes:
+        reason: one of the contract's reasons (``session.reasons``).
+        sentence: with numbers; the same in event, condition and ``explain``.
+    """
+
+    reason: str
+    sentence: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Undo:
+    """Members of a gang that never became whole: they are evicted, by UID."""
+
+    gang: GangKey
+    pods: tuple[tuple[ObjectKey, UID], ...]
+    sentence: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Eviction:
+    """One pod is to leave its node.
+
+    Attributes:
+        gang, queue: to which it belongs.
+        node: on which it is.
+        action: who decided: ``preempt``, ``reclaim`` or another name for metrics.
+        reason: of the contract's list.
+        sentence: who needs the room, with numbers.
+        gpu_seconds: work that is lost, GPUs times seconds since start or checkpoint.
+    """
+
+    key: ObjectKey
+    uid: UID
+    gang: GangKey
+    queue: str
+    node: str
+    action: str
+    reason: str
+    sentence: str
+    gpu_seconds: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class JobSuspendChange:
+    """A Job is paused or started by its ``suspend``.
+
+    Attributes:
+        suspend: what it becomes.
+        parallelism: what that becomes too; None leaves it.
+        node_selector: added to its pod template, pairs sorted by label.
+        annotations: set on it, pairs sorted by name; an empty value removes one.
+        reason, sentence: as for ``Eviction``.
+    """
+
+    key: ObjectKey
+    uid: UID
+    suspend: bool
+    reason: str
+    sentence: str
+    action: str
+    parallelism: int | None = None
+    node_selector: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangStop:
+    """Members of one gang leave; where it is a Job that ends as a whole, it is paused.
+
+    Attributes:
+        evictions: sorted by pod.
+        pause: the Job to suspend; ``evictions`` then tells whom that ends, and nobody of these
+            is evicted by itself.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    evictions: tuple[Eviction, ...]
+    pause: JobSuspendChange | None = None
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class MoveOrder:
+    """The record of a move, to be written on the gang's PodGroup or Job.
+
+    Attributes:
+        gang, uid: that is moved, with the UID of that object.
+        move: where room is held for it.
+    """
+
+    gang: GangKey
+    uid: UID
+    move: MoveRecord
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PreemptionPlan:
+    """Room is made, or waited for, for one gang. The promise is written before anybody leaves.
+
+    Attributes:
+        gang, uid, generation: for whom.
+        nominations: key, UID and node of each pod that is promised room, sorted by pod.
+        stops: who leaves for it; empty when those who leave anyway suffice.
+        action: who decided.
+        sentence: what the gang is told.
+        moves: where those who leave find room again, sorted by gang; written before anything.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    nominations: tuple[tuple[ObjectKey, UID, str], ...]
+    stops: tuple[GangStop, ...]
+    action: str
+    sentence: str
+    moves: tuple[MoveOrder, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GangStatus:
+    """Where a gang stands after the session; becomes conditions, events and counts.
+
+    Attributes:
+        uid, generation: of the PodGroup; generation 0 when there is none to write to.
+        phase: Pending, Inqueue, Running, Completed or Unknown.
+        admitted, scheduled: reason and sentence; scheduled.reason is ``Scheduled`` when enough
+            members are bound (never before their bindings were accepted).
+        waiting: unbound pods that are told why, as (key, uid).
+        counts: scheduled, running, succeeded, failed.
+    """
+
+    gang: GangKey
+    uid: UID
+    generation: int
+    queue: str
+    phase: str
+    admitted: PendingReason
+    is_admitted: bool
+    scheduled: PendingReason
+    is_scheduled: bool
+    waiting: tuple[tuple[ObjectKey, UID], ...]
+    counts: tuple[int, int, int, int]
+    waiting_ask: PendingReason | None = None
+    """What the waiting pods are told where it is not ``scheduled``: extras of a running gang."""
+    queue_position: int = 0
+    estimated_start: float = 0.0
+    """Seconds since the epoch; 0.0 when it cannot be told."""
+    nominated: tuple[tuple[UID, str], ...] = ()
+    """Nodes promised to waiting pods; who is not named here loses a promise he had."""
+    preempted: PendingReason | None = None
+    """What its condition of that name becomes; None leaves it as it is."""
+    is_preempted: bool = True
+    """Whether that condition holds; False when the gang runs again."""
+    placement: tuple[tuple[str, str], ...] = ()
+    provisional: bool = False
+    """Whether no session has looked at it yet: to be told only where nothing was told before."""
+
+
+@attrs.frozen(slots=True)
+class PoolStatus:
+    """What a queue holds in one of its node pools and is due there; of what queues limit there."""
+
+    name: str
+    allocated: Resources
+    fair_share: Resources
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class QueueStatus:
+    """What a queue holds and asks for; ``ready`` tells of a bad queue."""
+
+    name: str
+    uid: UID
+    generation: int
+    state: str
+    allocated: Resources
+    requested: Resources
+    borrowed: Resources
+    pending: int
+    inqueue: int
+    running: int
+    is_ready: bool
+    ready: PendingReason
+    fair_share: Resources = NOTHING
+    usage: QueueUsage | None = None
+    """Use of late as it shall be remembered; None where no policy measures it."""
+    node_pools: tuple[PoolStatus, ...] = ()
+    """In the order of its spec."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class TopologyStatus:
+    """Whether the levels of a Topology count.
+
+    Attributes:
+        crossed: nodes that it would put into another domain than the one that counts does.
+        outside: nodes in no domain, because a level has more domains than count.
+    """
+
+    name: str
+    uid: UID
+    generation: int
+    is_ready: bool
+    ready: PendingReason
+    crossed: int = 0
+    outside: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Plan:
+    """All that a session wants done. Empty parts cost nothing."""
+
+    revision: int
+    binds: tuple[GangBind, ...] = ()
+    undos: tuple[Undo, ...] = ()
+    claims: tuple[PreemptionPlan, ...] = ()
+    stops: tuple[GangStop, ...] = ()
+    """Gangs stopped for their own sake: stale, over their time, drained."""
+    switches: tuple[JobSuspendChange, ...] = ()
+    """Jobs that are started."""
+    gangs: tuple[GangStatus, ...] = ()
+    queues: tuple[QueueStatus, ...] = ()
+    topologies: tuple[TopologyStatus, ...] = ()
+
+    @property
+    def plan_id(self) -> str:
+        """Hash of the decisions (not of the snapshot's number): see invariant I12."""
+        content = [bind.plan_id for bind in self.binds]
+        undone = [(*undo.gang, [uid for _, uid in undo.pods]) for undo in self.undos]
+        claimed = [
+            [*claim.gang, claim.nominations, [_stop_content(stop) for stop in claim.stops]]
+            + [[*each.gang, format_move(each.move, seal="")] for each in claim.moves]
+            for claim in self.claims
+        ]
+        stopped = [_stop_content(stop) for stop in self.stops]
+        switched = [[each.uid, each.suspend] for each in self.switches]
+        everything = (content, undone, claimed, stopped, switched)
+        return hashlib.sha256(msgspec.json.encode(everything)).hexdigest()[:12]
+
+
+def _stop_content(stop: GangStop) -> list[object]:
+    return [*stop.gang, stop.pause is not None, [each.uid for each in stop.evictions]]

@@ -1,0 +1,102 @@
+"""Levels that a gang names otherwise than by their names: by node label, or by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.api.foreign.pod_groups import TIER
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.topology.levels import HOST, TopologyLevel
+
+_NOT_A_LEVEL_NAME: Final = ("/", ":")
+"""In a node label, and in the number of a tier; hardly ever in the name of a level."""
+
+
+def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]]) -> Gang:
+    """The gang with its wishes by the names of levels; itself where they are so already.
+
+    What is no level by any name stays as it is, and is refused where the wish is read.
+
+    Args:
+        gang: any gang.
+        levels: gives the levels, widest first; called only when there is a name to find.
+    """
+    own = gang.topology
+    if not gang.sub_groups and not own.required and not own.preferred:
+        return gang
+    wishes = [own, *(part.topology for part in gang.sub_groups)]
+    if not any(_needs_resolving(wish) for wish in wishes):
+        return gang
+    known = levels()
+    parts = tuple(
+        attrs.evolve(part, topology=_resolved_request(part.topology, known))
+        for part in gang.sub_groups
+    )
+    return attrs.evolve(gang, topology=_resolved_request(gang.topology, known), sub_groups=parts)
+
+
+def _needs_resolving(wish: TopologyRequest) -> bool:
+    return any(mark in wish.required or mark in wish.preferred for mark in _NOT_A_LEVEL_NAME)
+
+
+def _resolved_request(wish: TopologyRequest, levels: Sequence[TopologyLevel]) -> TopologyRequest:
+    return attrs.evolve(
+        wish,
+        required=_resolve_level_name(wish.required, levels),
+        preferred=_resolve_level_name(wish.preferred, levels),
+    )
+
+
+def _resolve_level_name(text: str, levels: Sequence[TopologyLevel]) -> str:
+    """Of the level that has this name or this label, or is the so-many-th above the hosts."""
+    if any(level.name == text for level in levels):
+        return text
+    by_label = next((level.name for level in levels if level.label == text), None)
+    if by_label is not None:
+        return by_label
+    number = text.removeprefix(TIER)
+    if number == text or not number.isdecimal():
+        return text
+    above = [level.name for level in reversed(levels) if level.label != HOST]
+    tier = int(number)
+    if tier == 0:
+        return next((level.name for level in levels if level.label == HOST), text)
+    # A tier above the widest level allows the whole cluster: the widest is the nearest to that.
+    return above[min(tier, len(above)) - 1] if above else text
+
+
+GangsByRow = dict[int, dict[GangKey, list[PodClass]]]
+"""By row and gang the classes of its members there."""
+
+
+def index_gangs_by_row(snapshot: Snapshot) -> GangsByRow:
+    """Who sits on which row, gangs of ours only."""
+    found: GangsByRow = {}
+    row_of = snapshot.nodes.row
+    for key, gang in snapshot.active.items():
+        for member in gang.placed:
+            row = row_of.get(member.node, -1)
+            if row >= 0:
+                found.setdefault(row, {}).setdefault(key, []).append(member.pod.pod_class)
+    return found
+
+
+@attrs.frozen(slots=True, eq=False)
+class NodePoolVariant:
+    """The gang with the pool's labels in its pods' node selectors.
+
+    Attributes:
+        pool: the pool's name, empty when its queue has no pools.
+        node_selector: what the pool adds, pairs sorted by label.
+    """
+
+    gang: Gang
+    pool: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,247 @@
+"""A batch of moves that is kept or dropped as a whole.
+
+Operations are data; a checkpoint is an index into their list, and rolling back undoes what
+lies behind it, newest first. Plugins are told nothing: what they read follows the statement.
+
+While the session looks at what will be (``Session.look``), a place is a promise: room that is
+held for a pod until those who leave have left it. It names no GPU slots yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from gpusched.api.pod.pod import Pod
+from gpusched.arrays.columns import RequestVector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.errors import InvariantBroken
+from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.framework.pod_counts import PodCounts
+from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.state.nodes.numa_fit import numa_slot_masks
+from gpusched.topology.slot_choice import choose_slots
+
+
+@attrs.frozen(slots=True, eq=False)
+class Assignment:
+    """One pod on one row with its slots; ``promised`` when the room is not free yet.
+
+    ``gpu`` is the GPU of the row on which a share is promised, see ``Workbench.gpu_for``.
+    """
+
+    pod: Pod
+    row: int
+    slots: int
+    ask: RequestVector
+    promised: bool = False
+    gpu: int = 0
+
+
+@attrs.frozen(slots=True, eq=False)
+class EvictOperation:
+    """A member loses its place.
+
+    Attributes:
+        gang: to which it belongs.
+        row: of its node.
+        path: of its queue, from the leaf up.
+    """
+
+    gang: Gang
+    member: Placed
+    row: int
+    ask: RequestVector
+    path: tuple[str, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class UnnominateOperation:
+    """A promise of an earlier session is taken back."""
+
+    place: Assignment
+    path: tuple[str, ...]
+    lasting: bool
+
+
+@attrs.frozen(slots=True, eq=False)
+class UnassignOperation:
+    """A place given earlier in this session is free again, while another is tried."""
+
+    place: Assignment
+
+
+class Statement:
+    """Moves tried on a workbench.
+
+    A statement ends with ``keep`` or with ``discard``; afterwards it takes no moves.
+
+    Args:
+        bench: on which is moved.
+        accounts: of the queues; places are charged when the statement is kept, evictions and
+            lifted promises at once, so that policies see them while victims are chosen.
+        neighbours: who sits where, for rules between pods.
+    """
+
+    def __init__(self, bench: NodeUsage, accounts: QueueAccounts, pod_counts: PodCounts) -> None:
+        self._bench = bench
+        self._neighbours = pod_counts
+        self._accounts = accounts
+        self.proof = ""
+        """How good its places are, see ``session.proven``; empty where nobody tells."""
+        self._moves: list[
+            Assignment | EvictOperation | UnnominateOperation | UnassignOperation
+        ] = []
+        self._open = True
+
+    @property
+    def places(self) -> tuple[Assignment, ...]:
+        """What was placed so far, in order."""
+        return tuple(move for move in self._moves if isinstance(move, Assignment))
+
+    @property
+    def evictions(self) -> tuple[EvictOperation, ...]:
+        """Who was evicted so far, in order."""
+        return tuple(move for move in self._moves if isinstance(move, EvictOperation))
+
+    @property
+    def lifted(self) -> tuple[Assignment, ...]:
+        """Promises taken back so far."""
+        return tuple(move.place for move in self._moves if isinstance(move, UnnominateOperation))
+
+    def checkpoint(self) -> int:
+        """A point to which ``rollback`` can return."""
+        return len(self._moves)
+
+    def place(self, pod: Pod, row: int, ask: RequestVector, *, then: tuple[int, ...] = ()) -> None:
+        """Put a pod on a row where it fits.
+
+        Args:
+            pod: that gets the place, and slots if it asks for any.
+            row: of the node.
+            ask: its request.
+            then: sizes of pods that will take slots of this row next, largest first, so that
+                together they get the slots that are best for all.
+
+        Raises:
+            InvariantBroken: it does not fit; the caller asked the wrong board.
+        """
+        self._must_be_open()
+        bench = self._bench
+        free = bench.free_on(row, ask.columns)
+        if (free < ask.amounts).any():
+            raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
+        share = ask.share is not None
+        gpu = bench.gpu_to_join(row, ask) if share else None
+        if bench.later:
+            bench.reserve(row, ask, gpu=gpu or 0)
+            self._neighbours.promise(pod, row)
+            self._moves.append(Assignment(pod, row, 0, ask, promised=True, gpu=gpu or 0))
+            return
+        slots = 0 if gpu is None else 1 << gpu
+        if share and not slots:
+            slots = choose_slots(
+                bench.openable_slots(row, ask),
+                1,
+                bench.nodes.nodes[row].layout,
+                slots=bench.slots_on(row),
+                population=bench.population,
+            )
+        elif pod.pod_class.gpus:
+            slots = choose_slots(
+                bench.free_slots[row] & self._range(row, pod.pod_class.gpu),
+                pod.pod_class.gpus,
+                bench.nodes.nodes[row].layout,
+                slots=bench.slots_on(row),
+                then=then,
+                population=bench.population,
+                within=numa_slot_masks(bench, pod.pod_class, row) if row in bench.zoned else (),
+            )
+        bench.add(row, ask, slots=slots)
+        self._neighbours.place(pod, row)
+        self._moves.append(Assignment(pod, row, slots, ask))
+
+    def evict(
+        self, gang: Gang, member: Placed, row: int, ask: RequestVector, *, path: Sequence[str]
+    ) -> None:
+        """A member is to leave; its room counts as free only when one looks at what will be.
+
+        Use ``Session.evict``, which knows rows, demands and paths.
+        """
+        self._must_be_open()
+        self._bench.release(row, ask, slots=member.slots)
+        self._neighbours.leave(member.pod, row)
+        self._accounts.release(path, member.pod.pod_class.requests)
+        self._moves.append(EvictOperation(gang, member, row, ask, tuple(path)))
+
+    def lift(self, place: Assignment, *, path: Sequence[str], lasting: bool = False) -> None:
+        """Take back a promise, to use its room or to give it up.
+
+        Args:
+            place: that was promised.
+            path: of the queue, from the leaf up.
+            lasting: whether it was promised to a gang that is not preemptible.
+        """
+        self._must_be_open()
+        self._bench.reserve(place.row, place.ask, gpu=place.gpu, times=-1)
+        self._neighbours.promise(place.pod, place.row, times=-1)
+        self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
+        if lasting:
+            self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests, times=-1)
+        self._moves.append(UnnominateOperation(place, tuple(path), lasting))
+
+    def clear(self, place: Assignment) -> None:
+        """Free a place that an earlier statement of this session gave; see ``session.moves``."""
+        self._must_be_open()
+        self._undo(place)
+        self._moves.append(UnassignOperation(place))
+
+    def rollback(self, checkpoint: int = 0) -> None:
+        """Undo everything behind the checkpoint."""
+        self._must_be_open()
+        while len(self._moves) > checkpoint:
+            self._undo(self._moves.pop())
+
+    def _undo(
+        self, move: Assignment | EvictOperation | UnnominateOperation | UnassignOperation
+    ) -> None:
+        bench = self._bench
+        if isinstance(move, EvictOperation):
+            bench.release(move.row, move.ask, slots=move.member.slots, times=-1)
+            self._neighbours.leave(move.member.pod, move.row, times=-1)
+            self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
+        elif isinstance(move, UnnominateOperation):
+            bench.reserve(move.place.row, move.place.ask, gpu=move.place.gpu)
+            self._neighbours.promise(move.place.pod, move.place.row)
+            self._accounts.promise(move.path, move.place.pod.pod_class.requests)
+            if move.lasting:
+                self._accounts.charge_not_preemptible(move.path, move.place.pod.pod_class.requests)
+        elif isinstance(move, UnassignOperation):
+            place = move.place
+            bench.add(place.row, place.ask, slots=place.slots)
+            self._neighbours.place(place.pod, place.row)
+        elif move.promised:
+            bench.reserve(move.row, move.ask, gpu=move.gpu, times=-1)
+            self._neighbours.promise(move.pod, move.row, times=-1)
+        else:
+            bench.remove(move.row, move.ask, slots=move.slots)
+            self._neighbours.place(move.pod, move.row, times=-1)
+
+    def keep(self) -> tuple[Assignment, ...]:
+        """The moves stand; the places among them."""
+        self._must_be_open()
+        self._open = False
+        return self.places
+
+    def discard(self) -> None:
+        """None of it happened."""
+        self.rollback()
+        self._open = False
+
+    def _range(self, row: int, gpu: str) -> int:
+        return self._bench.slot_range(row, gpu)
+
+    def _must_be_open(self) -> None:
+        if not self._open:
+            raise InvariantBroken("a statement that was kept or discarded was used again")

@@ -1,0 +1,385 @@
+"""How much of a session each tenant may use, in units of work: counted, never measured.
+
+A unit is about a microsecond of a slow core. What a gang will cost at least is known before it is
+looked at; what a search costs on top is charged while it runs. Both depend on the snapshot
+alone, so that the same snapshot gives the same plan on every machine.
+
+A tenant is a namespace in a queue: what one of them asks for costs the others nothing but its
+own share. In a queue whose ordering is ``StrictFifo`` the queue as a whole is one tenant, as
+there the order of arrival comes before all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import TenantRound
+from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
+
+if TYPE_CHECKING:  # it works with sessions
+    from gpusched.session.state.session import Session
+
+STRICT_FIFO = "StrictFifo"
+K = TypeVar("K", bound=Hashable)
+
+
+class Tenant(NamedTuple):
+    """Whose gangs share what they may cost; ``namespace`` is empty for a queue as a whole."""
+
+    queue: str
+    namespace: str
+
+
+def tenant_of(session: Session, gang: Gang) -> Tenant:
+    """The gang's tenant. Gangs of queues that do not exist share what one queue gets."""
+    node = session.queue_of(gang)
+    if node is None:
+        return Tenant("", gang.key.namespace)
+    strict = node.queue.ordering == STRICT_FIFO
+    return Tenant(gang.queue, "" if strict else gang.key.namespace)
+
+
+def max_min_fair_split(asked: Mapping[K, int], total: int) -> dict[K, int]:
+    """So much for each that nobody who gets less than it asks for gets less than anybody else."""
+    given: dict[K, int] = {}
+    left = total
+    waiting = sorted(asked, key=lambda each: asked[each])
+    for number, who in enumerate(waiting):
+        given[who] = min(asked[who], left // (len(waiting) - number))
+        left -= given[who]
+    return given
+
+
+class GangCosts:
+    """What looking at gangs costs at least. One for each tenant and session.
+
+    Args:
+        kinds: of gangs; of equal ones the first is looked at, the others are told the same.
+        nodes: how many the cluster has.
+        evicts: whether others may be evicted for a gang: who finds no place is looked at again.
+    """
+
+    def __init__(self, kinds: EquivalenceClasses, *, nodes: int, evicts: bool) -> None:
+        self._kinds = kinds
+        self._class = limits.WORK_CLASS + nodes // limits.WORK_NODES_A_UNIT
+        self._times = 2 if evicts else 1
+        self._seen: set[EquivalenceClass] = set()
+
+    def of(self, gang: Gang) -> int:
+        """Units; less once one of its kind was asked about."""
+        if not gang.tasks or gang.ready + gang.pending < gang.min_member or gang.trouble[0]:
+            return limits.WORK_GANG
+        kind = self._kinds.of(gang)
+        if kind is not None:
+            if kind in self._seen:
+                return limits.WORK_GANG + gang.pending // limits.WORK_PODS_A_UNIT
+            self._seen.add(kind)
+        return limits.WORK_GANG + self._times * self._look(gang)
+
+    def _look(self, gang: Gang) -> int:
+        units = gang.pending // limits.WORK_PODS_A_UNIT
+        for task in gang.tasks:
+            ruled = task.pod_class.near or task.pod_class.apart or task.pod_class.spread
+            units += self._class * (limits.WORK_RULES_TIMES if ruled else 1)
+        if gang.sub_groups or gang.topology.required or gang.topology.preferred:
+            units += self._class * (1 + len(gang.sub_groups))
+        return units
+
+
+class WorkBudget:
+    """What was used in one action of a session, by tenant.
+
+    Args:
+        allowed: what each may use in one action; a tenant that is not there may use the least of
+            these.
+    """
+
+    def __init__(self, allowed: Mapping[Tenant, int]) -> None:
+        self._allowed = allowed
+        self._least = min(allowed.values(), default=limits.SESSION_WORK_MAX)
+        self._used: dict[Tenant, int] = {}
+        self._turn: Tenant | None = None
+        self.spent = 0
+        """By everybody, in the whole session."""
+
+    def begin(self) -> None:
+        """Another action begins: everybody may use as much again."""
+        self._used.clear()
+        self._turn = None
+
+    def may(self, tenant: Tenant) -> bool:
+        """Whether the tenant may still use some; if so, it is charged from now on.
+
+        Whoever has used nothing yet may always begin: one gang of each tenant is looked at in
+        each session, whatever that costs.
+        """
+        used = self._used.get(tenant)
+        if used is not None and used >= self._allowed.get(tenant, self._least):
+            return False
+        self._turn = tenant
+        if used is None:
+            self._used[tenant] = 0
+        return True
+
+    def spend(self, units: int) -> None:
+        """Charge whoever's turn it is."""
+        self.spent += units
+        if self._turn is not None:
+            self._used[self._turn] += units
+
+
+if TYPE_CHECKING:  # it works with sessions
+    from gpusched.session.state.session import Session
+
+_HEAD_DIVISOR = 4
+"""A fourth of a tenant's share is for those who are first in line, in every session."""
+
+
+@attrs.define(slots=True, eq=False)
+class _TenantBacklog:
+    """The gangs of a tenant that has more than its share.
+
+    Attributes:
+        gangs: all of them, by key.
+        head: those that were first in line when the round began.
+        chosen: those that this session looks at.
+        left: those that this round is still to look at, in the order of their turns.
+        before: how far the rounds had come.
+    """
+
+    tenant: Tenant
+    gangs: Mapping[GangKey, Gang]
+    head: Sequence[GangKey]
+    chosen: set[GangKey]
+    left: list[Gang]
+    before: TenantRound
+
+
+class GangSelection:
+    """See the module. Of one session, worked out when its policies are open.
+
+    Args:
+        session: whose snapshot says who waits and how far the last session came.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lines: list[_TenantBacklog] = []
+        self._put_off: set[GangKey] = set()
+        self.left_out: dict[GangKey, int] = {}
+        """Gangs that this session does not look at, and how many of their tenant come before."""
+        self._waiting: dict[Tenant, list[Gang]] = {}
+        tenants: dict[tuple[str, str], list[Gang]] = {}
+        for gang in session.all_gangs:
+            if not _is_always_included(session, gang):
+                tenants.setdefault((gang.queue, gang.key.namespace), []).append(gang)
+        for alike in tenants.values():
+            self._waiting.setdefault(tenant_of(session, alike[0]), []).extend(alike)
+        asked = {tenant: self._asked(gangs) for tenant, gangs in self._waiting.items()}
+        shares = _work_by_tenant(asked)
+        self.work = WorkBudget(_work_limits(shares))
+        rounds = {Tenant(each.queue, each.namespace): each for each in session.snapshot.rounds}
+        for tenant in sorted(asked):
+            begun = rounds.get(tenant, TenantRound(*tenant))
+            if asked[tenant] > shares[tenant] or begun.left:
+                gangs = {gang.key: gang for gang in self._waiting[tenant]}
+                self._lines.append(self._line(tenant, gangs, shares[tenant], begun))
+        if self._lines:
+            self._defer_overtakers()
+            for line in self._lines:
+                self._leave_out(line)
+
+    def defer(self, gang: Gang) -> None:
+        """Its tenant has used up its share of this session: the gang is among the next."""
+        self._put_off.add(gang.key)
+
+    def is_deferred(self, gang: Gang) -> bool:
+        """Whether it was."""
+        return gang.key in self._put_off
+
+    def rounds(self) -> tuple[TenantRound, ...]:
+        """How far this session came, for the next one; empty for who was served as a whole."""
+        found = [self._after(line) for line in self._lines]
+        if self._put_off:
+            lined = {line.tenant for line in self._lines}
+            for tenant, gangs in self._waiting.items():
+                cut = [gang for gang in gangs if gang.key in self._put_off]
+                if cut and tenant not in lined:
+                    found.append(self._cut(tenant, gangs, cut))
+        return tuple(sorted(found, key=lambda each: (each.queue, each.namespace)))
+
+    # -- choosing ----------------------------------------------------------------------------
+    def _asked(self, gangs: Iterable[Gang]) -> int:
+        """What they would cost together, as far as that matters: never far beyond a session."""
+        costs, units = self._costs(), 0
+        for gang in gangs:
+            units += costs.of(gang)
+            if units > limits.SESSION_WORK_MAX:
+                break
+        return units
+
+    def _costs(self) -> GangCosts:
+        session = self._session
+        evicts = not session.actions.isdisjoint(("preempt", "reclaim"))
+        return GangCosts(session.masks.kinds, nodes=len(session.snapshot.nodes), evicts=evicts)
+
+    def _line(
+        self, tenant: Tenant, gangs: Mapping[GangKey, Gang], share: int, before: TenantRound
+    ) -> _TenantBacklog:
+        costs = self._costs()
+        if not tenant.namespace:
+            ordered = self._in_order(gangs.values())
+            chosen = _first_within_share(ordered, costs, share)
+            return _TenantBacklog(tenant, gangs, (), {each.key for each in chosen}, [], before)
+        if not before.left:
+            before = attrs.evolve(before, looked_at=(), head=(), cut=False)
+            ordered = self._in_order(gangs.values())
+            head = [
+                each.key for each in _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
+            ]
+            chosen = _first_within_share(
+                ordered[len(head) :], costs, share - share // _HEAD_DIVISOR
+            )
+            left = ordered[len(head) + len(chosen) :]
+            return _TenantBacklog(
+                tenant, gangs, head, {*head, *(each.key for each in chosen)}, left, before
+            )
+        head = [key for key in before.head if key in gangs]
+        chosen_head = (
+            []
+            if before.cut
+            else _first_within_share([gangs[key] for key in head], costs, share // _HEAD_DIVISOR)
+        )
+        waiting = [gangs[key] for key in before.left if key in gangs]
+        known = {*before.left, *before.looked_at}
+        fresh = [gang for key, gang in gangs.items() if key not in known]
+        nearest = len(_first_within_share(waiting, self._costs(), share))
+        ordered = self._in_order([*waiting[:nearest], *fresh])
+        rest = share if before.cut else share - share // _HEAD_DIVISOR
+        chosen = _first_within_share(ordered, costs, rest)
+        left = [*ordered[len(chosen) :], *waiting[nearest:]]
+        keys = {each.key for each in (*chosen_head, *chosen)}
+        return _TenantBacklog(tenant, gangs, head, keys, left, before)
+
+    def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
+        return sorted(gangs, key=lambda gang: (self._key(gang), int(gang.created * 1e6), gang.key))
+
+    def _key(self, gang: Gang) -> Any:
+        key = self._session.order_keys.of_gang(gang)
+        return (1,) if key is None else (0, key)
+
+    def _defer_overtakers(self) -> None:
+        """Nobody passes a gang of another namespace that comes first and was never looked at."""
+        tenants: dict[str, list[Tenant]] = {}
+        for tenant in self._waiting:
+            tenants.setdefault(tenant.queue, []).append(tenant)
+        barred: dict[str, Any] = {}
+        for line in self._lines:
+            queue = line.tenant.queue
+            if queue and len(tenants[queue]) > 1:
+                known = {*line.before.known, *line.before.looked_at}
+                first = next((each for each in line.left if each.key not in known), None)
+                if first is not None:
+                    key = self._key(first)
+                    barred[queue] = min(barred.get(queue, key), key)
+        lines = {line.tenant: line for line in self._lines}
+        for queue, bar in barred.items():
+            for tenant in tenants[queue]:
+                self._defer_after(tenant, lines.get(tenant), bar)
+
+    def _defer_after(self, tenant: Tenant, line: _TenantBacklog | None, bar: Any) -> None:
+        """Gangs of the tenant whose turn comes after this key must wait."""
+        for gang in self._waiting[tenant]:
+            if line is not None and gang.key not in line.chosen:
+                continue
+            if self._key(gang) <= bar:
+                continue
+            self.left_out[gang.key] = 0
+            if line is not None:
+                line.chosen.discard(gang.key)
+                line.left.insert(0, gang)
+
+    def _leave_out(self, line: _TenantBacklog) -> None:
+        for key in line.gangs:
+            if key not in line.chosen:
+                self.left_out[key] = 0
+        for number, gang in enumerate(line.left):
+            self.left_out[gang.key] = number
+
+    # -- afterwards --------------------------------------------------------------------------
+    def _after(self, line: _TenantBacklog) -> TenantRound:
+        if not line.tenant.namespace:
+            return TenantRound(*line.tenant)
+        cut = [line.gangs[key] for key in sorted(line.chosen & self._put_off)]
+        looked_at = {*line.before.looked_at, *line.chosen} - self._put_off
+        left = [*self._in_order(cut), *line.left]
+        known = looked_at.union(line.before.known)
+        return TenantRound(
+            *line.tenant,
+            head=tuple(line.head),
+            left=tuple(each.key for each in left),
+            looked_at=tuple(sorted(key for key in looked_at if key in line.gangs)),
+            known=tuple(sorted(key for key in known if key in line.gangs)),
+            cut=bool(cut),
+        )
+
+    def _cut(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
+        if not tenant.namespace:
+            return TenantRound(*tenant)
+        return TenantRound(
+            *tenant,
+            left=tuple(each.key for each in self._in_order(cut)),
+            looked_at=tuple(gang.key for gang in gangs if gang.key not in self._put_off),
+            cut=True,
+        )
+
+
+def _work_by_tenant(asked: Mapping[Tenant, int]) -> dict[Tenant, int]:
+    """What each tenant gets of a session: its queue's part first, then its own part of that."""
+    queues: dict[str, dict[Tenant, int]] = {}
+    for tenant, units in asked.items():
+        queues.setdefault(tenant.queue, {})[tenant] = units
+    parts = max_min_fair_split(
+        {name: sum(each.values()) for name, each in queues.items()}, limits.SESSION_WORK_MAX
+    )
+    shares: dict[Tenant, int] = {}
+    for name, tenants in queues.items():
+        shares |= max_min_fair_split(tenants, parts[name])
+    return shares
+
+
+def _work_limits(shares: Mapping[Tenant, int]) -> dict[Tenant, int]:
+    """What each may use at most: who asks for little may find out that it takes more."""
+    tenants: dict[str, int] = {}
+    for tenant in shares:
+        tenants[tenant.queue] = tenants.get(tenant.queue, 0) + 1
+    least = limits.SESSION_WORK_MAX // max(1, len(tenants))
+    return {tenant: max(share, least // tenants[tenant.queue]) for tenant, share in shares.items()}
+
+
+def _first_within_share(gangs: Sequence[Gang], costs: GangCosts, share: int) -> list[Gang]:
+    """The first of them that cost no more than the share together, and one at least."""
+    chosen: list[Gang] = []
+    for gang in gangs:
+        share -= costs.of(gang)
+        if chosen and share < 0:
+            break
+        chosen.append(gang)
+    return chosen
+
+
+def _is_always_included(session: Session, gang: Gang) -> bool:
+    """Whether a session must look at it: it costs little, or room is held for it."""
+    return (
+        (not gang.tasks and (bool(gang.placed) or not gang.need))
+        or bool(gang.placed and gang.need)
+        or gang.key in session.nominations
+        or gang.key in session.moved
+        or (bool(gang.expected_count) and not gang.suspended)
+    )

@@ -1,0 +1,41 @@
+"""The places that a session gave, as data of its plan."""
+
+from __future__ import annotations
+
+from gpusched.session.state.plan import GangBind, PodBind
+from gpusched.session.state.session import Session
+
+
+def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
+    """The kept moves, sorted by gang."""
+    nodes = session.snapshot.nodes.nodes
+    binds = []
+    for gang, places in session.started:
+        if gang.expected_count:
+            continue  # their room is held for them; see session.claims.switches
+        moved = [
+            PodBind(
+                place.pod.key,
+                place.pod.uid,
+                nodes[place.row].name,
+                nodes[place.row].uid,
+                place.slots,
+                place.pod.rank,
+                place.pod.pod_class.requests,
+            )
+            for place in places
+        ]
+        moved.sort(key=lambda bind: (bind.key, bind.uid))
+        binds.append(
+            GangBind(
+                gang=gang.key,
+                uid=gang.uid,
+                generation=gang.generation,
+                queue=gang.queue,
+                min_member=gang.min_member,
+                placed=gang.ready,
+                binds=tuple(moved),
+                proof=session.proofs.get(gang.key, ""),
+            )
+        )
+    return tuple(binds)

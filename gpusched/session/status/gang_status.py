@@ -1,0 +1,271 @@
+"""Where every gang and queue stands after the actions: honest, and with a current reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.base import limits
+from gpusched.cache.gangs.expected_pods import is_expected
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.gang_placement import OPTIMAL
+from gpusched.session.allocate.gang_repair import STARTED
+from gpusched.session.allocate.start_members import role_shortage_message
+from gpusched.session.framework.reasons import (
+    Reason,
+    not_enough_members_message,
+    pods_text,
+    truncate_message,
+)
+from gpusched.session.state.plan import GangStatus, PendingReason
+from gpusched.session.state.session import Session
+
+ADMITTED_REASON = "Admitted"
+"""The reason of the condition of the same name when it is true."""
+_DOMAINS_NAMED_MAX: Final = 4
+_UNKNOWN_QUEUE_LABEL: Final = "other"
+"""Stands in metrics for queues that do not exist: their names are whatever a tenant writes."""
+
+
+def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
+    """The status of every gang that is not on its way to its nodes.
+
+    A gang whose bindings were decided now, or are not answered yet, is left as it was: it is
+    scheduled when its members are bound, not when that was decided.
+    """
+    told = session.masks.told
+    found = []
+    for gang in session.gangs:
+        session.hand(gang.key)
+        if gang.placed:
+            if session.kept(gang) or not all(member.confirmed for member in gang.placed):
+                continue
+        elif gang.done or session.kept(gang):
+            continue
+        if session.gang_selection.is_deferred(gang) and gang.key not in session.asks:
+            continue
+        about = (
+            session.admission.get(gang.key),
+            session.asks.get(gang.key),
+            session.positions.get(gang.key, 0),
+            session.estimates.get(gang.key, 0.0),
+        )
+        # Who waits without a promise is told the same as long as this is the same.
+        known = told.get(gang)
+        if known is None or known[0] != about:
+            known = (about, _gang_status(session, gang))
+            if not known[1].is_scheduled and gang.key not in session.nominations:
+                told.put(gang, known)
+        found.append(known[1])
+    found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
+    return tuple(found)
+
+
+def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
+    """Gangs that wait to be looked at and that nobody was told anything about for too long.
+
+    All others keep what they were told last.
+    """
+    now = session.snapshot.now
+    for gang in session.all_gangs if session.gang_selection.left_out else ():
+        before = session.gang_selection.left_out.get(gang.key)
+        if (
+            before is None
+            or now - gang.created < limits.DEFERRED_REPORTED_S
+            or _has_published_reason(gang)
+        ):
+            continue
+        ask = PendingReason(
+            reason=Reason.WAITING_FOR_TURN, sentence=_waiting_for_turn_message(gang, before)
+        )
+        status = _gang_status(session, gang)
+        yield attrs.evolve(
+            status,
+            scheduled=ask,
+            admitted=ask,
+            is_admitted=False,
+            phase="Pending",
+            provisional=True,
+        )
+
+
+def _has_published_reason(gang: Gang) -> bool:
+    if gang.pod_group is not None and gang.pod_group.condition("Scheduled") is not None:
+        return True
+    return any(pod.unschedulable_reason for task in gang.tasks for pod in task.pods)
+
+
+def _waiting_for_turn_message(gang: Gang, before: int) -> str:
+    who = f"namespace {gang.key.namespace} in queue {gang.queue}"
+    return truncate_message(
+        f"waits to be looked at: {before} gangs of {who} are before it, which has more waiting than "
+        f"its share of a session"
+    )
+
+
+def _gang_status(session: Session, gang: Gang) -> GangStatus:
+    whole = bool(gang.placed or gang.credit) and not gang.need
+    admission = session.admission.get(gang.key)
+    ask = session.asks.get(gang.key)
+    held = session.nominations.get(gang.key, ())
+    nodes = session.snapshot.nodes.nodes
+    if whole:
+        scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=_running_message(gang))
+        admission = None
+    else:
+        admission = admission and _with_warning(gang, admission)
+        scheduled = _with_warning(gang, ask or _reason_before_attempt(gang))
+    is_admitted = admission is None
+    runs_again = _runs_again_reason(gang) if whole else None
+    waiting: list[tuple[ObjectKey, UID]] = []
+    if not whole or ask is not None:
+        waiting = [
+            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
+        ]
+    return GangStatus(
+        gang=gang.key,
+        uid=gang.uid,
+        generation=gang.generation,
+        queue=gang.queue,
+        phase=_gang_phase(gang, whole=whole, admitted=is_admitted),
+        admitted=admission
+        or PendingReason(reason=ADMITTED_REASON, sentence=_admitted_message(gang)),
+        is_admitted=is_admitted,
+        scheduled=scheduled,
+        is_scheduled=whole,
+        waiting=tuple(waiting),
+        waiting_ask=ask if whole else None,
+        counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
+        nominated=tuple(
+            sorted(
+                (each.pod.uid, nodes[each.row].name) for each in held if not is_expected(each.pod)
+            )
+        ),
+        preempted=runs_again,
+        is_preempted=runs_again is None,
+        queue_position=session.positions.get(gang.key, 0),
+        estimated_start=session.estimates.get(gang.key, 0.0),
+        placement=_placement_domains(session, gang) if whole and gang.pod_group else (),
+    )
+
+
+def _runs_again_reason(gang: Gang) -> PendingReason | None:
+    """That a gang that was made to leave is complete again; None when there is no such news."""
+    shown = gang.pod_group.condition("Preempted") if gang.pod_group else None
+    if shown is None or shown.status != "True" or gang.pending or gang.gated or gang.leaving:
+        return None
+    return PendingReason(reason=Reason.SCHEDULED, sentence=f"runs again: {_running_message(gang)}")
+
+
+def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
+    """The domains of each level that hold the placed members, widest level first.
+
+    A level on which some of them are in no domain is left out; of many domains the number is told.
+    """
+    row_of = session.snapshot.nodes.row
+    rows = [row_of[member.node] for member in gang.placed if member.node in row_of]
+    if len(rows) < len(gang.placed) or not rows:
+        return ()
+    found = []
+    for level in session.levels:
+        domains = sorted({int(level.domain[row]) for row in rows})
+        if domains[0] >= 0:
+            named = ", ".join(level.names[domain] for domain in domains[:_DOMAINS_NAMED_MAX])
+            more = len(domains) - _DOMAINS_NAMED_MAX
+            found.append((level.name, f"{named} and {more} more" if more > 0 else named))
+    return tuple(found)
+
+
+def _has_admitted(gang: Gang) -> bool:
+    """Whether a condition Admitted tells its author what to know: our own PodGroup has one."""
+    return gang.pod_group is not None and not gang.pod_group.source
+
+
+def _with_warning(gang: Gang, ask: PendingReason) -> PendingReason:
+    """Why it waits, and what its author should know: a suspended Job has events for that alone."""
+    if not gang.remark or not gang.suspended:
+        return ask
+    return attrs.evolve(ask, sentence=truncate_message(f"{ask.sentence}; {gang.remark}"))
+
+
+def _admitted_message(gang: Gang) -> str:
+    text = f"admitted to queue {gang.queue}"
+    return truncate_message(f"{text}; {gang.remark}") if gang.remark else text
+
+
+def _running_message(gang: Gang) -> str:
+    text = f"{pods_text(gang.ready)} placed, {gang.min_member} needed{_proof_text_of_members(gang)}"
+    text = f"{text}; {gang.pending} more wait" if gang.pending else text
+    return (
+        truncate_message(f"{text}; {gang.remark}")
+        if gang.remark and not _has_admitted(gang)
+        else text
+    )
+
+
+def _proof_text_of_members(gang: Gang) -> str:
+    """What was proven of its places when it started; empty where nothing was, or they differ."""
+    proofs = {member.pod.proof for member in gang.placed}
+    proof = proofs.pop() if len(proofs) == 1 else ""
+    if not proof:
+        return ""
+    return ", no more compact place existed" if proof == OPTIMAL else f", not proven best: {proof}"
+
+
+def _reason_before_attempt(gang: Gang) -> PendingReason:
+    have = gang.ready + gang.pending
+    if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
+        sentence = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"
+        return PendingReason(reason=Reason.GATED, sentence=sentence)
+    if have < gang.min_member:
+        sentence = not_enough_members_message(
+            gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
+        )
+        return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
+    waiting = Counter(pod.role for task in gang.tasks for pod in task.pods)
+    for role, missing in gang.missing_roles:
+        if missing > waiting[role]:
+            sentence = role_shortage_message(gang, role, missing - waiting[role])
+            return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
+    return PendingReason(reason=Reason.BACK_OFF, sentence="waits for its turn in a later cycle")
+
+
+def _gang_phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
+    group = gang.pod_group
+    before = group.phase if group else ""
+    if not gang.active and (before == "Completed" or (gang.succeeded >= gang.min_member)):
+        return "Completed"
+    if whole:
+        return "Running"
+    if before in STARTED and (gang.placed or gang.leaving):
+        return "Unknown"
+    return "Inqueue" if admitted else "Pending"
+
+
+def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
+    """Numbers of waiting gangs by queue and reason, for the metric."""
+    left_out = session.gang_selection.left_out
+    found: Counter[tuple[str, str]] = Counter()
+    for gang in session.all_gangs:
+        if not gang.need:
+            continue
+        if gang.key in left_out:
+            found[gang.queue, Reason.WAITING_FOR_TURN] += 1
+        elif not gang.done and not session.kept(gang):
+            reason = (session.asks.get(gang.key) or _reason_before_attempt(gang)).reason
+            found[gang.queue, reason] += 1
+    counts: dict[tuple[str, str], int] = {}
+    for (queue, reason), number in found.items():
+        known = session.snapshot.queues.get(queue) is not None
+        key = (queue if known else _UNKNOWN_QUEUE_LABEL, reason)
+        counts[key] = counts.get(key, 0) + number
+    for queue, number in session.snapshot.idle.items():
+        known = session.snapshot.queues.get(queue) is not None
+        key = (queue if known else _UNKNOWN_QUEUE_LABEL, Reason.NOT_ENOUGH_MEMBERS)
+        counts[key] = counts.get(key, 0) + number
+    return counts

@@ -1,0 +1,171 @@
+"""Where every queue stands after the actions: what it holds, asks for, borrows and is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.api.devices.slots import accelerator
+from gpusched.api.gang.pod_group import DEFAULT_QUEUE, QueueUsage
+from gpusched.api.meta.pool_resources import amounts_of_pool
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.state.plan import PendingReason, PoolStatus, QueueStatus
+from gpusched.session.state.session import Session
+
+_STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
+_STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
+
+
+def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
+    """The status of every queue that exists as an object."""
+    pending: dict[str, int] = {}
+    inqueue: dict[str, int] = {}
+    parts: dict[str, list[Resources]] = {}
+    for queue, gangs in _pending_gangs_by_queue(session).items():
+        node = session.snapshot.queues.get(queue)
+        counts = _count_admitted(session, gangs)
+        for name in node.path if node else ():
+            parts.setdefault(name, []).extend(gang.asked for gang in gangs)
+            pending[name] = pending.get(name, 0) + counts[0]
+            inqueue[name] = inqueue.get(name, 0) + counts[1]
+    running: dict[str, int] = {}
+    for queue, count in sorted(session.snapshot.running.items()):
+        node = session.snapshot.queues.get(queue)
+        for name in node.path if node else ():
+            running[name] = running.get(name, 0) + count
+    shown = {
+        "cpu",
+        "memory",
+        *(name for name, _ in session.view.total().items if accelerator(name)),
+    }
+    return tuple(
+        _queue_status(
+            node,
+            requested=node.allocated.plus(total(parts.get(name, ()))),
+            usage=_usage_to_publish(session, node),
+            fair_share=_shown_share(session.view.fair_share(name), shown),
+            counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
+            state=_queue_state(session, node),
+            node_pools=_pool_statuses(session, node),
+        )
+        for name, node in sorted(session.snapshot.queues.queues.items())
+        if node.queue.uid or name != DEFAULT_QUEUE
+    )
+
+
+def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:
+    """Gangs with members that wait, by their own queue."""
+    found: dict[str, list[Gang]] = {}
+    for gang in session.all_gangs:
+        if gang.tasks:
+            found.setdefault(gang.queue, []).append(gang)
+    return found
+
+
+def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
+    """How many of them wait, not admitted and admitted."""
+    left_out, admitted = session.gang_selection.left_out, session.admitted
+    counts = [0, 0]
+    for gang in gangs:
+        if not gang.need or session.kept(gang):
+            continue
+        if gang.key in left_out:  # as it was when it was looked at last
+            counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1
+        else:
+            counts[gang.key in admitted] += 1
+    return counts[0], counts[1]
+
+
+def _queue_status(
+    node: QueueNode,
+    *,
+    requested: Resources,
+    fair_share: Resources,
+    usage: QueueUsage | None,
+    counts: tuple[int, int, int],
+    state: str,
+    node_pools: tuple[PoolStatus, ...],
+) -> QueueStatus:
+    queue = node.queue
+    borrowed = {
+        name: node.allocated.get(name) - amount
+        for name, amount in queue.deserved.items
+        if node.allocated.get(name) > amount
+    }
+    wrong = node.trouble or node.fault
+    if wrong:
+        ready = PendingReason(reason=Reason.INVALID_SPEC, sentence=wrong)
+    else:
+        text = "the queue takes jobs" if state == "Open" else f"the queue is {state.lower()}"
+        ready = PendingReason(
+            reason="Ready",
+            sentence=truncate_message(f"{text}; {node.remark}" if node.remark else text),
+        )
+    return QueueStatus(
+        name=queue.name,
+        uid=queue.uid,
+        generation=queue.generation,
+        state=state,
+        allocated=node.allocated,
+        requested=requested,
+        borrowed=Resources.of(borrowed),
+        fair_share=fair_share,
+        usage=usage,
+        node_pools=node_pools,
+        pending=counts[0],
+        inqueue=counts[1],
+        running=counts[2],
+        is_ready=not wrong,
+        ready=ready,
+    )
+
+
+def _queue_state(session: Session, node: QueueNode) -> str:
+    """The strictest stop on its path: what a queue above stops is stopped here too.
+
+    A queue that drains is Closed once nothing is left in it.
+    """
+    queues = session.snapshot.queues.queues
+    states = [
+        _STATES.get(queues[name].queue.stop_policy, "Open") for name in node.path if name in queues
+    ]
+    state = max(states, key=_STATES_BY_STRICTNESS.index, default="Open")
+    return "Closed" if state == "Draining" and not node.allocated else state
+
+
+def _usage_to_publish(session: Session, node: QueueNode) -> QueueUsage | None:
+    """What is remembered already, unless the share changed since and it is time again."""
+    if not session.hooks.usages:
+        return None
+    known, now = node.queue.usage, session.view.usage(node.queue.name)
+    if not known.as_of:
+        return now if now.share else known
+    before, after = dict(known.share), dict(now.share)
+    moved = any(
+        abs(before.get(name, 0) - after.get(name, 0)) >= limits.USAGE_STEP
+        for name in before.keys() | after.keys()
+    )
+    again = session.snapshot.now - known.as_of >= limits.USAGE_PERIOD_S
+    return now if moved and again else known
+
+
+def _pool_statuses(session: Session, node: QueueNode) -> tuple[PoolStatus, ...]:
+    """What it held in its pools when the session began, as ``allocated`` is told."""
+    queue, pools = node.queue, session.accounts.pools
+    if not queue.node_pools:
+        return ()
+    held = pools.held.get(queue.name, NOTHING) if pools else NOTHING
+    due = session.view.fair_share(queue.name)
+    return tuple(
+        PoolStatus(pool.name, amounts_of_pool(held, pool.name), amounts_of_pool(due, pool.name))
+        for pool in queue.node_pools
+    )
+
+
+def _shown_share(share: Resources, shown: set[str]) -> Resources:
+    if not share.items:
+        return NOTHING
+    return Resources(tuple((name, amount) for name, amount in share.items if name in shown))

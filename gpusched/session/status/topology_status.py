@@ -1,0 +1,31 @@
+"""What each Topology is told: that its levels count, or that it stands beside the one that does."""
+
+from __future__ import annotations
+
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.state.plan import PendingReason, TopologyStatus
+from gpusched.session.state.session import Session
+
+IN_USE_REASON = "InUse"
+"""The reason of the condition Ready when it is true."""
+
+
+def topology_statuses(session: Session) -> tuple[TopologyStatus, ...]:
+    """The status of every Topology, sorted by name."""
+    snapshot = session.snapshot
+    found = session.masks.verdicts(snapshot.nodes, snapshot.topologies)
+    return tuple(
+        TopologyStatus(
+            name=each.topology.name,
+            uid=each.topology.uid,
+            generation=each.topology.generation,
+            is_ready=each.counts,
+            ready=PendingReason(
+                reason=IN_USE_REASON if each.counts else Reason.TOPOLOGY_CONFLICT,
+                sentence=truncate_message(each.sentence),
+            ),
+            crossed=each.crossed,
+            outside=each.outside,
+        )
+        for each in found
+    )

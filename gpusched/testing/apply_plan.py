@@ -1,0 +1,151 @@
+"""What the API would show after a plan was carried out, entered into a cache: no daemon runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import msgspec
+
+from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
+from gpusched.cache.cache import Cache
+from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    GangBind,
+    GangStatus,
+    GangStop,
+    JobSuspendChange,
+    MoveOrder,
+    Plan,
+    PreemptionPlan,
+)
+
+
+@attrs.frozen(kw_only=True)
+class PlanApplication:
+    """Enters decisions into a cache as if every write had been accepted and seen.
+
+    Attributes:
+        now: seconds since the epoch of the writes.
+        version: a new resource version at each call.
+    """
+
+    cache: Cache
+    now: float
+    version: Callable[[], str]
+
+    def plan(self, plan: Plan, *, gone: bool) -> None:
+        """All of it: bindings, promises, evictions, Jobs paused and started.
+
+        Args:
+            plan: what a session decided.
+            gone: whether those who leave have left already, or are still ending.
+        """
+        for gang in plan.binds:
+            self.bind(gang)
+        for status in plan.gangs:
+            self._withdraw(status)
+        for claim in plan.claims:
+            for order in claim.moves:
+                self._record(order)
+            self._promise(claim)
+            for stop in claim.stops:
+                self._stop(stop, gone=gone)
+        for stop in plan.stops:
+            self._stop(stop, gone=gone)
+        for switch in plan.switches:
+            self._switch(switch)
+
+    def bind(self, gang: GangBind, *, only: int | None = None) -> None:
+        """The bindings of a gang, or only its first so many."""
+        for bind in gang.binds[:only]:
+            pod = self.cache.pod(bind.uid)
+            assert pod is not None
+            self.cache.put_pod(
+                msgspec.structs.replace(
+                    pod,
+                    node=bind.node,
+                    slots=bind.slots,
+                    plan=gang.plan_id,
+                    proof=gang.proof,
+                    fence="test/1",
+                    scheduled=self.now,
+                    nominated="",
+                    resource_version=ResourceVersion(self.version()),
+                )
+            )
+
+    def _withdraw(self, status: GangStatus) -> None:
+        named = {uid for uid, _ in status.nominated}
+        for _, uid in status.waiting:
+            pod = self.cache.pod(uid)
+            if pod is not None and pod.nominated and uid not in named:
+                self.cache.put_pod(
+                    msgspec.structs.replace(
+                        pod,
+                        nominated="",
+                        unschedulable_reason=status.scheduled.reason,
+                        resource_version=ResourceVersion(self.version()),
+                    )
+                )
+
+    def _record(self, order: MoveOrder) -> None:
+        key = ObjectKey(order.gang.namespace, order.gang.name)
+        group, job = self.cache.groups.items.get(key), self.cache.jobs.items.get(key)
+        if order.gang.kind == "PodGroup":
+            assert group is not None
+            self.cache.put_group(key, attrs.evolve(group, move=order.move))
+        else:
+            assert job is not None
+            self.cache.put_job(key, attrs.evolve(job, move=order.move))
+
+    def _promise(self, claim: PreemptionPlan) -> None:
+        for _, uid, node in claim.nominations:
+            pod = self.cache.pod(uid)
+            assert pod is not None
+            self.cache.put_pod(
+                msgspec.structs.replace(
+                    pod,
+                    nominated=node,
+                    unschedulable_reason=Reason.PREEMPTION_IN_PROGRESS,
+                    unschedulable=claim.sentence,
+                    unschedulable_since=self.now,
+                    resource_version=ResourceVersion(self.version()),
+                )
+            )
+
+    def _stop(self, stop: GangStop, *, gone: bool) -> None:
+        if stop.pause is not None:
+            self._switch(stop.pause)
+        for eviction in stop.evictions:
+            pod = self.cache.pod(eviction.uid)
+            assert pod is not None
+            assert pod.node == eviction.node
+            if gone:
+                self.cache.drop_pod(eviction.key)
+            else:
+                version = ResourceVersion(self.version())
+                self.cache.put_pod(
+                    msgspec.structs.replace(pod, deleting=True, resource_version=version)
+                )
+
+    def _switch(self, switch: JobSuspendChange) -> None:
+        job = self.cache.jobs.items[switch.key]
+        assert job.uid == switch.uid
+        parallel = job.parallelism if switch.parallelism is None else switch.parallelism
+        notes = dict(switch.annotations)
+        admitted = (
+            parse_time(notes[ADMITTED_ANNOTATION]) if ADMITTED_ANNOTATION in notes else job.admitted
+        )
+        version = ResourceVersion(self.version())
+        self.cache.put_job(
+            switch.key,
+            attrs.evolve(
+                job,
+                suspended=switch.suspend,
+                parallelism=parallel,
+                admitted=admitted,
+                resource_version=version,
+            ),
+        )

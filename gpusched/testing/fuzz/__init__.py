@@ -1,1 +1,0 @@
-"""Objects drawn from a seed and put through whole sessions, with every action on."""

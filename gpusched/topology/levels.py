@@ -1,0 +1,131 @@
+"""Domains between nodes: two nodes share one only when they agree on every wider level too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.gang.pod_group import Topology
+from gpusched.api.node.node import Node
+from gpusched.arrays.columns import Ints
+from gpusched.base.limits import DOMAINS_PER_LEVEL_MAX
+
+HOST = "kubernetes.io/hostname"
+DEFAULT_NAME: Final = "default"
+"""Of several Topology objects the one of this name counts."""
+WELL_KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("region", ("topology.kubernetes.io/region",)),
+    ("zone", ("topology.kubernetes.io/zone",)),
+    (
+        "core",
+        (
+            "network.topology.nvidia.com/core",
+            "topology.k8s.aws/network-node-layer-1",
+            "oci.oraclecloud.com/rdma.hpc_island_id",
+        ),
+    ),
+    (
+        "block",
+        (
+            "gpusched.io/block",
+            "network.topology.nvidia.com/spine",
+            "cloud.google.com/gce-topology-block",
+            "topology.k8s.aws/network-node-layer-2",
+            "oci.oraclecloud.com/rdma.network_block_id",
+        ),
+    ),
+    (
+        "rack",
+        (
+            "gpusched.io/rack",
+            "network.topology.nvidia.com/leaf",
+            "cloud.google.com/gce-topology-subblock",
+            "topology.k8s.aws/network-node-layer-3",
+            "oci.oraclecloud.com/rdma.local_block_id",
+        ),
+    ),
+    ("clique", ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator")),
+    ("host", (HOST,)),
+)
+"""Levels that need no Topology object, widest first, with the labels that may mark them: the first
+that any node has. Levels that no node is labelled for fall away, so that a missing zone label does
+not hide the racks. A clique is what one NVLink fabric joins."""
+KNOWN = frozenset(name for name, _ in WELL_KNOWN)
+"""Names of levels that exist as soon as a node is labelled for them."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class TopologyLevel:
+    """One level.
+
+    Attributes:
+        domain: int64, shape (nodes,): number of the domain of each row, -1 for none.
+        names: path of each domain, such as ``zone-a/rack-3``; sorted, so numbers are canonical.
+        beyond: nodes whose domain is not among the ``DOMAINS_PER_LEVEL_MAX`` first ones of the
+            level: they are in none of it, nor of narrower levels.
+    """
+
+    name: str
+    label: str
+    domain: Ints
+    names: tuple[str, ...]
+    beyond: int = 0
+
+
+def active_topology(topologies: Sequence[Topology]) -> Topology:
+    """The one that counts: that of the name ``default``, else the first by name.
+
+    Args:
+        topologies: sorted by name, at least one.
+    """
+    return next((each for each in topologies if each.name == DEFAULT_NAME), topologies[0])
+
+
+def topology_levels(
+    nodes: Sequence[Node], topologies: Sequence[Topology]
+) -> tuple[TopologyLevel, ...]:
+    """The levels of these nodes, widest first.
+
+    Args:
+        nodes: in row order.
+        topologies: sorted by name; the one named ``default`` counts, else the first; with none,
+            the well-known labels.
+    """
+    if topologies:
+        wanted: Sequence[tuple[str, str]] = active_topology(topologies).levels
+    else:
+        there = {key for node in nodes for key in node.labels} | {HOST}
+        wanted = [
+            (name, next(label for label in labels if label in there))
+            for name, labels in WELL_KNOWN
+            if not there.isdisjoint(labels)
+        ]
+    paths: list[str | None] = [""] * len(nodes)
+    levels = []
+    for name, label in wanted:
+        for row, node in enumerate(nodes):
+            value = node.labels.get(label)
+            if value is None and label == HOST:
+                value = node.name
+            above = paths[row]
+            if above is None or value is None:
+                paths[row] = None
+            else:
+                paths[row] = f"{above}/{value}" if above else value
+        names = sorted({path for path in paths if path is not None})
+        beyond = 0
+        if len(names) > DOMAINS_PER_LEVEL_MAX:
+            names = names[:DOMAINS_PER_LEVEL_MAX]
+            kept = set(names)
+            inside = [path if path in kept else None for path in paths]
+            beyond = sum(path is not None for path in paths) - sum(
+                path is not None for path in inside
+            )
+            paths = inside
+        number = {path: index for index, path in enumerate(names)}
+        domain = np.array([-1 if path is None else number[path] for path in paths], dtype=np.int64)
+        levels.append(TopologyLevel(name, label, domain, tuple(names), beyond))
+    return tuple(levels)

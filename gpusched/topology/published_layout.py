@@ -1,0 +1,80 @@
+"""A layout out of what drivers publish about each GPU: its number, PCIe root and NUMA node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gpusched.api.devices.gpu_layout import GpuLayout, Island
+from gpusched.api.devices.published_devices import DeviceSlice, PublishedDevice
+
+_LINKS: Final = (
+    ("numanode", "numa", "numanodeid", "numaid"),
+    ("cpusocketid", "socket"),
+    ("pcieroot", "pciroot"),
+    ("nvlinkdomain", "nvlink", "xgmihive", "island"),
+)
+"""Attributes whose equal values mean nearness, by what they tell; each may be missing."""
+_INDEX: Final = ("index", "minor", "deviceindex")
+_DIGITS: Final = re.compile("[0-9]{1,9}")
+
+
+def layout_from_devices(slices: Iterable[DeviceSlice]) -> GpuLayout | None:
+    """The layout of one node's GPUs; None when nothing is published that tells them apart.
+
+    A pool counts when all slices of its newest generation are there. Slots are numbered by the
+    devices' own index, else by the numbers in their names, pool after pool. Islands are those
+    of the attributes that all have, and that neither put all together nor each alone; attributes
+    with few values divide the node first.
+    """
+    devices = _ordered(slices)
+    values = [[device.get(*names) for device in devices] for names in _LINKS]
+    levels = sorted(
+        (each for each in values if all(each) and 1 < len(set(each)) < len(each)),
+        key=lambda each: len(set(each)),
+    )
+    if not levels:
+        return None
+    return GpuLayout(_divided(tuple(range(len(devices))), levels), _numa(values[0]))
+
+
+def _divided(slots: tuple[int, ...], levels: Sequence[Sequence[str]]) -> tuple[Island, ...]:
+    parts: dict[str, list[int]] = {}
+    for slot in slots:
+        parts.setdefault(levels[0][slot], []).append(slot)
+    if len(levels) == 1:
+        return tuple(tuple(part) for part in parts.values())
+    return tuple(_divided(tuple(part), levels[1:]) for part in parts.values())
+
+
+def _ordered(slices: Iterable[DeviceSlice]) -> list[PublishedDevice]:
+    pools: dict[tuple[str, str, str], list[DeviceSlice]] = {}
+    for each in slices:
+        vendor = each.driver.partition(".")[2]
+        pools.setdefault((vendor, each.driver, each.pool), []).append(each)
+    devices: list[PublishedDevice] = []
+    for _, parts in sorted(pools.items()):
+        newest = max(part.generation for part in parts)
+        current = [part for part in parts if part.generation == newest]
+        if len(current) == current[0].parts:
+            devices += sorted((each for part in current for each in part.devices), key=_number)
+    return devices
+
+
+def _number(device: PublishedDevice) -> tuple[int, tuple[int, ...], str]:
+    """Devices with an index in its order, before those that only have a name."""
+    index = device.get(*_INDEX)
+    if _DIGITS.fullmatch(index):
+        return int(index), (), device.name
+    return -1, tuple(int(each) for each in _DIGITS.findall(device.name)), device.name
+
+
+def _numa(values: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Slots by NUMA node; empty where one does not say its own."""
+    if not all(_DIGITS.fullmatch(value) for value in values):
+        return ()
+    ids = sorted({int(value) for value in values})
+    return tuple(
+        tuple(slot for slot, value in enumerate(values) if int(value) == each) for each in ids
+    )

@@ -1,0 +1,99 @@
+"""How long gangs may run: broken ones until their grace is over, others as their queue allows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from gpusched.plugin import (
+    ALLOW,
+    Gang,
+    Hooks,
+    QueueNode,
+    Reason,
+    Verdict,
+    View,
+    broken_since,
+    deny,
+)
+
+SECOND = 10**9
+YEAR_S = 8760 * 3600
+
+
+@attrs.frozen(kw_only=True)
+class LifetimeArgs:
+    """``staleAfter``: how long a gang below its minimum may wait to be made whole again.
+
+    ``null``: for ever.
+    """
+
+    stale_after_s: float | None = attrs.field(default=60.0)
+
+    @stale_after_s.validator
+    def _bounded(self, _attribute: object, value: float | None) -> None:
+        if value is not None and not 0 <= value <= YEAR_S:
+            raise ValueError("'stale_after_s' must be between 0s and 8760h, or null for never")
+
+
+@attrs.frozen
+class Lifetime:
+    """Stops gangs that stay broken, and gangs that run longer than their queue's maxRuntime.
+
+    A gang that has lost members holds GPUs and does no work with them; its members that are
+    left keep them from others, and from itself elsewhere.
+    """
+
+    name: ClassVar[str] = "lifetime"
+    api: ClassVar[int] = 1
+    args: LifetimeArgs = LifetimeArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+
+        def check(gang: Gang) -> Verdict:
+            verdict = self._stale(gang, view.now)
+            return verdict if verdict.refuses else _check_max_runtime(gang, view)
+
+        hooks.stop_check(check, queues=lambda node: _max_runtime_on_path(node, view)[1] > 0)
+
+    def _stale(self, gang: Gang, now: float) -> Verdict:
+        since, grace = broken_since(gang), self.args.stale_after_s
+        if not since or grace is None or now - since < grace:
+            return ALLOW
+        return deny(
+            Reason.STALE_GANG,
+            "had {have} of {need} pods it needs for {ran} s, longer than {grace} s: it is stopped "
+            "so that it can start again as a whole",
+            have=gang.ready,
+            need=gang.min_member,
+            ran=int(now - since),
+            grace=int(grace),
+        )
+
+
+def _check_max_runtime(gang: Gang, view: View) -> Verdict:
+    node = view.queue(gang.queue)
+    if node is None or not gang.started:
+        return ALLOW
+    queue, limit = _max_runtime_on_path(node, view)
+    ran = view.now - gang.started
+    if not limit or ran * SECOND < limit:
+        return ALLOW
+    return deny(
+        Reason.PREEMPTED,
+        "ran for {ran} s; queue {queue} lets jobs run for {limit} s",
+        ran=int(ran),
+        queue=queue,
+        limit=limit // SECOND,
+    )
+
+
+def _max_runtime_on_path(node: QueueNode, view: View) -> tuple[str, int]:
+    """The nearest maxRuntime on the queue's path, in nanoseconds, and whose it is; 0 for none."""
+    for name in node.path:
+        above = view.queue(name)
+        if above is not None and above.queue.max_runtime_ns:
+            return name, above.queue.max_runtime_ns
+    return "", 0

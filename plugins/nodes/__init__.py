@@ -1,0 +1,1 @@
+"""Which nodes may take a pod, and which are better? Predicates as in kube-scheduler, scores, topology."""

@@ -1,0 +1,123 @@
+"""Which of the possible nodes is best: the fullest, the emptiest, or the one that breaks up least.
+
+The third leaves free what requests that are usual here can use, see ``measure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Literal
+
+import attrs
+import numpy as np
+from attrs import validators as v
+from gpusched_plugins.nodes.nodeorder.fragmentation import Ints
+from gpusched_plugins.nodes.nodeorder.typical_requests import TypicalRequests
+
+from gpusched.plugin import Hooks, NodeRows, PodClass, View
+
+FULL = 1000
+"""Points of a node that is full (binpack) or empty (spread) in one resource."""
+AFFINITY_POINTS = 10
+"""Points for one unit of preferred node affinity, whose weights go from 1 to 100."""
+PREFERRED = ("cpu", "memory")
+GPU_WEIGHT = 8
+"""GPUs count as much more than cpu and memory as they cost more."""
+STEP = 10_000
+"""Points for one class of the fall of fragmentation; fewer only decide between equals."""
+LOOK_AHEAD_MAX = 64
+
+SHARED_WEIGHT = 2 * (GPU_WEIGHT + len(PREFERRED))
+"""Twice what all resources weigh together: shares go where GPUs are shared already."""
+
+
+@attrs.frozen(kw_only=True)
+class NodeOrderArgs:
+    """``strategy: binpack`` keeps whole nodes free for large gangs; ``spread`` avoids hot nodes.
+
+    ``fragmentation`` is for many single pods that share GPUs: it leaves free what those that run
+    and wait typically ask for. ``lookAhead`` says through how many of them the room that is left is
+    followed; 0 is the published measure.
+    """
+
+    strategy: Literal["binpack", "spread", "fragmentation"] = attrs.field(
+        default="binpack", validator=v.in_(("binpack", "spread", "fragmentation"))
+    )
+    look_ahead: int = attrs.field(default=12, validator=[v.ge(0), v.le(LOOK_AHEAD_MAX)])
+
+
+@attrs.frozen
+class NodeOrder:
+    """Scores nodes by how full they are in what the pod asks for."""
+
+    name: ClassVar[str] = "nodeorder"
+    api: ClassVar[int] = 1
+    args: NodeOrderArgs = NodeOrderArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+        sign = -1 if self.args.strategy == "spread" else 1
+        # Preferences weigh as much beside each strategy.
+        unit = STEP if self.args.strategy == "fragmentation" else AFFINITY_POINTS
+
+        def preference(
+            pod: PodClass, rows: NodeRows
+        ) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+            if not pod.preferred:
+                return None
+            points = np.zeros(len(rows), dtype=np.int64)
+            for weight, term in pod.preferred:
+                for index, node in enumerate(rows.nodes()):
+                    if term.matches(node.labels, name=node.name):
+                        points[index] += weight * unit
+            return points
+
+        if self.args.strategy == "fragmentation":
+            hooks.node_score(_score_fragmentation(view, self.args.look_ahead))
+        else:
+            hooks.node_score(partial(_score_fullness, sign=sign))
+        hooks.node_score(preference)
+
+
+def _score_fullness(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
+    points: Ints = np.zeros(len(rows), dtype=np.int64)
+    weights = 0
+    if pod.share is not None:
+        points += sign * _score_shared_gpu(pod, rows)
+    for resource, weight in _weights(pod):
+        offered = np.maximum(rows.allocatable(resource), 1)
+        points += weight * sign * (np.minimum(rows.used(resource), offered) * FULL // offered)
+        weights += weight
+    if not pod.gpu:
+        points -= weights * FULL * _has_gpus(rows)
+    return points // max(1, weights)
+
+
+def _score_fragmentation(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], Ints]:
+    mixes: list[TypicalRequests] = []
+
+    def useful_rest(pod: PodClass, rows: NodeRows) -> Ints:
+        if not mixes:  # when first asked: most sessions place nothing
+            mixes.append(TypicalRequests(view, look_ahead))
+        if mixes[0].empty:
+            return _score_fullness(pod, rows, sign=1)
+        classes, free = mixes[0].classes(pod, rows)
+        return classes * STEP + np.maximum(STEP - 1 - free // 4, 0)
+
+    return useful_rest
+
+
+def _score_shared_gpu(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """More points than all else together for a GPU that is shared already, most for the fullest."""
+    left = rows.write_gpu_room_left(pod)
+    return np.where(left >= 0, SHARED_WEIGHT * (2 * FULL - left), 0)
+
+
+def _weights(pod: PodClass) -> list[tuple[str, int]]:
+    weights = [(name, 1) for name in PREFERRED if pod.requests.get(name)]
+    return [*weights, (pod.gpu, GPU_WEIGHT)] if pod.gpu else weights or [("pods", 1)]
+
+
+def _has_gpus(rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return (rows.gpus() + rows.slices() > 0).astype(np.int64)

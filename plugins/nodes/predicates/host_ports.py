@@ -1,0 +1,41 @@
+"""Ports of the host: two pods on one node cannot have the same."""
+
+from __future__ import annotations
+
+import attrs
+from gpusched_plugins.nodes.predicates.pod_selection import Bools
+
+from gpusched.plugin import Hooks, HostPort, PairRule, Pod, View
+
+
+@attrs.frozen(cache_hash=True)
+class PortUsers:
+    """Pods that have one of these ports, or one that goes against it."""
+
+    ports: tuple[HostPort, ...]
+    cautious: bool = True
+    needs: None = None
+
+    def counts(self, pod: Pod) -> bool:
+        """Whether this pod counts."""
+        own = pod.pod_class.ports
+        return bool(own) and any(port.conflicts(each) for port in self.ports for each in own)
+
+
+def register_host_ports(hooks: Hooks, view: View) -> None:
+    """A pod's ports must be free on its node."""
+
+    def rule(pod: Pod) -> PairRule | None:
+        if not pod.pod_class.ports:
+            return None
+        users = PortUsers(pod.pod_class.ports)
+
+        def allows() -> Bools:
+            free: Bools = view.count(users) == 0
+            return free
+
+        return PairRule(users.ports, allows, once=True)
+
+    hooks.pair_filter(
+        "have no free host port for it", rule, concerns=lambda pod_class: bool(pod_class.ports)
+    )

@@ -1,0 +1,47 @@
+"""Who gets a compact place without asking for one, and what stays spare in each domain."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import attrs
+from attrs import validators as v
+
+from gpusched.plugin import Gang, Hooks, View
+
+
+@attrs.frozen(kw_only=True)
+class TopologyArgs:
+    """``compact: gangs`` gives the most compact place to all with GPUs, ``wishes`` if they ask for it.
+
+    ``spareNodes`` empty GPU nodes in each domain of ``spareLevel`` (an NVLink domain, say) are left
+    to gangs that run there already, so that a failed node can be replaced where the others are.
+    """
+
+    compact: Literal["gangs", "wishes"] = attrs.field(
+        default="gangs", validator=v.in_(("gangs", "wishes"))
+    )
+    spare_level: str = attrs.field(default="", validator=v.instance_of(str))
+    spare_nodes: int = attrs.field(default=0, validator=[v.ge(0), v.le(1_000)])
+
+
+@attrs.frozen
+class TopologyPolicy:
+    """Compact places and spare nodes. What a gang itself asks for holds without this plugin."""
+
+    name: ClassVar[str] = "topology"
+    api: ClassVar[int] = 1
+    args: TopologyArgs = TopologyArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+        del view
+        if self.args.compact == "gangs":
+            hooks.compact(_holds_gpus)
+        if self.args.spare_level and self.args.spare_nodes:
+            hooks.spare_nodes(self.args.spare_level, self.args.spare_nodes)
+
+
+def _holds_gpus(gang: Gang) -> bool:
+    """Whether its members are likely to exchange much: those that hold GPUs are."""
+    return any(task.pod_class.gpu for task in gang.tasks)

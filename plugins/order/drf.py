@@ -1,0 +1,64 @@
+"""Dominant shares: the smaller share of its most used resource goes first.
+
+Between the gangs of a queue with the ordering ``FairShare``; between queues only where asked
+for, because ``fairshare`` looks at dominant shares too, after what queues deserve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import ClassVar
+
+import attrs
+
+from gpusched.plugin import PODS, Gang, Hooks, Key, QueueNode, Resources, View
+
+SHARE_ONE = 10**9
+"""The share of who holds all there is of a resource."""
+
+
+@attrs.frozen(kw_only=True)
+class DrfArgs:
+    """``queues: true`` serves the queue with the smallest dominant share first, for its weight."""
+
+    queues: bool = False
+
+
+@attrs.frozen
+class Drf:
+    """Orders by dominant share of what the cluster has."""
+
+    name: ClassVar[str] = "drf"
+    api: ClassVar[int] = 1
+    args: DrfArgs = DrfArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+
+        @cache
+        def total() -> dict[str, int]:
+            return {name: amount for name, amount in view.total().items if name != PODS}
+
+        def of_gang(gang: Gang) -> Key:
+            node = view.queue(gang.queue)
+            if node is None or node.queue.ordering != "FairShare":
+                return (0,)
+            return (dominant_share(gang.held, total()),)
+
+        def of_queue(node: QueueNode, gang: Gang) -> Key:
+            held = view.staying(node.queue.name).plus(view.minimum(gang))
+            weight = node.queue.weight
+            return (weight == 0, dominant_share(held, total()) // max(1, weight))
+
+        hooks.gang_order(of_gang, alike=True)
+        if self.args.queues:
+            hooks.queue_turn(of_queue, alike=True)
+
+
+def dominant_share(held: Resources, total: Mapping[str, int]) -> int:
+    """The largest part of a resource that is held, in parts of ``SHARE_ONE``."""
+    return max(
+        (amount * SHARE_ONE // total[name] for name, amount in held.items if total.get(name)),
+        default=0,
+    )

@@ -1,0 +1,85 @@
+"""Fair shares: what each queue is due, who is served first by it, and who must give back."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import ClassVar
+
+import attrs
+from attrs import validators as v
+from gpusched_plugins.queues.fairshare.queue_order import QueueOrder
+from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules
+from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
+
+from gpusched.plugin import Gang, Hooks, Key, Proposal, QueueNode, Resources, Verdict, View
+
+
+@attrs.frozen(kw_only=True)
+class FairShareArgs:
+    """How shares are divided and enforced.
+
+    Attributes:
+        order: ``share`` serves queues within their share first, then by priority; ``priority``
+            serves by queue priority first.
+        leftovers: ``after`` deals what rounding left over when every priority class had its
+            turn; ``byClass`` deals it before the next class gets anything.
+        usage_weight: thousandths by which decayed use bends the surplus; 0 for not at all.
+        saturation: percent; a queue may reclaim above its share only while it stays this much
+            less saturated than each queue it takes from.
+    """
+
+    order: str = attrs.field(default="share", validator=v.in_(("share", "priority")))
+    leftovers: str = attrs.field(default="after", validator=v.in_(("after", "byClass")))
+    usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
+    saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
+
+
+@attrs.frozen
+class FairShare:
+    """Divides what there is down the tree of queues, and serves and reclaims by it."""
+
+    name: ClassVar[str] = "fairshare"
+    api: ClassVar[int] = 1
+    args: FairShareArgs = FairShareArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class. Shares are worked out when they are first asked for."""
+        args = self.args
+
+        @cache
+        def shares() -> Shares:
+            bend = SurplusRule(bend=args.usage_weight, by_class=args.leftovers == "byClass")
+            return Shares(view, bend)
+
+        @cache
+        def order() -> QueueOrder:
+            return QueueOrder(view, shares(), priority_first=args.order == "priority")
+
+        @cache
+        def gates() -> ReclaimRules:
+            return ReclaimRules(view, shares(), saturation=args.saturation)
+
+        def turn(node: QueueNode, gang: Gang) -> Key:
+            return order().key(node, gang)
+
+        def due(queue: str) -> Resources:
+            return shares().due(queue)
+
+        def may_claim(gang: Gang) -> Verdict:
+            return gates().may_claim(gang)
+
+        def may_lose(claimant: Gang, victim: Gang, action: str) -> Verdict:
+            return gates().may_lose(claimant, victim, action)
+
+        def loses_first(claimant: Gang, victim: Gang, action: str) -> Key:
+            return gates().loses_first(claimant, victim, action)
+
+        def may_go(proposal: Proposal) -> Verdict:
+            return gates().may_go(proposal)
+
+        hooks.fair_share(due)
+        hooks.queue_turn(turn, alike=True)
+        hooks.reclaim_check(may_claim)
+        hooks.victim_filter(may_lose)
+        hooks.victim_order(loses_first)
+        hooks.reclaim_gate(may_go)

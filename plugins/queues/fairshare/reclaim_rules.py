@@ -1,0 +1,415 @@
+"""Who may take back from whom: by what queues deserve, or else by what they are due.
+
+Two queues are compared below their lowest common ancestor: above it nothing changes. The chain
+of a queue are the levels from the leaf up to the child of that ancestor. A claimant reclaims
+
+* what its queue *deserves*, when every level of its chain that states a deserved amount stays
+  within it, from a queue that is over what it deserves at every level that states one;
+* its *fair share*, when every level of its chain stays within its share, from a queue that is
+  over its own at every level.
+
+Only resources that the claimant asks for count, and accelerators alone when it asks for any; in
+node pools that are divided, those of the pool count in place of the whole.
+Victims are judged chunk by chunk, each before it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched_plugins.queues.fairshare.entitlement import (
+    Held,
+    ReclaimRequest,
+    keeps_better_entitlements,
+)
+from gpusched_plugins.queues.fairshare.messages import (
+    claim_above_share,
+    claimant_more_saturated,
+    no_common_tree,
+    not_preemptible_above_deserved,
+    victim_below_guarantee,
+    victim_within_share,
+)
+from gpusched_plugins.queues.fairshare.shares import Shares, saturation
+
+from gpusched.plugin import (
+    ABSTAIN,
+    ALLOW,
+    NOTHING,
+    RECLAIM,
+    Gang,
+    Key,
+    Proposal,
+    Queue,
+    Reason,
+    Resources,
+    Verdict,
+    View,
+    less,
+    pool_of,
+    resource_of,
+    wait,
+)
+
+PERCENT = 100
+
+
+class ReclaimRules:
+    """See the module.
+
+    Args:
+        view, shares: of the session.
+        saturation: percent, at least 100: a claimant that goes above its share must stay that
+            much below the saturation of each sibling it takes from.
+    """
+
+    def __init__(self, view: View, shares: Shares, *, saturation: int) -> None:
+        self._view = view
+        self._shares = shares
+        self._saturation = saturation
+        self._fits_levels_for: Resources | None = None
+        self._came: dict[tuple[str, ...], tuple[list[Resources], bool]] = {}
+
+    # -- hooks -----------------------------------------------------------------------------
+    def may_claim(self, gang: Gang) -> Verdict:
+        """Whether the gang could reclaim from anybody at all."""
+        path = self._path(gang)
+        if not path:
+            return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
+        asked = self._view.minimum(gang)
+        names = self._shares.deciding(asked)
+        if not gang.terms.preemptible:
+            lasting = self._firm(path, asked, names)
+            if lasting.refuses:
+                return lasting
+        held = self._view.staying
+        if self._within_deserved(self._nearest(path, names), asked, names, held):
+            return ALLOW
+        if self._within_fair_share(path[:1], asked, names, held):
+            return ALLOW
+        return claim_above_share(path[0], asked, names, shares=self._shares, held=held(path[0]))
+
+    def may_lose(self, claimant: Gang, victim: Gang, action: str) -> Verdict:
+        """Whether the victim could lose anything to the claimant."""
+        if action != RECLAIM:
+            return ABSTAIN
+        mine, theirs = self._levels_below_common_ancestor(claimant, victim)
+        if not mine or not theirs:
+            return no_common_tree(theirs)
+        for name in theirs:
+            if not self._queue(name).reclaimable:
+                return wait(
+                    Reason.WAITING_FOR_QUOTA, "queue {name!r} is not reclaimable", name=name
+                )
+        if not victim.terms.preemptible:
+            return wait(Reason.WAITING_FOR_QUOTA, "gang {key} is not preemptible", key=victim.key)
+        asked = self._view.minimum(claimant)
+        claim = ReclaimRequest(mine, asked, self._shares.deciding(asked))
+        # Which pools its members leave is the gate's to judge: some may stay.
+        taken = Resources(
+            tuple(
+                each
+                for each in self._view.held(victim).items
+                if each[0] in claim.names or not pool_of(each[0])
+            )
+        )
+        held = self._view.staying
+        if self._may_take_chunk(
+            claim, theirs, taken, held=held, claimed=self._held_after_all_reclaims(claimant)
+        ):
+            return ALLOW
+        return victim_within_share(
+            theirs, self._deciding_resources(claim, taken), shares=self._shares, held=held
+        )
+
+    def loses_first(self, claimant: Gang, victim: Gang, action: str) -> Key:
+        """Lowest queue priority, most over what it is entitled to, nearest in the tree.
+
+        A department that would be over what it may claim gives room of its own first: only then
+        do others owe it anything.
+        """
+        mine, theirs = self._levels_below_common_ancestor(claimant, victim)
+        if action != RECLAIM or not mine or not theirs:
+            return (False, 0, 0, 0, 0, 0, "")
+        asked = self._view.minimum(claimant)
+        names = self._shares.deciding(asked)
+        top, leaf = theirs[-1], theirs[0]
+        return (
+            len(mine) > 1 and not self._claimant_fits_levels(mine, asked, names),
+            self._queue(top).priority,
+            -self._over(top, names),
+            len(theirs),
+            self._queue(leaf).priority,
+            -self._over(leaf, names),
+            leaf,
+        )
+
+    def _claimant_fits_levels(
+        self, mine: Sequence[str], asked: Resources, names: Sequence[str]
+    ) -> bool:
+        """Whether the claimant's levels could hold it as they are; kept until they change."""
+        held = self._view.staying
+        if self._fits_levels_for is not asked:
+            self._fits_levels_for = asked
+            self._came.clear()
+        holds = [held(level) for level in mine]
+        known = self._came.get(tuple(mine))
+        if known is not None and all(a is b for a, b in zip(known[0], holds, strict=True)):
+            return known[1]
+        comes = self._within_deserved(mine, asked, names, held)
+        comes = comes or self._within_fair_share(mine, asked, names, held)
+        self._came[tuple(mine)] = holds, comes
+        return comes
+
+    def _held_after_all_reclaims(self, claimant: Gang) -> Held:
+        """What the claimant's levels hold when all leave that may, outside its own queue.
+
+        Victims of one proposal leave together: what goes inside a department makes it one that
+        may claim from others. ``may_go`` judges by those who really go.
+        """
+        leaf = claimant.queue
+        own = less(self._view.staying(leaf), self._view.fixed(leaf))
+
+        def held(queue: str) -> Resources:
+            if queue == leaf:
+                return self._view.staying(leaf)
+            least, now = self._view.fixed(queue).plus(own), self._view.staying(queue)
+            return Resources.of({name: min(amount, now.get(name)) for name, amount in least.items})
+
+        return held
+
+    def _over(self, queue: str, names: Sequence[str]) -> int:
+        """Its largest share of the resources that decide."""
+        held = self._view.staying(queue)
+        return saturation(self._shares.entitlement(queue), {name: held.get(name) for name in names})
+
+    def may_go(self, proposal: Proposal) -> Verdict:
+        """Whether exactly these chunks may go for the claimant."""
+        claimant = proposal.claimant
+        path = self._path(claimant)
+        asked = proposal.asked
+        names = self._shares.deciding(asked)
+        if not claimant.terms.preemptible:
+            lasting = self._firm(path, asked, names)
+            if lasting.refuses:
+                return lasting
+        after = self._after(proposal)
+        left: dict[str, Resources] = {}
+
+        def held(queue: str) -> Resources:
+            return left[queue] if queue in left else self._view.staying(queue)
+
+        for chunk in proposal.chunks:
+            mine, theirs = self._levels_below_common_ancestor(claimant, chunk.victim)
+            claim = ReclaimRequest(mine, asked, names)
+            if not mine or not theirs:
+                return no_common_tree(self._path(chunk.victim))
+            kept = self._keeps_guarantee(theirs, chunk.taken, held)
+            if kept.refuses:
+                return kept
+            if not self._may_take_chunk(claim, theirs, chunk.taken, held=held, claimed=after):
+                decided = self._deciding_resources(claim, chunk.taken)
+                return victim_within_share(theirs, decided, shares=self._shares, held=held)
+            for name in self._path(chunk.victim):
+                left[name] = less(held(name), chunk.taken)
+        unfair = self._saturated(path, proposal, after)
+        if unfair.refuses:
+            return unfair
+        return self._cannot_be_taken_back(proposal, after)
+
+    # -- rules -----------------------------------------------------------------------------
+    def _may_take_chunk(
+        self,
+        claim: ReclaimRequest,
+        theirs: Sequence[str],
+        taken: Resources,
+        *,
+        held: Held,
+        claimed: Held,
+    ) -> bool:
+        """Whether a chunk may be taken from a chain that holds so much before it goes."""
+        names = self._deciding_resources(claim, taken)
+        if not names:
+            return False
+        shares = self._shares
+        if self._within_deserved(claim.chain, claim.asked, claim.names, claimed):
+            levels = [
+                [name for name in names if shares.deserved(level, name) is not None]
+                for level in theirs
+            ]
+            if all(
+                any(held(level).get(name) > (shares.deserved(level, name) or 0) for name in stated)
+                for level, stated in zip(theirs, levels, strict=True)
+                if stated
+            ) and keeps_better_entitlements(
+                shares, claim, theirs, taken=taken, held=held, due=False
+            ):
+                return True
+        return (
+            self._within_fair_share(claim.chain, claim.asked, claim.names, claimed)
+            and all(
+                any(held(level).get(name) > shares.entitled(level, name) for name in names)
+                for level in theirs
+            )
+            and keeps_better_entitlements(shares, claim, theirs, taken=taken, held=held, due=True)
+        )
+
+    def _deciding_resources(self, claim: ReclaimRequest, taken: Resources) -> tuple[str, ...]:
+        """Resources by which a victim is judged: of those that decide, those it holds.
+
+        Where a claim is on a pool and the victim runs elsewhere, the same resources as a whole.
+        """
+        wholes = dict.fromkeys(resource_of(name) for name in claim.names)
+        for names in (claim.names, tuple(wholes)):
+            of_both = tuple(name for name in names if taken.get(name))
+            if of_both:
+                return of_both
+        return tuple(name for name, amount in claim.asked.items if amount and taken.get(name))
+
+    def _within_deserved(
+        self, chain: Sequence[str], asked: Resources, names: Sequence[str], held: Held
+    ) -> bool:
+        stated = False
+        for level in chain:
+            holds = held(level)
+            for name in names:
+                deserved = self._shares.deserved(level, name)
+                if deserved is None:
+                    continue
+                stated = True
+                if holds.get(name) + asked.get(name) > deserved:
+                    return False
+        return stated
+
+    def _within_fair_share(
+        self, chain: Sequence[str], asked: Resources, names: Sequence[str], held: Held
+    ) -> bool:
+        for level in chain:
+            holds = held(level)
+            for name in names:
+                if holds.get(name) + asked.get(name) > self._shares.fair(level, name):
+                    return False
+        return True
+
+    def _nearest(self, path: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+        """The chain up to the first level that states a deserved amount."""
+        for index, level in enumerate(path):
+            if any(self._shares.deserved(level, name) is not None for name in names):
+                return path[: index + 1]
+        return ()
+
+    def _firm(self, path: Sequence[str], asked: Resources, names: Sequence[str]) -> Verdict:
+        """What cannot be taken back later must lie within what is deserved, at every level."""
+        stated = False
+        for level in path:
+            fixed = self._view.fixed(level)
+            for name in names:
+                deserved = self._shares.deserved(level, name)
+                if deserved is None:
+                    continue
+                stated = True
+                if fixed.get(name) + asked.get(name) > deserved:
+                    return not_preemptible_above_deserved(
+                        level, name, asked=asked, deserved=deserved, fixed=fixed
+                    )
+        if stated:
+            return ALLOW
+        return wait(
+            Reason.WAITING_FOR_QUOTA,
+            "is not preemptible, and queue {level!r} deserves nothing that it could claim",
+            level=path[0],
+        )
+
+    def _keeps_guarantee(self, chain: Sequence[str], taken: Resources, held: Held) -> Verdict:
+        for level in chain:
+            holds = held(level)
+            for name, amount in self._guarantee_of(level).items:
+                if taken.get(name) and holds.get(name) - taken.get(name) < amount:
+                    return victim_below_guarantee(level, name, held=holds, amount=amount)
+        return ALLOW
+
+    def _saturated(self, path: Sequence[str], proposal: Proposal, after: Held) -> Verdict:
+        """A claimant that ends above its share must stay below everybody it took from."""
+        touched: dict[str, set[str]] = {}
+        for chunk in proposal.chunks:
+            for name in self._path(chunk.victim):
+                touched.setdefault(name, set()).update(n for n, a in chunk.taken.items if a)
+        asked = {name for name, amount in proposal.asked.items if amount}
+        asked_for = set(self._shares.deciding(proposal.asked))
+        for level in path:
+            parent = self._queue(level).parent
+            for sibling in sorted(touched):
+                if sibling in path or self._queue(sibling).parent != parent:
+                    continue
+                for name in sorted(asked_for & (touched[sibling] | asked)):
+                    mine = after(level).get(name) + proposal.asked.get(name)
+                    if self._above(level, mine, sibling, after(sibling).get(name), name):
+                        due = self._shares.fair(level, name)
+                        return claimant_more_saturated(level, sibling, name, mine=mine, due=due)
+        return ALLOW
+
+    def _above(self, level: str, mine: int, sibling: str, theirs: int, name: str) -> bool:
+        """Whether level is over its share, and more so than the sibling is. Exact."""
+        due, their_due = self._shares.fair(level, name), self._shares.fair(sibling, name)
+        if mine <= due or not their_due:
+            return False
+        return mine * self._saturation * their_due >= theirs * due * PERCENT
+
+    def _cannot_be_taken_back(self, proposal: Proposal, after: Held) -> Verdict:
+        """The victims, submitted again, must not be able to take the room back."""
+        claimant = proposal.claimant
+        gained = dict.fromkeys(self._path(claimant), proposal.asked)
+
+        def held(queue: str) -> Resources:
+            return after(queue).plus(gained.get(queue, NOTHING))
+
+        lost: dict[str, tuple[Gang, Resources]] = {}
+        for chunk in proposal.chunks:
+            key = str(chunk.victim.key)
+            before = lost.get(key, (chunk.victim, NOTHING))[1]
+            lost[key] = (chunk.victim, before.plus(chunk.taken))
+        for key, (victim, taken) in sorted(lost.items()):
+            theirs, mine = self._levels_below_common_ancestor(victim, claimant)
+            claim = ReclaimRequest(theirs, taken, self._shares.deciding(taken))
+            if self._may_take_chunk(claim, mine, proposal.asked, held=held, claimed=held):
+                return wait(
+                    Reason.WAITING_FOR_QUOTA,
+                    "gang {key} could take the room back at once, so it is not taken",
+                    key=key,
+                )
+        return ALLOW
+
+    # -- reading ---------------------------------------------------------------------------
+    def _path(self, gang: Gang) -> tuple[str, ...]:
+        node = self._view.queue(gang.queue)
+        return node.path if node is not None and node.rooted else ()
+
+    def _queue(self, name: str) -> Queue:
+        node = self._view.queue(name)
+        assert node is not None, "a path names queues that exist"
+        return node.queue
+
+    def _levels_below_common_ancestor(
+        self, one: Gang, other: Gang
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The levels of both below their lowest common ancestor; empty for one of the same line."""
+        mine, theirs = self._path(one), self._path(other)
+        shared = 0
+        while shared < min(len(mine), len(theirs)) and mine[-1 - shared] == theirs[-1 - shared]:
+            shared += 1
+        return mine[: len(mine) - shared], theirs[: len(theirs) - shared]
+
+    def _guarantee_of(self, level: str) -> Resources:
+        node = self._view.queue(level)
+        return node.guarantee if node is not None else NOTHING
+
+    def _after(self, proposal: Proposal) -> Held:
+        gone: dict[str, Resources] = {}
+        for chunk in proposal.chunks:
+            for name in self._path(chunk.victim):
+                gone[name] = gone.get(name, NOTHING).plus(chunk.taken)
+
+        def after(queue: str) -> Resources:
+            return less(self._view.staying(queue), gone.get(queue, NOTHING))
+
+        return after

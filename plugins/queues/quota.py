@@ -1,0 +1,378 @@
+"""Keeps every queue within its caps, what is guaranteed to others free, and loans recoverable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import ClassVar
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from gpusched.plugin import (
+    ALLOW,
+    Gang,
+    Hooks,
+    PairRule,
+    Pod,
+    PodClass,
+    QueueNode,
+    Reason,
+    Resources,
+    Verdict,
+    View,
+    deny,
+    format_quantity,
+    pool_of,
+    resource_of,
+    wait,
+)
+
+ROOT = "root"
+TOLD_MAX = 4
+"""Node pools named in one sentence."""
+Held = Callable[[str], Resources]
+
+
+@attrs.frozen(kw_only=True)
+class QuotaArgs:
+    """What is refused besides going above a capability.
+
+    Attributes:
+        firm_within_deserved: gangs that are not preemptible stay within what every queue on
+            their path deserves: what is lent must be possible to take back.
+    """
+
+    firm_within_deserved: bool = True
+
+
+@attrs.frozen
+class Quota:
+    """Refuses a gang whose minimum would take some queue on its path above its hard cap.
+
+    A minimum that is above the cap on its own can never start: that is said as
+    ``QuotaExceeded``; one that only has to wait for others is told ``WaitingForQuota``. Only
+    what the gang asks for is looked at: a queue that is over in one resource still serves
+    gangs that do not ask for it.
+
+    In a node pool the same holds for gangs whose pods may run in that pool alone. Others are
+    placed around pools of which a queue on their path has its capability.
+    """
+
+    name: ClassVar[str] = "quota"
+    api: ClassVar[int] = 1
+    args: QuotaArgs = QuotaArgs()
+
+    def open(self, hooks: Hooks, view: View) -> None:
+        """See the class."""
+
+        @cache
+        def guarantees() -> Guarantees:
+            return Guarantees(view)
+
+        def check(gang: Gang, held: Held) -> Verdict:
+            asked = view.minimum(gang)
+            verdict = _check_capability(gang, asked, view, held)
+            if not verdict.refuses:
+                verdict = pools().room(gang, held)
+            if not verdict.refuses and self.args.firm_within_deserved:
+                verdict = _check_not_preemptible(gang, asked, view)
+            if not verdict.refuses:
+                verdict = guarantees().keep(gang, asked, held)
+            return verdict
+
+        @cache
+        def pools() -> NodePoolCaps:
+            return NodePoolCaps(view)
+
+        def concerns(pod_class: PodClass) -> bool:
+            return pools().concern(pod_class)
+
+        def rule(pod: Pod) -> PairRule | None:
+            return pools().rule(pod)
+
+        hooks.pair_filter(
+            "are in a node pool of which its queue has its capability", rule, concerns=concerns
+        )
+        hooks.quota_check(lambda gang: check(gang, view.allocated))
+        hooks.reserve_check(lambda gang: check(gang, view.staying))
+
+
+def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
+    for node in _queues_on_path(gang, view):
+        name = node.queue.name
+        holds: Resources | None = None
+        for resource, cap in (*node.queue.capability.items, *node.queue.pool_capability.items):
+            need = asked.get(resource)
+            if not need:
+                continue
+            holds = holds or held(name)
+            if holds.get(resource) + need <= cap:
+                continue
+            words = {
+                "need": format_quantity(need, resource=resource),
+                "held": format_quantity(holds.get(resource), resource=resource),
+                "cap": format_quantity(cap, resource=resource),
+                "resource": resource,
+                "queue": name,
+            }
+            if need > cap:
+                return deny(
+                    Reason.QUOTA_EXCEEDED,
+                    "needs {need} {resource}; queue {queue} never gets more than its capability "
+                    "of {cap}",
+                    **words,
+                )
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "needs {need} {resource}; queue {queue} holds {held} of its capability of {cap}",
+                **words,
+            )
+    return ALLOW
+
+
+def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
+    """A loan to a gang that cannot be evicted would never come back."""
+    if gang.terms.preemptible:
+        return ALLOW
+    for node in _queues_on_path(gang, view):
+        fixed: Resources | None = None
+        for resource, deserved in (*node.queue.deserved.items, *node.queue.pool_deserved.items):
+            need = asked.get(resource)
+            if not need:
+                continue
+            fixed = fixed or view.fixed(node.queue.name)
+            if fixed.get(resource) + need <= deserved:
+                continue
+            words = {
+                "need": format_quantity(need, resource=resource),
+                "held": format_quantity(fixed.get(resource), resource=resource),
+                "deserved": format_quantity(deserved, resource=resource),
+                "resource": resource,
+                "queue": node.queue.name,
+            }
+            if need > deserved:
+                return deny(
+                    Reason.QUOTA_EXCEEDED,
+                    "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                    "{deserved}, and only what is preemptible may borrow",
+                    **words,
+                )
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                "{deserved}, of which {held} are held by others that are not preemptible",
+                **words,
+            )
+    return ALLOW
+
+
+@attrs.frozen
+class _QuotaCharge:
+    """So much more of a resource on a path, on top of what queues hold."""
+
+    resource: str
+    need: int
+    path: frozenset[str]
+    held: Held
+
+    def holds(self, queue: str) -> int:
+        """What a queue's subtree holds without it."""
+        return self.held(queue).get(self.resource)
+
+
+class NodePoolCaps:
+    """Where pods may go whose gang is not bound to one node pool: not where a cap is reached.
+
+    Args:
+        view: of the session.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._caps: dict[str, tuple[tuple[str, int], ...]] = {}
+        """By queue, dimensions that it caps, with the caps."""
+        self._resources: set[str] = set()
+        for node in view.queues():
+            caps = node.queue.pool_capability.items
+            if caps:
+                self._caps[node.queue.name] = caps
+                self._resources.update(resource_of(name) for name, _ in caps)
+        self._rows: dict[str, npt.NDArray[np.bool_]] = {}
+        self._rules: dict[tuple[tuple[str, ...], str], PairRule | None] = {}
+
+    def concern(self, pod_class: PodClass) -> bool:
+        """Whether pods of the class take of anything that is capped in some pool."""
+        return bool(self._resources) and any(
+            amount and name in self._resources for name, amount in pod_class.requests.items
+        )
+
+    def rule(self, pod: Pod) -> PairRule | None:
+        """None where the quota check says all: the gang runs in one pool, or nothing is capped."""
+        path = self._view.pools.queues_of(pod)
+        key = (path, pod.pod_class.digest)
+        if key not in self._rules:
+            self._rules[key] = self._rule(path, pod.pod_class)
+        rule = self._rules[key]
+        return None if rule is None or self._view.pools.confined(pod) else rule
+
+    def _rule(self, path: tuple[str, ...], pod_class: PodClass) -> PairRule | None:
+        requests = dict(pod_class.requests.items)
+        caps = tuple(
+            (queue, name, cap, requests[resource_of(name)])
+            for queue in path
+            for name, cap in self._caps.get(queue, ())
+            if requests.get(resource_of(name))
+        )
+        if not caps:
+            return None
+
+        def allows() -> npt.NDArray[np.bool_]:
+            allowed = np.ones(len(self._view.nodes()), dtype=np.bool_)
+            for queue, name, cap, need in caps:
+                if self._view.allocated(queue).get(name) + need > cap:
+                    allowed &= ~self._of_pool(pool_of(name))
+            return allowed
+
+        return PairRule(caps, allows, exact=True)
+
+    def room(self, gang: Gang, held: Held) -> Verdict:
+        """Whether the pools in which a gang of equal pods may run can take its minimum together.
+
+        Asked before it is placed, so that one which waits for its queue is not taken for one
+        that more nodes would help.
+        """
+        task = gang.tasks[0] if len(gang.tasks) == 1 else None
+        node = self._view.queue(gang.queue)
+        if task is None or node is None or not self.concern(task.pod_class):
+            return ALLOW
+        if not any(queue in self._caps for queue in node.path):
+            return ALLOW
+        pools = self._view.pools.where(task.pod_class)
+        if len(pools) < 2:
+            return ALLOW  # The one pool is in what it asks for.
+        count = min(len(task.pods), gang.need or 1)
+        requests = dict(task.pod_class.requests.items)
+        fit, most, told = 0, 0, []
+        for pool in pools:
+            rooms = [
+                ((cap - held(queue).get(name)) // need, cap // need, queue, name, cap)
+                for queue in node.path
+                for name, cap in self._caps.get(queue, ())
+                if pool_of(name) == pool and (need := requests.get(resource_of(name), 0))
+            ]
+            if not pool or not rooms:
+                return ALLOW
+            left, _, queue, name, cap = min(rooms)
+            fit += max(0, left)
+            most += min(each[1] for each in rooms)
+            held_text = format_quantity(held(queue).get(name), resource=name)
+            told.append(
+                f"queue {queue} holds {held_text} {name} of its capability of "
+                f"{format_quantity(cap, resource=name)}"
+            )
+        if fit >= count:
+            return ALLOW
+        refuse, reason = (
+            (deny, Reason.QUOTA_EXCEEDED) if most < count else (wait, Reason.WAITING_FOR_QUOTA)
+        )
+        return refuse(
+            reason,
+            "needs room for {count} pods in node pools, which have it for {fit}: {told}",
+            count=count,
+            fit=fit,
+            told="; ".join(told[:TOLD_MAX]),
+        )
+
+    def _of_pool(self, pool: str) -> npt.NDArray[np.bool_]:
+        known = self._rows.get(pool)
+        if known is None:
+            known = self._rows[pool] = self._view.pools.rows(pool)
+        return known
+
+
+class Guarantees:
+    """What must stay free for queues that hold less than is guaranteed to them.
+
+    Args:
+        view: of the session.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._total = dict(view.total().items)
+        self._names: dict[str, set[str]] = {}
+        """By resource, queues with a guarantee of it and all queues above those."""
+        for node in view.queues():
+            for resource, amount in node.guarantee.items:
+                if amount and not node.trouble:
+                    self._names.setdefault(resource, set()).update(node.path)
+
+    def keep(self, gang: Gang, asked: Resources, held: Held) -> Verdict:
+        """Whether the gang leaves enough for every guarantee of another queue."""
+        node = self._view.queue(gang.queue)
+        if node is None or not node.rooted or not self._names:
+            return ALLOW
+        for resource, need in asked.items:
+            if not need or resource not in self._names:
+                continue
+            charge = _QuotaCharge(resource, need, frozenset(node.path), held)
+            verdict = self._room(charge, node.path)
+            if verdict.refuses:
+                return verdict
+        return ALLOW
+
+    def _room(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Verdict:
+        """At each level: what is held and what is kept for others must fit into what there is."""
+        resource, need = charge.resource, charge.need
+        top = sum(charge.holds(name) for name in self._view.children(ROOT))
+        levels = [(ROOT, top, self._total.get(resource, 0))]
+        for name in path:
+            node = self._view.queue(name)
+            if node is not None and resource in node.queue.capability:
+                levels.append((name, charge.holds(name), node.queue.capability.get(resource)))
+        for name, used, limit in levels:
+            kept, owner = self._kept(name, charge)
+            if not kept or used + need + kept <= limit:
+                continue
+            if need + kept <= self._kept(name, attrs.evolve(charge, need=0))[0]:
+                continue  # It takes nothing but what is kept for its own queues.
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "needs {need} {resource}; of the {limit} of queue {name}, {used} are held and "
+                "{kept} are kept free, the most for the guarantee of queue {owner}",
+                need=format_quantity(need, resource=resource),
+                resource=resource,
+                limit=format_quantity(limit, resource=resource),
+                name=name,
+                used=format_quantity(used, resource=resource),
+                kept=format_quantity(kept, resource=resource),
+                owner=owner,
+            )
+        return ALLOW
+
+    def _kept(self, parent: str, charge: _QuotaCharge) -> tuple[int, str]:
+        """What is kept free below a queue once the charge is made, and mostly for whom."""
+        total, most, owner = 0, 0, ""
+        concerned = self._names[charge.resource]
+        for name in self._view.children(parent):
+            if name not in concerned:
+                continue
+            below, whose = self._kept(name, charge)
+            node = self._view.queue(name)
+            own = node.guarantee.get(charge.resource) if node is not None else 0
+            missing = own - charge.holds(name) - (charge.need if name in charge.path else 0)
+            if missing > below:
+                below, whose = missing, name
+            total += below
+            if below > most:
+                most, owner = below, whose
+        return total, owner
+
+
+def _queues_on_path(gang: Gang, view: View) -> list[QueueNode]:
+    """The gang's queue and those above it."""
+    leaf = view.queue(gang.queue)
+    nodes = [view.queue(name) for name in (leaf.path if leaf else ())]
+    return [node for node in nodes if node is not None]
