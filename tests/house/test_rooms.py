@@ -1,0 +1,109 @@
+"""The house keeps the rules of docs/architecture.md: rooms, words, and who imports whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from .source import ROOT, circles, classes, functions, modules
+
+NAMES_THAT_SAY_NOTHING = {"of", "told", "put", "keep", "again", "given", "kept", "made", "within"}
+
+
+def _folders() -> dict[str, list[str]]:
+    """Entries of each folder of the package, without ``__init__`` and what is no code."""
+    found = {}
+    for folder in sorted((ROOT / "gpusched").rglob("*")):
+        if folder.is_dir() and any(folder.glob("*.py")):
+            found[str(folder.relative_to(ROOT))] = [
+                each.name
+                for each in folder.iterdir()
+                if each.name not in {"__pycache__", "__init__.py", "py.typed"}
+            ]
+    return found
+
+
+def test_each_package_says_which_question_it_answers() -> None:
+    packages = {name.replace("/", ".") for name in _folders()}
+    without = [
+        name
+        for name in sorted(packages & set(modules()))
+        if len((ast.get_docstring(modules()[name]) or "").split()) < 4
+    ]
+    assert without == []
+
+
+def test_a_class_name_stands_once_within_a_package() -> None:
+    twice = {
+        (package, name): where
+        for package, names in classes().items()
+        for name, where in names.items()
+        if len(where) > 1
+    }
+    assert twice == {}
+
+
+def test_functions_of_modules_have_names_that_say_something() -> None:
+    silent = [(module, name) for module, name in functions() if name in NAMES_THAT_SAY_NOTHING]
+    assert silent == []
+
+
+def _contract(kind: str) -> list[dict[str, object]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    return [each for each in contracts if each["type"] == kind]
+
+
+def test_the_architecture_page_tells_the_layers_of_the_contract() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.search(r"```layers\n(.*?)```", page, re.DOTALL)
+    assert drawn is not None, "docs/architecture.md has no block named layers"
+    told = [
+        {part.strip() for part in layer.split("|")}
+        for layer in drawn.group(1).replace("\n", " ").split(">")
+    ]
+    (contract,) = _contract("layers")
+    layers = contract["layers"]
+    assert isinstance(layers, list)
+    bound = [
+        {part.strip().removeprefix("gpusched.") for part in layer.split("|")} for layer in layers
+    ]
+    assert told == bound
+
+
+def test_the_architecture_page_names_every_contract_by_its_title() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    titles = [each["name"] for each in settings["tool"]["importlinter"]["contracts"]]
+    assert [title for title in titles if title not in page] == []
+
+
+def test_every_path_on_the_architecture_page_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", page)
+    assert len(paths) > 30
+    missing = [
+        each
+        for each in paths
+        if not ((ROOT / "gpusched" / each).exists() or (ROOT / each).exists())
+    ]
+    assert missing == []
+
+
+def test_the_picture_of_the_house_has_every_layer() -> None:
+    picture = (ROOT / "docs" / "house.svg").read_text(encoding="utf-8")
+    (contract,) = _contract("layers")
+    layers = contract["layers"]
+    assert isinstance(layers, list)
+    names = [part.strip().removeprefix("gpusched.") for each in layers for part in each.split("|")]
+    assert [name for name in names if f">{name}<" not in picture] == []
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_circle_is_found_where_there_is_one(number: int) -> None:
+    names = [f"m{each}" for each in range(number)]
+    edges = {name: {names[(at + 1) % number]} for at, name in enumerate(names)}
+    assert circles({**edges, "alone": {"m0"}}) == [names]
