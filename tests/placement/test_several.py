@@ -167,10 +167,10 @@ def test_same_answer_again_and_in_another_process_with_another_hash_seed(tmp_pat
     file.write_bytes(pickle.dumps(problems))
     script = (
         "import pickle, sys, hashlib\n"
-        "from gpusched.placement.model.problem import Effort, search_here\n"
-        "from gpusched.placement.pipeline.solver_placement import place_several\n"
+        "from gpusched.placement.model.problem import Effort, search_in_process\n"
+        "from gpusched.placement.pipeline.solver_placement import place_by_solver\n"
         "for problem in pickle.loads(open(sys.argv[1], 'rb').read()):\n"
-        "    found = place_several(problem, Effort(budget_s=5.0), search_here)\n"
+        "    found = place_by_solver(problem, Effort(budget_s=5.0), search_in_process)\n"
         "    print(found.outcome, hashlib.sha256(found.counts.tobytes()).hexdigest())\n"
     )
     outputs = [

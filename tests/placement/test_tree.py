@@ -120,7 +120,9 @@ def test_tables_that_lie_cost_their_answer_and_not_the_gang(
         return None if found is None else attrs.evolve(found, claim=(0,) * len(found.claim))
 
     for lie in (wrong_row, wrong_claim):
-        monkeypatch.setattr("gpusched.placement.pipeline.gang_placement.best_place", lie)
+        monkeypatch.setattr(
+            "gpusched.placement.pipeline.gang_placement.place_identical_members", lie
+        )
         answer = place_gang(problem, QUICK)
         assert answer.faults
         assert answer.faults[0].startswith("tree: ")

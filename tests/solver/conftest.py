@@ -238,8 +238,8 @@ def jobs(packages):
 
 COLD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "import gpusched.io.solver.child as child; child.warm = lambda: None; "
-    "child.main(memory_max=int(sys.argv[2]))"
+    "import gpusched.io.solver.child as child; child.warm_up_solver = lambda: None; "
+    "child.serve(memory_max=int(sys.argv[2]))"
 )
 
 

@@ -17,7 +17,7 @@ from gpusched.io.solver.child import ANSWER, FAULT, HEAD, JOB, MAGIC, READY
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gpusched.io.solver.child import main; main(memory_max=int(sys.argv[2]))"
+    "from gpusched.io.solver.child import serve; serve(memory_max=int(sys.argv[2]))"
 )
 _KEPT_VARIABLES: Final = (
     "PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
