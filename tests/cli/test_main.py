@@ -60,8 +60,8 @@ def test_help_lists_every_command(capsys):
 def test_every_listed_command_is_a_module():
     """What help lists exists."""
     folder = Path(cli.__file__).parent
-    for name in cli.COMMANDS:
-        assert (folder / f"{name.replace('-', '_')}.py").is_file()
+    for _, place in cli.COMMANDS.values():
+        assert (folder / f"{place.replace('.', '/')}.py").is_file()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
@@ -75,7 +75,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.recursive(st.one_of(SCALARS, ARRAYS), holders, max_leaves=6))
 def test_what_goes_in_comes_out(value: Any) -> None:
     """Through JSON text, with types, order and sizes of numbers; again gives the same text."""

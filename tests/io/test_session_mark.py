@@ -20,9 +20,9 @@ BAD = GangKey("PodGroup", "team", "bad")
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from gpusched.io.cycle.crash_marker import SessionMark
+from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.api.meta.identity import GangKey
-mark = SessionMark.open(Path(sys.argv[1]))
+mark = CrashMarker.open(Path(sys.argv[1]))
 mark.begin()
 mark.stage("allocate")
 mark.hand(GangKey("PodGroup", "team", "a-longer-name"))

@@ -15,7 +15,7 @@ from gpusched.api.meta import wire
 from tests.manifests.security_table import metadata_keys, rows
 
 ROOT = Path(gpusched.__file__).parent
-READ = ("objects", "cache", "commit", "session", "topology", "arrays", "placement")
+READ = ("api", "cache", "commit", "session", "topology", "arrays", "placement")
 """Packages in which what an object says is read."""
 KEY = re.compile(r"(?:[a-z0-9-]+\.)+(?:io|sh|org|com|ai|scheduler)/[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"/v\d").search
@@ -83,7 +83,7 @@ def test_what_is_left_out_is_in_the_code():
 
 def test_keys_without_a_prefix_are_in_the_code():
     """The list above is no guess."""
-    text = "".join(path.read_text() for path in sorted((ROOT / "objects").rglob("*.py")))
+    text = "".join(path.read_text() for path in sorted((ROOT / "api").rglob("*.py")))
     assert [key for key in sorted(WITHOUT_PREFIX) if f'"{key}"' not in text] == []
 
 
