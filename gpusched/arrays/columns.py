@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
@@ -100,11 +100,11 @@ def pod_class_vector(pod_class: PodClass, columns: dict[str, int]) -> RequestVec
     share = pod_class.share
     if share is None:
         return request_vector(pod_class.requests, columns)
-    others = tuple(item for item in pod_class.requests.items if item[0] != SHARED)
+    others = tuple(item for item in pod_class.requests.items if item[0] != shared_resource())
     ask = request_vector(Resources(others), columns)
-    gpu = columns.get(SHARED, -1)
+    gpu = columns.get(shared_resource(), -1)
     return RequestVector(
-        ask.columns, ask.amounts, ask.missing or ("" if gpu >= 0 else SHARED), share, gpu
+        ask.columns, ask.amounts, ask.missing or ("" if gpu >= 0 else shared_resource()), share, gpu
     )
 
 

@@ -22,12 +22,13 @@ from typing import Final, Protocol
 import numpy as np
 
 from gpusched.api.devices.gpu_share import (
-    SHARED,
     GpuShare,
     gpu_memory_of_labels,
     offers_gpu_slices,
+    shared_resource,
 )
 from gpusched.api.devices.slots import slot_mask, slot_numbers, slot_ranges
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.arrays.columns import Ints, NodeColumns, RequestVector
@@ -257,7 +258,7 @@ class NodeUsage:
     def _release_share(
         self, row: int, column: int, share: GpuShare, *, slots: int, times: int
     ) -> None:
-        if slots.bit_count() != 1 or not slots & self.slot_range(row, SHARED):
+        if slots.bit_count() != 1 or not slots & self.slot_range(row, shared_resource()):
             # As the ledger has it: it holds a whole one.
             self._releasing[row, column] += DEVICE * times
             return
@@ -282,7 +283,7 @@ class NodeUsage:
 
     def _part_on(self, row: int, share: GpuShare) -> int:
         labels = self.nodes.nodes[row].labels
-        if not self.slot_range(row, SHARED) or offers_gpu_slices(labels):
+        if not self.slot_range(row, shared_resource()) or offers_gpu_slices(labels):
             return DEVICE + 1
         return share.of(gpu_memory_of_labels(labels)) or DEVICE + 1
 
@@ -320,7 +321,7 @@ class NodeUsage:
             rows: to look at.
             left: shape (rows,), written in place.
         """
-        column = self.nodes.columns.get(SHARED, -1)
+        column = self.nodes.columns.get(shared_resource(), -1)
         if not self._shared or column < 0:
             return
         parts = self.parts_of(share)
@@ -369,7 +370,7 @@ class NodeUsage:
         offered = int(self.nodes.allocatable[row, column])
         later = self._real[row, column] - self._releasing[row, column] + self._reserved[row, column]
         return GpuShareRoom(
-            slots=self.free_slots[row] & self.slot_range(row, SHARED),
+            slots=self.free_slots[row] & self.slot_range(row, shared_resource()),
             whole=max(0, offered - int(self.used[row, column])) // DEVICE,
             later=max(0, offered - int(later)) // DEVICE,
         )
@@ -385,7 +386,10 @@ class NodeUsage:
 
     def slots_on(self, row: int) -> int:
         """Bitmask of all slots of a row, of whatever kind."""
-        return _free_slot_numbers(self.nodes.nodes[row].allocatable)
+        gpus = gpu_resources()
+        return _free_slot_numbers(
+            self.nodes.nodes[row].allocatable, (gpus.names, gpus.slice_prefixes)
+        )
 
     def free_parts(self, row: int, slots: int) -> list[int]:
         """Free thousandths of each of some slots of a row, by number."""
@@ -419,7 +423,8 @@ class NodeUsage:
 
 
 @lru_cache(maxsize=4096)
-def _free_slot_numbers(allocatable: Resources) -> int:
+def _free_slot_numbers(allocatable: Resources, _named: tuple[tuple[str, ...], ...]) -> int:
+    """The bitmask of all slots of a node, under the GPU resources of these names and prefixes."""
     mask = 0
     for numbers in slot_ranges(allocatable).values():
         mask |= slot_mask(numbers)

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.devices.gpu_share import SHARED, GpuShare, gpu_memory_of_labels
+from gpusched.api.devices.gpu_share import GpuShare, gpu_memory_of_labels, shared_resource
 from gpusched.api.devices.slots import gpu_request, slot_mask, slot_ranges
 from gpusched.api.meta.identity import UID, InvalidObject
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -169,7 +169,7 @@ class Ledger:
                 found[uid] = slots = 0 if slots & (whole | shared) else slots
                 whole |= slots
                 continue
-            part = min(DEVICE, (held.requests or NOTHING).get(SHARED) or DEVICE)
+            part = min(DEVICE, (held.requests or NOTHING).get(shared_resource()) or DEVICE)
             if slots & whole:
                 slots = 0
             elif not slots & shared:
@@ -207,7 +207,7 @@ class Ledger:
             return NodeHoldings({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
         ranges = slot_ranges(allocatable)
         if sums.shares:
-            sums.take_shared(ranges.get(SHARED, range(0)), gpu_memory_of_labels(labels))
+            sums.take_shared(ranges.get(shared_resource(), range(0)), gpu_memory_of_labels(labels))
         free = 0
         unknown = sums.unknown
         for gpu, numbers in ranges.items():
@@ -246,7 +246,7 @@ class _NodeSums:
             self.shares.append(holding)
         amounts, leaving, ours = self.amounts, self.leaving, self.ours
         for name, amount in holding.requests.items:
-            if name == SHARED and holding.share is not None:
+            if name == shared_resource() and holding.share is not None:
                 continue
             amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
             if holding.leaving:
@@ -283,7 +283,7 @@ class _NodeSums:
                 ours.add(slot)
         self._take_lost(lost, gpu_memory)
         for slot, (now, going) in sorted(self.shared.items()):
-            self._add(SHARED, DEVICE, leaving=now == going, ours=slot in ours)
+            self._add(shared_resource(), DEVICE, leaving=now == going, ours=slot in ours)
         self.taken |= slot_mask(tuple(self.shared))
 
     def _take_lost(self, shares: list[Holding], gpu_memory: int) -> None:
@@ -294,8 +294,8 @@ class _NodeSums:
             before = -(-filled // DEVICE)
             filled += holding.share.of(gpu_memory) or (DEVICE if holding.sealed else 0)
             if -(-filled // DEVICE) > before:
-                self.unknown[SHARED] = self.unknown.get(SHARED, 0) + 1
-                self._add(SHARED, DEVICE, leaving=holding.leaving, ours=holding.ours)
+                self.unknown[shared_resource()] = self.unknown.get(shared_resource(), 0) + 1
+                self._add(shared_resource(), DEVICE, leaving=holding.leaving, ours=holding.ours)
 
     def _add(self, name: str, amount: int, *, leaving: bool, ours: bool) -> None:
         self.amounts[name] = min(COLUMN_MAX, self.amounts.get(name, 0) + amount)

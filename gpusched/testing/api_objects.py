@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.api.devices.gpu_share import FRACTION, MEMORY, SHARED
+from gpusched.api.devices.gpu_share import FRACTION, MEMORY, shared_resource
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.meta.identity import format_time
 from gpusched.api.node.node import Node
@@ -48,7 +48,7 @@ def _pod(pod: Pod) -> Obj:
     amounts.pop("pods", None)
     share = pod.pod_class.share
     if share is not None:
-        amounts.pop(SHARED, None)
+        amounts.pop(shared_resource(), None)
         if share.thousandths:
             notes[FRACTION] = f"0.{share.thousandths:03}"
         else:

@@ -12,7 +12,7 @@ import msgspec
 
 from gpusched.api.affinity.selector import NodeTerm, Taint, Toleration
 from gpusched.api.devices.gpu_layout import parse_islands
-from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import gpu_request
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
@@ -67,7 +67,7 @@ def pod_class(
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)
     if share is not None:
-        requests, name = add_share_requests(requests, share), SHARED
+        requests, name = add_share_requests(requests, share), shared_resource()
     made = PodClass(
         digest="",
         requests=requests,

@@ -14,21 +14,10 @@ import attrs
 
 from gpusched.api.devices.gpu_layout import FLAT, GpuLayout, GpuLayoutCatalog, Island
 from gpusched.api.devices.slots import slot_ranges
-from gpusched.api.meta.units import GPU_RESOURCES
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.node.node import Node
 
 LABEL: Final = "gpusched.io/gpu-layout"
-PRODUCTS: Final = (
-    ("nvidia.com/gpu", "nvidia.com/gpu.product"),
-    ("amd.com/gpu", "amd.com/gpu.product-name"),
-    ("amd.com/gpu", "beta.amd.com/gpu.product-name"),
-    ("gpu.intel.com/i915", "gpu.intel.com/product"),
-    ("gpu.intel.com/xe", "gpu.intel.com/product"),
-    ("habana.ai/gaudi", "habana.ai/gaudi.product"),
-    ("habana.ai/gaudi", "intel.feature.node.kubernetes.io/gaudi.product"),
-    ("huawei.com/Ascend910", "accelerator"),
-)
-"""Labels that name what a node has, by the kind of GPU."""
 
 
 @attrs.frozen(slots=True)
@@ -65,8 +54,9 @@ def choose_layout(
         devices: what drivers publish; None for nothing.
     """
     ranges = slot_ranges(node.allocatable)
+    whole = gpu_resources().whole
     # Layouts name whole GPUs; slices stand behind them and are one island.
-    count = sum(len(numbers) for name, numbers in ranges.items() if name in GPU_RESOURCES)
+    count = sum(len(numbers) for name, numbers in ranges.items() if name in whole)
     if not count:
         return FLAT, ()
     doubts: list[LayoutIssue] = []
@@ -105,7 +95,7 @@ def _by_product(node: Node, catalogue: GpuLayoutCatalog, ranges: Mapping[str, ra
     """Of each kind of GPU that the node has; a product that is not known says nothing."""
     islands: list[Island] = []
     seen: set[str] = set()
-    for gpu, label in PRODUCTS:
+    for gpu, label in gpu_resources().product_labels:
         known = catalogue.get(node.labels.get(label, ""))
         numbers = ranges.get(gpu)
         if known is None or numbers is None or gpu in seen or known.slots < len(numbers):

@@ -18,8 +18,9 @@ from gpusched.api.devices.gpu_layout import GpuLayout
 from gpusched.api.devices.numa import RESTRICTED, SINGLE, NumaNode, NumaTopology
 from gpusched.api.devices.published_devices import NumaZones
 from gpusched.api.devices.slots import slot_mask
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import Resources, total
-from gpusched.api.meta.units import DEVICE, GPU_RESOURCES
+from gpusched.api.meta.units import DEVICE
 
 NUMA_NODES_MAX: Final = 8
 """NUMA nodes up to which sets of several are looked at; the kubelet itself takes no more."""
@@ -60,11 +61,11 @@ def build_numa_topology(
 
 
 def _gpus_of(amounts: Resources) -> list[int]:
-    return [amounts.get(name) for name in GPU_RESOURCES]
+    return [amounts.get(name) for name in gpu_resources().names]
 
 
 def _others(amounts: Resources) -> Resources:
-    return Resources(tuple(item for item in amounts.items if item[0] not in GPU_RESOURCES))
+    return Resources(tuple(item for item in amounts.items if item[0] not in gpu_resources().whole))
 
 
 def free_numa_room(
@@ -138,7 +139,7 @@ def _parts(numa: NumaTopology, needs: Sequence[Resources]) -> list[dict[str, int
     for need in together:
         part: dict[str, int] = {}
         for name, amount in need.items:
-            key = _GPUS if name in GPU_RESOURCES else name
+            key = _GPUS if name in gpu_resources().whole else name
             part[key] = part.get(key, 0) + amount
         parts.append(part)
     return parts

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.api.devices.slots import gpu_request, slot_ranges
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import (
     DEVICE,
-    GPU_RESOURCES,
     pieces_to_base_units,
     unit_exponent,
     unit_of,
@@ -39,12 +39,17 @@ def test_slices_are_pieces():
     assert dict(Resources.parse({name: "3"}, field="x").items) == {name: 3}
 
 
-@given(st.dictionaries(st.sampled_from((*GPU_RESOURCES, "cpu", "memory")), st.integers(0, 10**6)))
+@given(
+    st.dictionaries(
+        st.sampled_from((*DEFAULT_GPU_RESOURCES.names, "cpu", "memory")), st.integers(0, 10**6)
+    )
+)
 def test_pieces_become_base_units(amounts):
     """Only GPUs change, and each by the same factor."""
     made = pieces_to_base_units(amounts)
     assert made == {
-        name: amount * (DEVICE if name in GPU_RESOURCES else 1) for name, amount in amounts.items()
+        name: amount * (DEVICE if name in DEFAULT_GPU_RESOURCES.names else 1)
+        for name, amount in amounts.items()
     }
 
 

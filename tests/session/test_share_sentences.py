@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.api.devices.gpu_share import MEMORY_LABEL, GpuShare
+from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.testing.given import Given
 
 GIB = 2**30
@@ -10,7 +10,7 @@ GIB = 2**30
 
 def test_memory_that_no_gpu_has_is_named(given: Given) -> None:
     """100 GiB of 80 GiB: no other cause is made up, and it is not told as a whole GPU."""
-    c = given.nodes(2, gpus=4, labels={MEMORY_LABEL: "81920"})
+    c = given.nodes(2, gpus=4, labels={"nvidia.com/gpu.memory": "81920"})
     c.pod("big", cpu=0, memory=0, share=GpuShare(memory=100 * GIB))
     assert c.when.one_session().binds == ()
     assert c.then.why("big") == (
@@ -21,7 +21,7 @@ def test_memory_that_no_gpu_has_is_named(given: Given) -> None:
 
 def test_shares_that_are_taken_are_the_only_cause(given: Given) -> None:
     """All GPUs are in use by whole pods."""
-    c = given.nodes(1, gpus=1, labels={MEMORY_LABEL: "81920"})
+    c = given.nodes(1, gpus=1, labels={"nvidia.com/gpu.memory": "81920"})
     c.pod("old", gpus=1, node="node-0", slots=1, plan="p")
     c.pod("new", cpu=1000, memory=0, share=GpuShare(memory=40 * GIB))
     assert c.when.one_session().binds == ()

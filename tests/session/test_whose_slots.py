@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import slot_mask, slot_numbers
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.cache.ledger import Holding, HoldingState, Ledger
 
+SHARED = shared_resource()
 EIGHT = Resources.of({SHARED: 8 * DEVICE, "pods": 110})
 
 

@@ -16,6 +16,7 @@ import attrs
 
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import quoted
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.api.meta.units import DEVICE
@@ -27,15 +28,8 @@ KAI_MEMORY: Final = "gpu-memory"
 KAI_DEVICES: Final = "gpu-fraction-num-devices"
 KEYS: Final = (FRACTION, MEMORY, KAI_FRACTION, KAI_MEMORY)
 """Whoever has one of these asks for a share, or tries to."""
-SHARED: Final = "nvidia.com/gpu"
-"""The kind of GPU that can be shared."""
-MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
-"""MiB of each GPU of a node."""
-_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 _NO_GPUS: Final = ("-MIG-", "-SHARED")
-"""In the product of a node whose ``nvidia.com/gpu`` are slices or replicas, not GPUs."""
-_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
-"""How many times the device plugin offers each GPU."""
+"""In the product of a node whose GPUs, as it offers them, are slices or replicas of GPUs."""
 _MIB: Final = 2**20
 _PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,3})")
 _KAI_PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,18})")
@@ -138,14 +132,20 @@ def _at(key: str) -> str:
     return f"metadata.annotations[{key}]"
 
 
+def shared_resource() -> str:
+    """The GPU resource that pods with a share take a part of: the first of those configured."""
+    return gpu_resources().main.name
+
+
 def gpu_memory_of_labels(labels: Mapping[str, str]) -> int:
-    """Bytes of each GPU of a node by its labels; 0 when they do not say."""
-    text = labels.get(MEMORY_LABEL, "")
+    """Bytes of each GPU of a node that can be shared, by its labels; 0 when they do not say."""
+    text = labels.get(gpu_resources().main.memory_label, "")
     return int(text) * _MIB if _MIB_COUNT.fullmatch(text) else 0
 
 
 def offers_gpu_slices(labels: Mapping[str, str]) -> bool:
     """Whether what a node offers as GPUs are slices or replicas of them, which nobody shares."""
-    product = labels.get(_PRODUCT_LABEL, "")
-    several = labels.get(_REPLICAS_LABEL, "1") not in {"0", "1"}
-    return several or any(part in product for part in _NO_GPUS)
+    main = gpu_resources().main
+    several = labels.get(main.replicas_label, "1") not in {"0", "1"}
+    products = [labels.get(label, "") for label in main.product_labels]
+    return several or any(part in product for product in products for part in _NO_GPUS)

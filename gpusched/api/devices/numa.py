@@ -6,8 +6,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.api.meta.units import GPU_RESOURCES
 
 SINGLE: Final = "single-numa-node"
 RESTRICTED: Final = "restricted"
@@ -58,7 +58,7 @@ def aligned_requests(containers: list[tuple[Resources, Resources]]) -> tuple[Res
     )
     needs = []
     for requests, _ in containers:
-        found = {name: requests.get(name) for name in GPU_RESOURCES if requests.get(name)}
+        found = {name: requests.get(name) for name in gpu_resources().names if requests.get(name)}
         if guaranteed:
             found["memory"] = requests.get("memory")
             if requests.get("cpu") % _CORE == 0:

@@ -19,6 +19,7 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, InvalidObject, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.wire import Metadata, Quantities
@@ -148,7 +149,8 @@ def decode_resource_slice(parsed: ResourceSlice) -> DeviceSlice:
     """
     metadata, spec = parsed.metadata, parsed.spec
     check_identity(metadata, namespaced=False)
-    gpus = spec.driver.partition(".")[0] in GPU_DRIVERS
+    configured = gpu_resources().drivers
+    gpus = spec.driver in configured or spec.driver.partition(".")[0] in GPU_DRIVERS
     devices = [_device(each) for each in (spec.devices if gpus else None) or ()]
     if len(devices) > SLOTS_PER_NODE_MAX:
         raise InvalidObject("spec.devices", f"has {len(devices)} devices")
@@ -161,7 +163,11 @@ def decode_resource_slice(parsed: ResourceSlice) -> DeviceSlice:
         pool=spec.pool.name,
         generation=spec.pool.generation,
         parts=spec.pool.resource_slice_count,
-        devices=tuple(each for each in devices if each.get("type") in _WHOLE),
+        devices=tuple(
+            each
+            for each in devices
+            if each.get("type") in (_WHOLE | {spec.driver.partition(".")[0]})
+        ),
     )
 
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.pool_resources import resource_of
 from gpusched.api.meta.resources import Resources
-from gpusched.api.meta.units import GPU_RESOURCES, unit_of
+from gpusched.api.meta.units import unit_of
 from gpusched.base.limits import SLOTS_PER_NODE_MAX
 
 SLOTS = "gpusched.io/slots"
 """The annotation that our binding writes."""
-_PARTS = ("nvidia.com/mig-",)
-"""Beginnings of the names of parts of GPUs, each a resource of its own."""
 
 
-@lru_cache(maxsize=4096)
 def accelerator(resource: str) -> bool:
     """Whether a resource is what clusters like this are built for, so that it decides alone.
 
     A dimension is one where its resource is.
     """
-    resource = resource_of(resource)
-    return resource in GPU_RESOURCES or resource.startswith(_PARTS)
+    return gpu_resources().is_accelerator(resource_of(resource))
 
 
 def gpu_request(requests: Resources) -> tuple[str, int]:
@@ -52,8 +49,11 @@ def slot_ranges(capacity: Resources) -> dict[str, range]:
     """Slot numbers of each kind on a node with this capacity: GPUs first, then slices by name."""
     ranges: dict[str, range] = {}
     start = 0
-    slices = [name for name, _ in capacity.items if accelerator(name) and name not in GPU_RESOURCES]
-    for name in (*GPU_RESOURCES, *slices):
+    gpus = gpu_resources()
+    slices = [
+        name for name, _ in capacity.items if name not in gpus.whole and gpus.is_accelerator(name)
+    ]
+    for name in (*gpus.names, *slices):
         count = capacity.get(name) // unit_of(name)
         if 0 < count <= SLOTS_PER_NODE_MAX - start:
             ranges[name] = range(start, start + count)

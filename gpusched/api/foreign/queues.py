@@ -18,6 +18,7 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -25,7 +26,6 @@ from gpusched.base.limits import QUANTITY_MAX
 
 _STOPPED: Final = ("Closed", "Closing")
 _ORDERINGS: Final = {"": "Priority", "traverse": "Priority", "fifo": "StrictFifo"}
-_GPU: Final = "nvidia.com/gpu"
 _MEGABYTE: Final = 10**6
 _KAI_PRIORITY: Final = 100
 
@@ -106,7 +106,7 @@ def _kai_amounts(resources: wire.KaiResources, what: str) -> Resources:
     """Amounts in base units; what is unlimited or not said is left out."""
     amounts: dict[str, int] = {}
     for name, part, unit in (
-        (_GPU, resources.gpu, DEVICE),
+        (gpu_resources().main.name, resources.gpu, DEVICE),
         ("cpu", resources.cpu, 1),
         ("memory", resources.memory, _MEGABYTE),
     ):

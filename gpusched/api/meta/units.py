@@ -9,34 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-GPU_RESOURCES = (
-    "amd.com/gpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-    "huawei.com/Ascend910",
-    "nvidia.com/gpu",
-)
-"""Extended resources whose pieces are whole GPUs, sorted. A node that offers several numbers its
-slots through all of them in this order."""
+from gpusched.api.meta.gpu_resources import gpu_resources
+
 DEVICE: Final = 1000
 """Base units of one whole GPU."""
-_THOUSANDTHS: Final = frozenset({"cpu", *GPU_RESOURCES})
 
 
 def unit_exponent(resource: str) -> int:
     """Amounts of a resource are counted in units of 10 to the minus this."""
-    return 3 if resource in _THOUSANDTHS else 0
+    return 3 if resource == "cpu" or resource in gpu_resources().whole else 0
 
 
 def unit_of(resource: str) -> int:
     """Base units of one core, one GPU, one byte, one piece."""
-    return 1000 if resource in _THOUSANDTHS else 1
+    return 1000 if resource == "cpu" or resource in gpu_resources().whole else 1
 
 
 def pieces_to_base_units(amounts: Mapping[str, int]) -> dict[str, int]:
     """Amounts of which GPUs are counted in whole ones, in base units."""
+    whole = gpu_resources().whole
     return {
-        name: amount * DEVICE if name.partition(" ")[0] in GPU_RESOURCES else amount
+        name: amount * DEVICE if name.partition(" ")[0] in whole else amount
         for name, amount in amounts.items()
     }

@@ -26,10 +26,11 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import parse_time
 from gpusched.api.meta.quantity import QuantityError
 from gpusched.api.meta.resources import Resources
-from gpusched.api.meta.units import DEVICE, GPU_RESOURCES
+from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.base.limits import LAYOUT_TEXT_MAX
 
@@ -116,7 +117,8 @@ def _annotated_layout(text: str) -> tuple[GpuLayout, str]:
 
 def _gpus_built_in(capacity: wire.Quantities | None) -> int:
     """GPUs of all kinds; 0 when that cannot be read, as nothing depends on it alone."""
-    found = {name: text for name, text in (capacity or {}).items() if name in GPU_RESOURCES}
+    whole = gpu_resources().whole
+    found = {name: text for name, text in (capacity or {}).items() if name in whole}
     try:
         return sum(amount // DEVICE for _, amount in Resources.parse(found, field="").items)
     except QuantityError:

@@ -16,9 +16,10 @@ import attrs
 import msgspec
 
 from gpusched.api.affinity import decode
-from gpusched.api.devices.gpu_share import SHARED, GpuShare
+from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import accelerator, gpu_request
 from gpusched.api.meta import wire
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -60,6 +61,9 @@ class PodClasses:
         """
         granted = read_grants(status)
         key = (*_key(spec), *granted.parts) if granted else _key(spec)
+        gpus = gpu_resources()
+        if gpus is not DEFAULT_GPU_RESOURCES:
+            key = (*key, *gpus.names, gpus.main.name, *gpus.slice_prefixes)
         if share is not None:
             key = (*key, f"share {share.thousandths} {share.memory}")
         known = self._by_bytes.get(key)
@@ -133,7 +137,7 @@ def _parse(spec: wire.PodSpec, granted: PodGrants | None, share: GpuShare | None
     needs = _requests(spec, granted)
     gpu, gpus = gpu_request(needs)
     if share is not None:
-        needs, gpu = add_share_requests(needs, share), SHARED
+        needs, gpu = add_share_requests(needs, share), shared_resource()
     affinity = decode.parse_affinity(bytes(spec.affinity))
     hard, soft = decode.parse_spread(bytes(spec.topology_spread_constraints))
     ports = [bytes(each.ports) for each in spec.containers or ()]
@@ -185,7 +189,7 @@ def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
             "spec.containers.resources",
             f"asks for {named[0]}, and its annotations for a share of a GPU",
         )
-    return needs.plus(Resources.of({SHARED: share.thousandths or DEVICE}))
+    return needs.plus(Resources.of({shared_resource(): share.thousandths or DEVICE}))
 
 
 def has_claims(spec: wire.PodSpec) -> bool:

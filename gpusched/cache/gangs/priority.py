@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.jobs.job import PriorityClass, ResourceQuota
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.meta.resources import PODS
@@ -184,6 +184,6 @@ def _asked(pod: Pod, resource: str) -> int:
     if resource in (PODS, f"count/{PODS}"):
         return 1
     name = resource.removeprefix("requests.")
-    if name == SHARED and pod.pod_class.share is not None:
+    if name == shared_resource() and pod.pod_class.share is not None:
         return 0
     return pod.pod_class.requests.get(name)

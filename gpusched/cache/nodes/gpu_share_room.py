@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusched.api.devices.gpu_share import SHARED, gpu_memory_of_labels, offers_gpu_slices
+from gpusched.api.devices.gpu_share import gpu_memory_of_labels, offers_gpu_slices, shared_resource
 from gpusched.api.devices.slots import slot_mask, slot_ranges
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -24,20 +24,22 @@ def node_requests_of(pod_class: PodClass, labels: Mapping[str, str]) -> Resource
     if pod_class.share is None:
         return pod_class.requests
     part = share_on_node(pod_class, labels) or DEVICE
-    return pod_class.requests.replaced_by(Resources.of({SHARED: part}))
+    return pod_class.requests.replaced_by(Resources.of({shared_resource(): part}))
 
 
 def requests_beside_share(pod_class: PodClass) -> Resources:
     """What a pod takes of its node beside a share."""
     if pod_class.share is None:
         return pod_class.requests
-    return Resources(tuple(item for item in pod_class.requests.items if item[0] != SHARED))
+    return Resources(
+        tuple(item for item in pod_class.requests.items if item[0] != shared_resource())
+    )
 
 
 def usage_after_release(use: NodeHoldings, resource: str) -> int:
     """What will be held of a resource when those who leave have left; shares not rounded up."""
     held = use.amounts.get(resource, 0) - use.leaving.get(resource, 0)
-    if resource == SHARED:
+    if resource == shared_resource():
         for now, going in use.shared.values():
             held -= max(0, DEVICE - (now - going)) if now > going else 0
     return held
@@ -51,7 +53,7 @@ def share_error(node: Node, use: NodeHoldings, parts: Mapping[int, int]) -> str:
         use: of it.
         parts: thousandths that are wanted, by slot mask of one share.
     """
-    slots = slot_mask(tuple(slot_ranges(node.allocatable).get(SHARED, ())))
+    slots = slot_mask(tuple(slot_ranges(node.allocatable).get(shared_resource(), ())))
     for mask, part in sorted(parts.items()):
         slot = mask.bit_length() - 1
         if mask.bit_count() != 1 or not mask & slots or not part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -56,8 +56,8 @@ def rejected_holding(item: Rejected, *, sealed: bool) -> Holding | None:
     requests = charge.requests
     gpu, gpus = gpus_of(requests)
     if requests is not None and charge.shared and not gpus and sealed:
-        requests = requests.plus(Resources.of({SHARED: DEVICE}))
-        gpu, gpus = SHARED, 1
+        requests = requests.plus(Resources.of({shared_resource(): DEVICE}))
+        gpu, gpus = shared_resource(), 1
     return Holding(
         uid=item.uid,
         node=charge.node,

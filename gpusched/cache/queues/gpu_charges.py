@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary, ref
 import attrs
 from msgspec import structs
 
-from gpusched.api.devices.gpu_share import SHARED, gpu_memory_of_labels
+from gpusched.api.devices.gpu_share import gpu_memory_of_labels, shared_resource
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -56,7 +56,7 @@ class GpuCharges:
         if known is None:
             price = share.of(self.smallest) or DEVICE
             digest = blake2b(f"{pod_class.digest} {price}".encode(), digest_size=16).hexdigest()
-            requests = pod_class.requests.replaced_by(Resources.of({SHARED: price}))
+            requests = pod_class.requests.replaced_by(Resources.of({shared_resource(): price}))
             known = attrs.evolve(pod_class, requests=requests, digest=digest)
             self._priced[pod_class.digest] = known
             self._plain[digest] = (ref(known, partial(self._gone, digest)), pod_class)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -120,7 +120,9 @@ def _room_error(
     opened = [mask for mask in parts if mask & use.free_slots]
     if any(mask & slots for mask in parts):
         return f"GPU slots on node {name} are promised twice"
-    requests = requests.plus(Resources.of({SHARED: DEVICE * len(opened)}) if opened else NOTHING)
+    requests = requests.plus(
+        Resources.of({shared_resource(): DEVICE * len(opened)}) if opened else NOTHING
+    )
     for resource, amount in requests.items:
         if use.amounts.get(resource, 0) + amount > node.allocatable.get(resource):
             wanted = format_quantity(amount, resource=resource)

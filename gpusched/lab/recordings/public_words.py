@@ -14,7 +14,7 @@ import msgspec
 from gpusched.api.foreign import kinds
 from gpusched.api.gang import wire as wire_groups
 from gpusched.api.meta import wire
-from gpusched.api.meta.units import GPU_RESOURCES
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.pod.gang_annotations import (
     GROUP_LABEL,
     KAI_SUB_GROUP,
@@ -26,7 +26,7 @@ from gpusched.api.pod.gang_annotations import (
     SUB_GROUP_LABEL,
 )
 from gpusched.session.framework.reasons import Reason
-from gpusched.topology.layout_choice import LABEL, PRODUCTS
+from gpusched.topology.layout_choice import LABEL
 from gpusched.topology.levels import WELL_KNOWN
 
 
@@ -37,7 +37,7 @@ def _notes(struct: type[msgspec.Struct]) -> set[str]:
 _LABEL_KEYS: Final = frozenset(
     {
         *ROLES, GROUP_LABEL, QUEUE_LABEL, ROLE_LABEL, SUB_GROUP_LABEL, KAI_SUB_GROUP, LWS_INDEX,
-        MAX_EXEC_LABEL, LABEL, *(label for _, label in PRODUCTS),
+        MAX_EXEC_LABEL, LABEL, *(label for _, label in DEFAULT_GPU_RESOURCES.product_labels),
         *(label for _, labels in WELL_KNOWN for label in labels),
         "alpha.jobset.sigs.k8s.io/exclusive-topology", "app", "app.kubernetes.io/component",
         "app.kubernetes.io/instance", "app.kubernetes.io/name", "applicationId",
@@ -274,7 +274,7 @@ _API_VERSIONS: Final = frozenset(
 _LEVELS: Final = frozenset(name for name, _ in WELL_KNOWN)
 VALUES: Final = (
     KEYS | _OBJECTS | _ENUMS | _ROLES | _KINDS | _API_VERSIONS | _LEVELS | frozenset(Reason)
-    | frozenset(GPU_RESOURCES)
+    | DEFAULT_GPU_RESOURCES.whole
 )  # fmt: skip
 """Whole texts that stay wherever they stand."""
 PLAIN: Final = re.compile(
@@ -286,7 +286,9 @@ PLAIN: Final = re.compile(
     r"|OutOf(cpu|memory|pods|ephemeral-storage|[a-z0-9.]+/gpu)"
 )
 """Quantities, durations, lists of numbers, UIDs and times: they are no names."""
-PRODUCT_KEYS: Final = frozenset({LABEL, *(label for _, label in PRODUCTS)})
+PRODUCT_KEYS: Final = frozenset(
+    {LABEL, *(label for _, label in DEFAULT_GPU_RESOURCES.product_labels)}
+)
 PRODUCT: Final = re.compile(r"(NVIDIA|Tesla|AMD|Instinct|Intel|HL|Ascend)[-A-Za-z0-9_.]*")
 """What vendors call their GPUs, by which layouts are found."""
 DEVICE_NAMES: Final = frozenset(

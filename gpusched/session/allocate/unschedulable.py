@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import PODS
@@ -119,7 +119,7 @@ class Shortage:
             if not amount:
                 continue
             lacking = full
-            if name == SHARED and self.pod_class.share is not None:
+            if name == shared_resource() and self.pod_class.share is not None:
                 causes += self._causes_of_missing_share(full)
                 # What such a node lacks otherwise is told by the other resources.
                 unexplained &= self._rows_with_share_room(full)
@@ -147,7 +147,7 @@ class Shortage:
         """Nodes none of whose GPUs has room for its share, and those that could never have it."""
         ask = self.board.ask
         if ask.share is None or ask.gpu < 0:
-            return [(int(full.sum()), f"lack free {SHARED}")] if full.any() else []
+            return [(int(full.sum()), f"lack free {shared_resource()}")] if full.any() else []
         never = full & (self.bench.parts_of(ask.share) > DEVICE)
         lacking = full & ~never & (self.bench.shares_fit(slice(None), ask) == 0)
         words = "do not say that they have GPUs with so much memory"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodClass
@@ -71,7 +71,7 @@ class ReleaseForecast:
 
     def _kept(self, gang: Gang) -> GangUsage | None:
         session = self._session
-        if SHARED in gang.held:  # what a share leaves depends on others
+        if shared_resource() in gang.held:  # what a share leaves depends on others
             return self._room(gang)
         return session.masks.rooms.of(gang, session.snapshot.nodes, lambda: self._room(gang))
 
@@ -161,7 +161,7 @@ class ReleaseForecast:
         if pod_class.share is None:
             return known
         mine = known.copy()
-        column = self._session.snapshot.nodes.columns.get(SHARED)
+        column = self._session.snapshot.nodes.columns.get(shared_resource())
         if column is not None:
             part = self._session.bench.parts_of(pod_class.share)[row]
             mine[column] = min(DEVICE, part)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from gpusched.api.devices.gpu_share import SHARED
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import PODS, Resources
 from gpusched.api.pod.pod import PodClass
@@ -82,7 +82,9 @@ def pods_with_requests_text(count: int, pod_class: PodClass) -> str:
     if share is None or not share.memory:
         return f"{pods_text(count)} with {request_text(pod_class.requests, gpu=pod_class.gpu)}"
     # What it counts as in quotas is not what it asks for.
-    rest = Resources.of({key: each for key, each in pod_class.requests.items if key != SHARED})
+    rest = Resources.of(
+        {key: each for key, each in pod_class.requests.items if key != shared_resource()}
+    )
     part = f"{format_quantity(share.memory, resource='memory')} of the memory of one GPU"
     more = request_text(rest)
     return f"{pods_text(count)} with {part}" + ("" if more == _NONE else f", {more}")

@@ -10,8 +10,9 @@ import numpy as np
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.gang.pod_group import QueueUsage
 from gpusched.api.jobs.job import Namespace
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.api.meta.units import GPU_RESOURCES, unit_of
+from gpusched.api.meta.units import unit_of
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.volumes.volume import VolumeCatalog
@@ -59,11 +60,11 @@ class NodeRows:
 
     def gpus(self) -> Ints:
         """Whole GPUs of any kind that the nodes offer, in pieces, shape (rows,)."""
-        return self._pieces(lambda name: name in GPU_RESOURCES)
+        return self._pieces(lambda name: name in gpu_resources().whole)
 
     def slices(self) -> Ints:
         """Slices of GPUs that the nodes offer, in pieces, shape (rows,)."""
-        return self._pieces(lambda name: name not in GPU_RESOURCES and accelerator(name))
+        return self._pieces(lambda name: name not in gpu_resources().whole and accelerator(name))
 
     def _pieces(self, counts: Callable[[str], bool]) -> Ints:
         total = np.zeros(self._length, dtype=np.int64)
@@ -233,7 +234,7 @@ class View:
     def used_gpus(self, queue: str) -> int:
         """GPUs of any kind held by the queue's subtree, in thousandths of one."""
         held = self.allocated(queue)
-        return sum(held.get(name) for name in GPU_RESOURCES)
+        return sum(held.get(name) for name in gpu_resources().names)
 
     def fair_share(self, queue: str) -> Resources:
         """What the queue is due now, in base units; nothing where no policy divides."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.devices.slots import slot_numbers
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.meta.resources import Resources
-from gpusched.api.meta.units import GPU_RESOURCES
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.lab.report.record import (
@@ -175,7 +175,8 @@ def _words(one: str, other: str) -> bool:
 
 def gpus_of(amounts: Resources) -> int:
     """Thousandths of whole GPUs among amounts of resources."""
-    return sum(amount for name, amount in amounts.items if name in GPU_RESOURCES)
+    whole = gpu_resources().whole
+    return sum(amount for name, amount in amounts.items if name in whole)
 
 
 def gpus_of_class(pod_class: PodClass) -> int:

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gpusched.api.meta.units import GPU_RESOURCES, unit_of
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.units import unit_of
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang
@@ -119,7 +120,7 @@ class ClusterMap:
         if not self._spares or gang.placed or not any(task.pod_class.gpu for task in gang.tasks):
             return None
         nodes = self._bench.nodes
-        columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
+        columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
         has = nodes.allocatable[:, columns].sum(axis=1) > 0
         empty = np.flatnonzero(has & ~(self._bench.used[:, columns] > 0).any(axis=1))
         kept = np.zeros(len(nodes), dtype=np.bool_)

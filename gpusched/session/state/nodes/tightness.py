@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gpusched.api.meta.units import GPU_RESOURCES
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.placement.model.problem import DomainLevel
@@ -31,7 +31,9 @@ class Tightness:
     def __init__(self, bench: NodeUsage, levels: Sequence[DomainLevel]) -> None:
         self._bench = bench
         nodes = bench.nodes
-        self._columns = [nodes.columns[name] for name in GPU_RESOURCES if name in nodes.columns]
+        self._columns = [
+            nodes.columns[name] for name in gpu_resources().names if name in nodes.columns
+        ]
         self._seen = len(bench.touched)
         self._free = self._count(slice(None))
         self._levels = levels

@@ -1,0 +1,131 @@
+"""Which extended resources are GPUs, what is told of them by labels, and which list is in force.
+
+The list is configuration (``gpuResources``) and reaches almost every amount: whole GPUs are counted
+in thousandths in requests, capacities, quotas and sentences. It is therefore carried by the context
+(``contextvars``) of what a daemon, a session or a command does, as ``decimal`` carries its precision,
+and not handed through some two hundred signatures. A session takes the list of its snapshot, so that
+a decision remains a function of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Final
+
+import attrs
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GpuResource:
+    """One extended resource whose pieces are whole GPUs, and where nodes tell more of them.
+
+    Attributes:
+        name: of the resource, such as ``nvidia.com/gpu``.
+        slice_prefix: with which names of resources begin whose pieces are parts that the hardware
+            makes of such a GPU; empty for none.
+        product_labels: of a node, that name the product, by which layouts are found.
+        memory_label: of a node, the MiB of each GPU; empty for none.
+        replicas_label: of a node, how often the device plugin offers each GPU; empty for none.
+        driver: of dynamic resource allocation, that publishes such GPUs; empty for none.
+    """
+
+    name: str
+    slice_prefix: str = ""
+    product_labels: tuple[str, ...] = ()
+    memory_label: str = ""
+    replicas_label: str = ""
+    driver: str = ""
+
+
+@attrs.frozen(slots=False)
+class GpuResources:
+    """The GPU resources of a cluster.
+
+    Attributes:
+        listed: at least one; the first is the resource of pods that ask for a share of a GPU, of
+            queues that limit GPUs without naming a resource, and of bare numbers in scenarios.
+    """
+
+    listed: tuple[GpuResource, ...]
+
+    @property
+    def main(self) -> GpuResource:
+        """The resource that is meant where only GPUs are spoken of."""
+        return self.listed[0]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the resources, sorted. A node that offers several numbers its slots so."""
+        return tuple(sorted(each.name for each in self.listed))
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """Names of the resources, as a set."""
+        return frozenset(self.names)
+
+    @cached_property
+    def slice_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the names of parts of GPUs, each a resource of its own."""
+        return tuple(each.slice_prefix for each in self.listed if each.slice_prefix)
+
+    @cached_property
+    def product_labels(self) -> tuple[tuple[str, str], ...]:
+        """Names of resources with each label that tells the product, in the order of the list."""
+        return tuple((each.name, label) for each in self.listed for label in each.product_labels)
+
+    @cached_property
+    def drivers(self) -> frozenset[str]:
+        """Names of drivers that publish such GPUs."""
+        return frozenset(each.driver for each in self.listed if each.driver)
+
+    def is_accelerator(self, resource: str) -> bool:
+        """Whether a resource is a GPU or a part of one."""
+        return resource in self.whole or resource.startswith(self.slice_prefixes)
+
+
+DEFAULT_GPU_RESOURCES: Final = GpuResources(
+    (
+        GpuResource(
+            name="nvidia.com/gpu",
+            slice_prefix="nvidia.com/mig-",
+            product_labels=("nvidia.com/gpu.product",),
+            memory_label="nvidia.com/gpu.memory",
+            replicas_label="nvidia.com/gpu.replicas",
+        ),
+        GpuResource(
+            name="amd.com/gpu",
+            product_labels=("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
+        ),
+        GpuResource(name="gpu.intel.com/i915", product_labels=("gpu.intel.com/product",)),
+        GpuResource(name="gpu.intel.com/xe", product_labels=("gpu.intel.com/product",)),
+        GpuResource(
+            name="habana.ai/gaudi",
+            product_labels=(
+                "habana.ai/gaudi.product",
+                "intel.feature.node.kubernetes.io/gaudi.product",
+            ),
+        ),
+        GpuResource(name="huawei.com/Ascend910", product_labels=("accelerator",)),
+    )
+)
+"""What is in force where no configuration says otherwise."""
+
+_IN_FORCE: Final = ContextVar("gpu_resources", default=DEFAULT_GPU_RESOURCES)
+
+
+def gpu_resources() -> GpuResources:
+    """The list in force in this context."""
+    return _IN_FORCE.get()
+
+
+@contextmanager
+def gpu_resources_in_force(resources: GpuResources) -> Iterator[None]:
+    """Make a list the one in force, in this context and in what is started from it."""
+    token = _IN_FORCE.set(resources)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
