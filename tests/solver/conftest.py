@@ -181,7 +181,7 @@ class Puzzle:
     def run(self):
         import random
         from ortools.sat.python import cp_model
-        from gpusched.placement.cpsat.solver import tune
+        from gpusched.placement.cpsat.solver import configure_solver
         rng = random.Random(1)
         model = cp_model.CpModel()
         half = [model.new_bool_var("") for _ in range(self.size)]
@@ -195,7 +195,7 @@ class Puzzle:
             rest.append(off)
         model.minimize(sum(rest))
         solver = cp_model.CpSolver()
-        tune(solver, budget_s=1000, workers=1, seed=1)
+        configure_solver(solver, budget_s=1000, workers=1, seed=1)
         status = solver.solve(model)
         return solver.status_name(status)
 '''

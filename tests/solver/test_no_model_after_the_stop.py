@@ -40,12 +40,12 @@ def counted(monkeypatch):
         counts = {"built": 0, "solved": 0, "late": 0}
 
         def counting(build):
-            def frame(*args, **kwargs):
+            def counted_build(*args, **kwargs):
                 counts["built"] += 1
                 counts["late"] += SEARCH_STOPPER.stopped
                 return build(*args, **kwargs)
 
-            return frame
+            return counted_build
 
         solve = SolverBudget.solve
 
@@ -57,7 +57,7 @@ def counted(monkeypatch):
             return answer
 
         for module in (exact_search, rack_search):
-            monkeypatch.setattr(module, "frame", counting(module.frame))
+            monkeypatch.setattr(module, "build_gang_model", counting(module.build_gang_model))
         monkeypatch.setattr(SolverBudget, "solve", counted_solve)
         return counts
 
