@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.devcluster.apiserver.server_state import rfc3339
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.jobs import indexes
 from gpusched.devcluster.controllers.jobs import pods as job_pods

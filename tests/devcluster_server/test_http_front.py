@@ -5,8 +5,8 @@ import gzip
 
 import pytest
 
-from gpusched.base.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
 from gpusched.devcluster.apimachinery import yaml_text
+from gpusched.devcluster.apimachinery.limits import BODY_BYTES_MAX, GZIP_FROM_BYTES
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

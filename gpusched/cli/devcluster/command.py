@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusched.base.errors import GpuschedError, UsageError
-from gpusched.base.limits import CLOCK_RATE_MAX
+from gpusched.devcluster.apimachinery.limits import CLOCK_RATE_MAX
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 from gpusched.devcluster.control.fault_file import load_faults

@@ -6,10 +6,9 @@ The shape of ``details`` differs by reason and is part of the contract (behaviou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gpusched.devcluster.apimachinery.field_errors import FieldError
+from gpusched.devcluster.apimachinery.field_errors import FieldError
 
 Body = dict[str, Any]
 

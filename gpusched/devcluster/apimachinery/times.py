@@ -21,3 +21,18 @@ def printed_time(text: str, *, micro: bool) -> str:
     except ValueError:
         return text
     return moment.astimezone(UTC).strftime(_MICROS if micro else _SECONDS)
+
+
+def rfc3339(second: float) -> str:
+    """Return a Unix time as text in whole seconds."""
+    return datetime.fromtimestamp(int(second), UTC).strftime(_SECONDS)
+
+
+def rfc3339_micro(second: float) -> str:
+    """Return a Unix time as text with microseconds, as Lease and Event times have them."""
+    return datetime.fromtimestamp(second, UTC).strftime(_MICROS)
+
+
+def parse_time(text: str) -> float:
+    """Return the Unix time of an RFC 3339 text; ValueError when it is none."""
+    return datetime.fromisoformat(text).timestamp()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from gpusched.base.limits import YAML_DEPTH_MAX, YAML_NODES_MAX
+from gpusched.devcluster.apimachinery.limits import YAML_DEPTH_MAX, YAML_NODES_MAX
 
 _OPENERS: Final = (b"[", b"{", b"- ", b"? ", b"-\t", b"?\t", b"- \t")
 _INDENTED: Final = b" " * YAML_DEPTH_MAX

@@ -5,13 +5,11 @@ All of them are local: this server aggregates no others, so the objects can only
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.apiserver.writing import verbs
 from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from gpusched.base.limits import WATCH_BATCH_MAX
+from gpusched.devcluster.apimachinery.limits import WATCH_BATCH_MAX
 from gpusched.devcluster.apimachinery.selectors import field_reader
 from gpusched.devcluster.apiserver import api_services
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.apiserver.writing.deletion import DeleteOptions, delete_object
 from gpusched.devcluster.registry.custom.kind import (
     CLEANUP,
@@ -18,10 +19,7 @@ from gpusched.devcluster.registry.custom.kind import (
 )
 from gpusched.devcluster.registry.custom.validation import compile_version
 from gpusched.devcluster.registry.kinds import Resource
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.storage.store import Change
+from gpusched.devcluster.storage.store import Change
 
 Obj = dict[str, Any]
 

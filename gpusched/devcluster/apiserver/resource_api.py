@@ -6,7 +6,7 @@ defaults) and hands it to the synchronous writes in ``verbs`` and ``deletion``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -19,6 +19,7 @@ from gpusched.devcluster.apiserver.patching.server_side_apply import (
     apply_object,
 )
 from gpusched.devcluster.apiserver.reading.representations import view_function
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.apiserver.writing import bodies, verbs
 from gpusched.devcluster.apiserver.writing.binding import bind_pod
 from gpusched.devcluster.apiserver.writing.deletion import (
@@ -42,13 +43,10 @@ from gpusched.devcluster.apiserver.writing.scale import (
 )
 from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
 from gpusched.devcluster.registry.devices import older_versions
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.stored.events import to_core
 from gpusched.devcluster.schema.schema import Schema, load_builtin
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 
@@ -497,7 +495,7 @@ class ResourceApi:
             return to_core(obj)
         if resource.custom is not None:
             return {**obj, "apiVersion": resource.custom.storage_version}
-        return older_versions.stored_form(resource, obj)
+        return older_versions.stored_form(resource.group, resource.version, obj)
 
     def _client_form(self, resource: Resource, obj: Obj) -> Obj:
         change = view_function(resource)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.seeded_random import SeededDraws
+from gpusched.devcluster.apimachinery.times import rfc3339
+from gpusched.devcluster.apiserver.admission_attributes import ValidatingAdmission
+from gpusched.devcluster.registry.kinds import Registry
 from gpusched.devcluster.storage.change_feed import ChangeFeed
 from gpusched.devcluster.storage.store import Store
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.admission.policies import AdmissionPolicies
-    from gpusched.devcluster.registry.kinds import Registry
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
@@ -27,7 +25,7 @@ class ServerState:
         policies: asked about every write of a known user; None until the cluster is built.
     """
 
-    policies: AdmissionPolicies | None = None
+    policies: ValidatingAdmission | None = None
 
     def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
         self.store = store
@@ -68,18 +66,3 @@ class ServerState:
             drawn, index = divmod(drawn, len(_SUFFIX_ALPHABET))
             suffix += _SUFFIX_ALPHABET[index]
         return prefix[:room] + suffix
-
-
-def rfc3339(second: float) -> str:
-    """Return a Unix time as text in whole seconds."""
-    return datetime.fromtimestamp(int(second), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(second: float) -> str:
-    """Return a Unix time as text with microseconds, as Lease and Event times have them."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_time(text: str) -> float:
-    """Return the Unix time of an RFC 3339 text; ValueError when it is none."""
-    return datetime.fromisoformat(text).timestamp()

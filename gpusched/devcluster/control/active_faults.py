@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from gpusched.base.limits import FAULT_RULES_MAX
+from gpusched.devcluster.apimachinery.limits import FAULT_RULES_MAX
 from gpusched.devcluster.control.fault_rules import (
     APPLIES,
     FaultEffect,

@@ -12,7 +12,7 @@ import heapq
 import time
 from collections.abc import Callable
 
-from gpusched.base.limits import STEP_TURNS_MAX
+from gpusched.devcluster.apimachinery.limits import STEP_TURNS_MAX
 
 
 class AdjustableClock:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from gpusched.base.errors import ConfigError
-from gpusched.base.limits import FAULT_FILE_BYTES_MAX
+from gpusched.devcluster.apimachinery.limits import FAULT_FILE_BYTES_MAX
 from gpusched.devcluster.control.fault_rules import (
     FaultRule,
     FaultRuleError,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
-from gpusched.base.limits import FAULT_DELAY_MAX_S, FAULT_RULES_MAX
+from gpusched.devcluster.apimachinery.limits import FAULT_DELAY_MAX_S, FAULT_RULES_MAX
 
 FaultType = Literal["delay", "status", "lost", "drop", "stall", "lag", "expired", "truncate"]
 READS: Final = ("get", "list", "watch")

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import attrs
 
-from gpusched.base.limits import SNAPSHOTS_MAX
+from gpusched.devcluster.apimachinery.limits import SNAPSHOTS_MAX
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.storage.store import Frozen
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 
 class UnknownSnapshot(Exception):

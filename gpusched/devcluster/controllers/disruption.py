@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
+from gpusched.devcluster.apimachinery.times import parse_time
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import parse_time
 from gpusched.devcluster.apiserver.writing.scale import paths_of, scale_of
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.deployments.rollout_sizes import int_or_percent
 from gpusched.devcluster.registry.policy.disruption_budgets import with_condition
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.client.local_client import LocalClient
 
 
 class UnknownScale(GpuschedError):

@@ -8,7 +8,7 @@ An owner without either is simply gone, and its dependents follow.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -17,9 +17,7 @@ from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.client.all_kinds_watch import AllKindsWatch
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.registry.kinds import Resource
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

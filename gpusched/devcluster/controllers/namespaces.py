@@ -8,10 +8,10 @@ from typing import Final
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.client.all_kinds_watch import AllKindsWatch, namespaced_kinds
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import rfc3339
 
 _FINE = (
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.devcluster.apiserver.server_state import parse_time
+from gpusched.devcluster.apimachinery.times import parse_time
 
 Obj = dict[str, Any]
 

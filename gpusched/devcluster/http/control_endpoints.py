@@ -10,9 +10,9 @@ import attrs
 import msgspec
 
 from gpusched.base.clock import Clock
-from gpusched.base.limits import CLOCK_RATE_MAX, SERVER_DOWN_MAX_S, STEP_MAX_S
 from gpusched.devcluster.apimachinery import status
-from gpusched.devcluster.apiserver.server_state import rfc3339_micro
+from gpusched.devcluster.apimachinery.limits import CLOCK_RATE_MAX, SERVER_DOWN_MAX_S, STEP_MAX_S
+from gpusched.devcluster.apimachinery.times import rfc3339_micro
 from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 from gpusched.devcluster.control.fault_rules import FaultRuleError, parse_rule, parse_rules
 from gpusched.devcluster.control.restart import Restarts, UnknownSnapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apiserver.client.local_client import (
@@ -19,11 +19,9 @@ from gpusched.devcluster.apiserver.client.local_client import (
     WatchItem,
 )
 from gpusched.devcluster.apiserver.reading.lists import object_predicate
+from gpusched.devcluster.apiserver.resource_api import ResourceApi
 from gpusched.devcluster.control.fault_rules import FaultEffect, RequestFacts
 from gpusched.devcluster.http.handler_chain import HandlerChain, LostConnection, injected_status
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.resource_api import ResourceApi
 
 
 class FaultyClient(LocalClient):

@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from gpusched.base.clock import Clock
-from gpusched.base.limits import HISTORY_PER_KIND_MAX, LAGGING_CHUNKS_MAX
 from gpusched.devcluster.apimachinery import status
+from gpusched.devcluster.apimachinery.limits import HISTORY_PER_KIND_MAX, LAGGING_CHUNKS_MAX
 from gpusched.devcluster.apimachinery.status import qualified
 from gpusched.devcluster.apiserver.endpoints.dispatch import ResourceEndpoints
 from gpusched.devcluster.apiserver.endpoints.messages import ApiAnswer, ApiRequest
 from gpusched.devcluster.apiserver.endpoints.routes import authorization_verb, parse_route
 from gpusched.devcluster.apiserver.reading.representations import encode
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.control.active_faults import ActiveFaults
 from gpusched.devcluster.control.fault_rules import CODES, FaultEffect, RequestFacts
 from gpusched.devcluster.storage.store import Change, event_line
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 _VERSIONS_EVERY_S: Final = 0.01
 

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from gpusched.base.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADER_WAIT_S
+from gpusched.devcluster.apimachinery.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADER_WAIT_S
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 asking: ContextVar[asyncio.BaseTransport | None] = ContextVar("asking", default=None)

@@ -17,8 +17,8 @@ import attrs
 from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
 from gpusched.base.clock import Clock
-from gpusched.base.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
 from gpusched.devcluster.apimachinery import status
+from gpusched.devcluster.apimachinery.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
 from gpusched.devcluster.apiserver.endpoints.messages import ApiAnswer, ApiRequest

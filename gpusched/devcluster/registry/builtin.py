@@ -19,6 +19,7 @@ from gpusched.devcluster.registry.policy.admission_policies import (
     AdmissionBindingStrategy,
     AdmissionPolicyStrategy,
 )
+from gpusched.devcluster.registry.policy.disruption_budgets import DisruptionBudgetStrategy
 from gpusched.devcluster.registry.policy.limit_ranges import LimitRangeStrategy
 from gpusched.devcluster.registry.policy.network_policies import NetworkPolicyStrategy
 from gpusched.devcluster.registry.policy.priority_classes import PriorityClassStrategy
@@ -29,6 +30,8 @@ from gpusched.devcluster.registry.stored.config_maps_and_secrets import (
     SecretStrategy,
 )
 from gpusched.devcluster.registry.stored.events import EventsGroupStrategy, EventStrategy
+from gpusched.devcluster.registry.stored.leases import LeaseStrategy
+from gpusched.devcluster.registry.stored.namespaces import NamespaceStrategy, ServiceAccountStrategy
 from gpusched.devcluster.registry.stored.services import ServiceStrategy
 from gpusched.devcluster.registry.stored.templates import (
     ApiServiceStrategy,
@@ -43,13 +46,7 @@ from gpusched.devcluster.registry.stored.volumes import (
     StorageClassStrategy,
     StorageObjectStrategy,
 )
-from gpusched.devcluster.registry.strategy import (
-    DisruptionBudgetStrategy,
-    LeaseStrategy,
-    NamespaceStrategy,
-    ServiceAccountStrategy,
-    Strategy,
-)
+from gpusched.devcluster.registry.strategy import Strategy
 from gpusched.devcluster.registry.workloads.apps import DeploymentStrategy, ReplicaSetStrategy
 from gpusched.devcluster.registry.workloads.jobs import JobStrategy
 

@@ -11,17 +11,15 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import msgspec
 
 from gpusched.devcluster.apimachinery.selectors import field_reader
 from gpusched.devcluster.apimachinery.status import qualified
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.custom.kind import CustomKind
-    from gpusched.devcluster.registry.strategy import Strategy
+from gpusched.devcluster.registry.custom.kind import CustomKind
+from gpusched.devcluster.registry.strategy import Strategy
 
 Obj = dict[str, Any]
 

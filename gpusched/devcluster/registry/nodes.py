@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -18,10 +18,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
 from gpusched.devcluster.apimachinery.metadata import key_errors, label_value_problems
 from gpusched.devcluster.registry.pods.resources import value_errors
 from gpusched.devcluster.registry.pods.scheduling import EFFECTS
-from gpusched.devcluster.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -33,7 +30,7 @@ class NodeStrategy(Strategy):
     knows_all = True
     checks_metadata_again = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Keep the status a kubelet sends."""
 
     def default(self, obj: Obj) -> None:

@@ -7,16 +7,31 @@ are always owned by the caller and may be changed in place, ``old`` is stored an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
-from gpusched.devcluster.apimachinery.metadata import STANDARD_FINALIZERS, key_errors
-from gpusched.devcluster.registry.policy.disruption_budgets import budget_errors
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.base.clock import Clock
+from gpusched.devcluster.apimachinery.field_errors import FieldError
+from gpusched.devcluster.storage.store import Store
 
 Obj = dict[str, Any]
+
+
+class ServerContext(Protocol):
+    """The state of the server as far as strategies and tokens use it."""
+
+    @property
+    def store(self) -> Store:
+        """Return the store of all objects."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock by which the server's times are written."""
+
+    def time_text(self) -> str:
+        """Return now as the API writes times: RFC 3339 in whole seconds."""
+
+    def new_uid(self, about: str) -> str:
+        """Return the next uid of what ``about`` names: another one at each call."""
 
 
 class Strategy:
@@ -51,7 +66,7 @@ class Strategy:
     checks_changes_again = True
     checks_metadata_again = False
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Fill in what the server decides; by default a client's status is dropped."""
         if self.has_status:
             obj.pop("status", None)
@@ -96,7 +111,7 @@ class Strategy:
                 new[key] = value
         new["spec"] = spec
 
-    def allocate(self, new: Obj, old: Obj | None, core: ServerState) -> None:
+    def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Give out what is unique in the cluster to a valid object; raises StatusError."""
 
     def raises_generation(self, new: Obj, old: Obj) -> bool:
@@ -120,112 +135,3 @@ def _keep(new: Obj, old: Obj, key: str) -> None:
         new[key] = old[key]
     else:
         new.pop(key, None)
-
-
-class ServiceAccountStrategy(Strategy):
-    """Service accounts: plain storage whose deletion shows the object."""
-
-    checks_metadata_again = True
-    returns_object = True
-
-
-class NamespaceStrategy(Strategy):
-    """Namespaces: a phase, a finalizer of their own, and a label with their name."""
-
-    checks_metadata_again = True
-    label_name = True
-    returns_object = True
-    has_status = True
-
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
-        """Start active, to be finalized by the namespace controller."""
-        spec = obj.setdefault("spec", {})
-        finalizers = spec.setdefault("finalizers", [])
-        if "kubernetes" not in finalizers:
-            finalizers.append("kubernetes")
-        obj["status"] = {"phase": "Active"}
-        labels = obj["metadata"].setdefault("labels", {})
-        labels["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
-
-    def prepare_update(self, new: Obj, old: Obj) -> None:
-        """Keep finalizers and status: they have their own subresources."""
-        super().prepare_update(new, old)
-        new["spec"] = {**(new.get("spec") or {}), **(old.get("spec") or {})}
-        name = old["metadata"]["name"]
-        labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Check the finalizers that keep a namespace."""
-        finalizers = (obj.get("spec") or {}).get("finalizers") or ()
-        why = "name is neither a standard finalizer name nor is it fully qualified"
-        errors = [e for name in finalizers for e in key_errors(name, "spec.finalizers")]
-        return errors + [
-            invalid("spec.finalizers", name, why)
-            for name in finalizers
-            if "/" not in name and name not in STANDARD_FINALIZERS
-        ]
-
-    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Let the phase say no more than the deletion mark does."""
-        deleted = bool(old["metadata"].get("deletionTimestamp"))
-        phase = (new.get("status") or {}).get("phase") or ""
-        wanted = "Terminating" if deleted else "Active"
-        if phase == wanted:
-            return []
-        mark = "not empty" if deleted else "empty"
-        why = f"may only be '{wanted}' if `deletionTimestamp` is {mark}"
-        return [invalid("status.Phase", phase, why)]
-
-    def mark_deleted(self, obj: Obj) -> None:
-        """Show the phase that forbids creates; a namespace knows no grace."""
-        del obj["metadata"]["deletionGracePeriodSeconds"]
-        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-
-    def stays_when_deleted(self, obj: Obj) -> bool:
-        """Stay until the namespace controller has emptied it."""
-        return bool((obj.get("spec") or {}).get("finalizers"))
-
-
-class LeaseStrategy(Strategy):
-    """Leases: a PUT creates, durations are positive."""
-
-    create_on_update = True
-    needs_version = True
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Check durations and counts."""
-        spec = obj.get("spec") or {}
-        errors: list[FieldError] = []
-        duration = spec.get("leaseDurationSeconds")
-        if duration is not None and duration <= 0:
-            errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-        transitions = spec.get("leaseTransitions")
-        if transitions is not None and transitions < 0:
-            errors.append(
-                invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
-            )
-        return errors
-
-
-class DisruptionBudgetStrategy(Strategy):
-    """Disruption budgets: the counts belong to their controller."""
-
-    checks_changes_again = False
-    generation = True
-    has_status = True
-    needs_version = True
-
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
-        """Start with zero counts, which forbid every eviction until the controller has looked."""
-        obj.setdefault("spec", {})
-        obj["status"] = {
-            "disruptionsAllowed": 0,
-            "currentHealthy": 0,
-            "desiredHealthy": 0,
-            "expectedPods": 0,
-        }
-
-    def validate(self, obj: Obj) -> list[FieldError]:
-        """Check that one of the two bounds is given, and that it is sound."""
-        return budget_errors(obj["spec"])

@@ -7,12 +7,10 @@ features endpoint and its test.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Registry
+from gpusched.devcluster.registry.kinds import Registry
 
 Obj = dict[str, Any]
 

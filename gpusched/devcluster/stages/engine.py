@@ -21,9 +21,9 @@ import attrs
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue
-from gpusched.devcluster.apiserver.server_state import rfc3339
 from gpusched.devcluster.stages import matching, rendering
 from gpusched.devcluster.stages.expressions import ExpressionInput
 from gpusched.devcluster.stages.model import KwokStage, PatchType, StageError

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from gpusched.base.limits import STAGE_READINGS_MAX
+from gpusched.devcluster.apimachinery.limits import STAGE_READINGS_MAX
 from gpusched.devcluster.stages.typed_objects import Path, omitted_fields
 
 T = TypeVar("T")

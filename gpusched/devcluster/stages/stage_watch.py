@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj
-from gpusched.devcluster.apiserver.server_state import rfc3339
 from gpusched.devcluster.stages import load
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.stages.model import StageError

@@ -17,7 +17,11 @@ import attrs
 import msgspec
 from sortedcontainers import SortedDict
 
-from gpusched.base.limits import HISTORY_BYTES_MAX, HISTORY_PER_KIND_MAX, HISTORY_SLACK
+from gpusched.devcluster.apimachinery.limits import (
+    HISTORY_BYTES_MAX,
+    HISTORY_PER_KIND_MAX,
+    HISTORY_SLACK,
+)
 
 Obj = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]

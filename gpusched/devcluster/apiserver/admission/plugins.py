@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apiserver.admission import limit_ranger
 from gpusched.devcluster.apiserver.admission.resource_quota import charge_quotas
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.pods.defaults import add_default_tolerations
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from gpusched.devcluster.apimachinery import status
-from gpusched.devcluster.apiserver.admission.attributes import Attributes
 from gpusched.devcluster.apiserver.admission.policy_evaluation import (
     Denial,
     evaluate_policy,
@@ -21,18 +20,17 @@ from gpusched.devcluster.apiserver.admission.policy_matching import (
     namespace_of,
 )
 from gpusched.devcluster.apiserver.admission.policy_params import ParamsError, params_of
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
 from gpusched.devcluster.apiserver.rbac.authorizer import RbacAuthorizer
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, account_user
 from gpusched.devcluster.apiserver.reading.representations import view_function
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.cel.authorization import (
     AuthorizationDecision,
     AuthorizationQuestion,
     Decide,
 )
 from gpusched.devcluster.cel.policies import CompiledPolicy, compile_policy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

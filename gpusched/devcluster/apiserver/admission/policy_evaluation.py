@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.apiserver.admission.attributes import Attributes
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
 from gpusched.devcluster.apiserver.rbac.tokens import user_info
 from gpusched.devcluster.cel.authorization import AuthorizerVariable, Decide, ResourceCheck
 from gpusched.devcluster.cel.evaluation import CostMeter

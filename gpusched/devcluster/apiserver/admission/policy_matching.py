@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
-from gpusched.devcluster.apiserver.admission.attributes import Attributes
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
-from gpusched.devcluster.apiserver.admission.attributes import Attributes
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
 from gpusched.devcluster.apiserver.reading.representations import view_function
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.quantities import parse_amount
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.policy.quota_usage import (
     object_usage,
     pod_usage,
     print_amount,
     quota_covers,
 )
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

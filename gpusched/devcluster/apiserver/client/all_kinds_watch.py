@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.registry.kinds import Resource
 
 _CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _UNOWNED: Final = frozenset({"events", "events.events.k8s.io"})

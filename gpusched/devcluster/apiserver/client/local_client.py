@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from gpusched.devcluster.apimachinery.metadata import copy_tree
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.rbac.rules import EVERYONE, MASTERS, User, account_user
 from gpusched.devcluster.apiserver.reading.lists import object_predicate
+from gpusched.devcluster.apiserver.resource_api import ResourceApi
 from gpusched.devcluster.apiserver.writing.deletion import DeleteOptions
 from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.storage.change_feed import See, WatchItem
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.resource_api import ResourceApi
-    from gpusched.devcluster.registry.kinds import Resource
 
 __all__ = ["LocalClient", "StatusError", "WatchItem"]
 

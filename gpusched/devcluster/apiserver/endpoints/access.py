@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -19,9 +19,7 @@ from gpusched.devcluster.apiserver.rbac.rules import (
     account_user,
 )
 from gpusched.devcluster.apiserver.rbac.tokens import AUDIENCE, ServiceAccountTokens
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

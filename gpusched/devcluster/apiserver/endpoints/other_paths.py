@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apiserver.endpoints.discovery import documents, openapi_v3
 from gpusched.devcluster.apiserver.endpoints.messages import ApiAnswer, ApiRequest
 from gpusched.devcluster.apiserver.endpoints.routes import Route
 from gpusched.devcluster.apiserver.reading import representations
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry import unsupported
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Registry
+from gpusched.devcluster.registry.kinds import Registry
 
 Obj = dict[str, Any]
 _PLAIN: Final = "text/plain; charset=utf-8"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.devcluster.apimachinery import status
+from gpusched.devcluster.apiserver.endpoints.messages import ApiRequest
+from gpusched.devcluster.apiserver.endpoints.routes import Route
 from gpusched.devcluster.apiserver.reading import representations
 from gpusched.devcluster.apiserver.reading.tables.table import columns_for, table
 from gpusched.devcluster.apiserver.resource_api import PATCH_TYPES, ResourceApi
 from gpusched.devcluster.apiserver.writing import bodies
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.endpoints.messages import ApiRequest
-    from gpusched.devcluster.apiserver.endpoints.routes import Route
-    from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
+from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

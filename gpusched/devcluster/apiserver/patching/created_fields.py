@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpusched.base.limits import FIELD_SHAPES_MAX
 from gpusched.devcluster.apimachinery.json_values import json_fingerprint
+from gpusched.devcluster.apimachinery.limits import FIELD_SHAPES_MAX
 from gpusched.devcluster.apiserver.patching.field_sets import (
     FieldSet,
     Path,

@@ -14,8 +14,8 @@ import attrs
 import msgspec
 
 from gpusched.base.errors import GpuschedError
-from gpusched.base.limits import FIELD_SHAPES_MAX
 from gpusched.devcluster.apimachinery.json_values import json_equal
+from gpusched.devcluster.apimachinery.limits import FIELD_SHAPES_MAX
 from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode
 
 Path = tuple[str, ...]

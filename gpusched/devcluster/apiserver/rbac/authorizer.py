@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, is_subject, rule_allows
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.storage.store import Store
+from gpusched.devcluster.storage.store import Store
 
 Obj = dict[str, Any]
 

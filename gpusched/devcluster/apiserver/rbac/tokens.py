@@ -7,17 +7,15 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.rbac.rules import User, account_user
-from gpusched.devcluster.apiserver.server_state import rfc3339
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext
 
 Obj = dict[str, Any]
 
@@ -37,7 +35,7 @@ class ServiceAccountTokens:
         secret: key of the signatures (HMAC-SHA-256).
     """
 
-    def __init__(self, core: ServerState, secret: bytes) -> None:
+    def __init__(self, core: ServerContext, secret: bytes) -> None:
         self._core = core
         self._secret = secret
 

@@ -6,12 +6,11 @@ import base64
 import binascii
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import msgspec
 
-from gpusched.base.limits import LIST_CONTINUE_MAX
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -20,12 +19,11 @@ from gpusched.devcluster.apimachinery.field_errors import (
     not_supported,
     quote_value,
 )
+from gpusched.devcluster.apimachinery.limits import LIST_CONTINUE_MAX
 from gpusched.devcluster.apimachinery.selectors import Match, parse_fields, parse_labels
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 _NO_LABELS: Final[dict[str, str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -17,11 +17,9 @@ from gpusched.devcluster.apiserver.reading.tables.table import (
     table,
 )
 from gpusched.devcluster.registry.devices.older_versions import older_view
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.stored.events import to_new_group
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 Shape = Literal["object", "metadata", "table"]
@@ -54,7 +52,7 @@ def view_function(resource: Resource) -> Callable[[Obj], Obj] | None:
     custom = resource.custom
     if custom is not None and custom.changed:
         return lambda obj: custom.shown(obj, resource.api_version)
-    return older_view(resource)
+    return older_view(resource.group, resource.version)
 
 
 def object_bytes(resource: Resource, stored: Stored) -> bytes:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpusched.base.limits import BOOKMARK_PERIOD_S, WATCH_BATCH_MAX
 from gpusched.devcluster.apimachinery import status
+from gpusched.devcluster.apimachinery.limits import BOOKMARK_PERIOD_S, WATCH_BATCH_MAX
 from gpusched.devcluster.apimachinery.selectors import Match
 from gpusched.devcluster.apiserver.reading.lists import ListOptions
 from gpusched.devcluster.apiserver.reading.representations import encode
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.storage.store import Change, Collection, Stored, event_line
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 Render = Callable[[Obj], Obj]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import quote_value
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

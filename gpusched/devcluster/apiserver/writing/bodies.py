@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import yaml
 
 from gpusched.devcluster.apimachinery import json_values, status, yaml_text
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.schema.build import builtin_builder
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema.schema import load_builtin
 from gpusched.devcluster.schema.types import join
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

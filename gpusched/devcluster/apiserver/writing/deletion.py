@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -14,12 +14,10 @@ from gpusched.devcluster.apimachinery.field_errors import (
     not_supported,
     quote_value,
 )
-from gpusched.devcluster.apiserver.server_state import parse_time, rfc3339
+from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
+from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

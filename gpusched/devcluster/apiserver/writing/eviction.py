@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.apiserver.writing.deletion import DeleteOptions, delete_object
 from gpusched.devcluster.registry.policy.disruption_budgets import with_condition
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

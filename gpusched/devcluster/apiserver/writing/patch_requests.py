@@ -7,13 +7,13 @@ answer names no kind, and its field is the patch.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from gpusched.base.limits import JSON_PATCH_OPERATIONS_MAX
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import invalid
+from gpusched.devcluster.apimachinery.limits import JSON_PATCH_OPERATIONS_MAX
 from gpusched.devcluster.apiserver.patching.strategic import (
     PatchError,
     json_patch,
@@ -22,10 +22,8 @@ from gpusched.devcluster.apiserver.patching.strategic import (
 )
 from gpusched.devcluster.apiserver.patching.typed_objects import go_text
 from gpusched.devcluster.apiserver.writing.bodies import json_kind
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.schema.schema import Schema
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import invalid
 from gpusched.devcluster.apimachinery.selector_validation import as_text
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.schema.build import builtin_builder
 from gpusched.devcluster.schema.schema import Schema
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 

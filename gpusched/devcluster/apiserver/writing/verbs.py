@@ -7,7 +7,7 @@ There is no await inside, so every write sees the outcome of the one before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -23,7 +23,7 @@ from gpusched.devcluster.apimachinery.metadata import (
     sealed_errors,
 )
 from gpusched.devcluster.apiserver.admission import plugins
-from gpusched.devcluster.apiserver.admission.attributes import Attributes, Operation
+from gpusched.devcluster.apiserver.admission_attributes import Attributes, Operation
 from gpusched.devcluster.apiserver.patching.created_fields import server_filled
 from gpusched.devcluster.apiserver.patching.field_sets import Path, TypedObjectError
 from gpusched.devcluster.apiserver.patching.managed_fields import (
@@ -32,13 +32,11 @@ from gpusched.devcluster.apiserver.patching.managed_fields import (
     track_update,
 )
 from gpusched.devcluster.apiserver.rbac.rules import User
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry import unsupported
+from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.schema.schema import Schema
 from gpusched.devcluster.storage.store import Stored
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-    from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 Origin = Literal["put", "patch"]

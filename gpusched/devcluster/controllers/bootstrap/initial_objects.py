@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 
@@ -12,15 +12,13 @@ from gpusched.base.errors import ConfigError
 from gpusched.devcluster.apimachinery.metadata import copy_tree
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver import api_services
+from gpusched.devcluster.apiserver.client.local_client import LocalClient
 from gpusched.devcluster.apiserver.rbac import default_roles
+from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.apiserver.writing import verbs
 from gpusched.devcluster.apiserver.writing.bodies import load_all_yaml
 from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
 from gpusched.devcluster.stages import load
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.client.local_client import LocalClient
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 

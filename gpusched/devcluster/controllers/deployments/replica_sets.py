@@ -16,9 +16,9 @@ from typing import Final
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import parse_time, rfc3339
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.deployments.ownership import claim_objects, reference_to
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpusched.devcluster.apiserver.server_state import parse_time, rfc3339
+from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.controllers.deployments.rollout_sizes import (
     max_unavailable,
     total_reported,

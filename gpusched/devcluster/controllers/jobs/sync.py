@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import attrs
 
-from gpusched.devcluster.apiserver.server_state import parse_time, rfc3339
+from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.jobs import indexes as job_indexes
 from gpusched.devcluster.controllers.jobs import pods as job_pods

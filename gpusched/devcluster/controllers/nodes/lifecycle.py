@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import parse_time, rfc3339
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import rfc3339
 from gpusched.devcluster.stages.node_pools import (
     API_VERSION,
     KIND,

@@ -8,9 +8,9 @@ from typing import Any
 
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
-from gpusched.devcluster.apiserver.server_state import rfc3339
 from gpusched.devcluster.controllers import pod_state
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -16,13 +16,10 @@ from gpusched.devcluster.registry.custom.definitions import (
     stored_version_errors,
 )
 from gpusched.devcluster.registry.custom.validation import CustomVersion
-from gpusched.devcluster.registry.strategy import Strategy
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.schema import Schema, load_builtin
 from gpusched.devcluster.schema.types import SchemaNode
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 
@@ -97,7 +94,7 @@ class DefinitionStrategy(Strategy):
     generation = True
     has_status = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start unaccepted: the installer answers for names and establishment."""
         versions = (obj.get("spec") or {}).get("versions") or ()
         obj["status"] = {

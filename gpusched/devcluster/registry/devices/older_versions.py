@@ -7,10 +7,7 @@ and a device has all but its name under ``basic``. Nothing is lost in either dir
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
+from typing import Any, Final
 
 Obj = dict[str, Any]
 Change = Callable[[Obj], Obj]
@@ -20,21 +17,21 @@ _STORED: Final = "v1"
 _OF_A_REQUEST: Final = frozenset({"name", "firstAvailable"})
 
 
-def older_view(resource: Resource) -> Change | None:
-    """Return how a stored object appears in an older version; None where it needs no change."""
-    if resource.group != GROUP or resource.version == _STORED:
+def older_view(group: str, version: str) -> Change | None:
+    """Return how a stored object appears in a version of a group; None where it needs no change."""
+    if group != GROUP or version == _STORED:
         return None
-    inner = _flat_request if resource.version == "v1beta1" else _same
-    device = _nested_device if resource.version == "v1beta1" else _same
-    return lambda obj: _changed(obj, resource.api_version, request=inner, device=device)
+    inner = _flat_request if version == "v1beta1" else _same
+    device = _nested_device if version == "v1beta1" else _same
+    return lambda obj: _changed(obj, f"{group}/{version}", request=inner, device=device)
 
 
-def stored_form(resource: Resource, obj: Obj) -> Obj:
+def stored_form(group: str, version: str, obj: Obj) -> Obj:
     """Return an object of any version as it is stored."""
-    if resource.group != GROUP or resource.version == _STORED:
+    if group != GROUP or version == _STORED:
         return obj
-    request = _exact_request if resource.version == "v1beta1" else _same
-    device = _bare_device if resource.version == "v1beta1" else _same
+    request = _exact_request if version == "v1beta1" else _same
+    device = _bare_device if version == "v1beta1" else _same
     return _changed(obj, f"{GROUP}/{_STORED}", request=request, device=device)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
@@ -22,10 +22,7 @@ from gpusched.devcluster.registry.devices.requests import (
     reference_errors,
     request_names,
 )
-from gpusched.devcluster.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -43,7 +40,7 @@ class ResourceClaimStrategy(Strategy):
     returns_object = True
     has_status = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start with nothing allocated; an empty status is printed."""
         obj.setdefault("spec", {})
         obj["status"] = {}
@@ -60,7 +57,7 @@ class ResourceClaimStrategy(Strategy):
         """Refuse any change of the spec."""
         return _sealed(new, old)
 
-    def allocate(self, new: Obj, old: Obj | None, core: ServerState) -> None:
+    def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Refuse a new claim that asks for more than its namespace may have."""
         if old is None:
             _check_admin(core, new, new["spec"])
@@ -88,7 +85,7 @@ class ResourceClaimStrategy(Strategy):
         return errors
 
 
-def _check_admin(core: ServerState, obj: Obj, spec: Obj) -> None:
+def _check_admin(core: ServerContext, obj: Obj, spec: Obj) -> None:
     """Raise StatusError 422 when devices are asked for as an administrator in a plain namespace."""
     requests = (spec.get("devices") or {}).get("requests") or ()
     asked = [i for i, r in enumerate(requests) if (r.get("exactly") or {}).get("adminAccess")]
@@ -165,7 +162,7 @@ class ResourceClaimTemplateStrategy(Strategy):
         spec["metadata"] = spec.get("metadata") or {}
         default_claim(spec.setdefault("spec", {}))
 
-    def allocate(self, new: Obj, old: Obj | None, core: ServerState) -> None:
+    def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Refuse a new template that asks for more than its namespace may have."""
         if old is None:
             _check_admin(core, new, new["spec"]["spec"])

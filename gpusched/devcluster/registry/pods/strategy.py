@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery.field_errors import FieldError
 from gpusched.devcluster.registry.pods.defaults import (
@@ -13,7 +13,7 @@ from gpusched.devcluster.registry.pods.defaults import (
 )
 from gpusched.devcluster.registry.pods.updates import status_errors, update_errors
 from gpusched.devcluster.registry.pods.validation import SpecCheck
-from gpusched.devcluster.registry.strategy import Strategy
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -70,10 +70,6 @@ def _state(state: Obj) -> Obj:
 # strategies share one interface, and few kinds need all of it
 
 
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-
-
 class PodStrategy(Strategy):
     """Everything special about pods but binding and eviction, which are connections."""
 
@@ -86,7 +82,7 @@ class PodStrategy(Strategy):
     def __init__(self) -> None:
         self._check = SpecCheck()
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start pending, with the condition that shows closed gates."""
         spec = obj.get("spec") or {}
         match_own_labels(spec, obj["metadata"].get("labels") or {})

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gpusched.base.limits import POD_SPECS_KNOWN_MAX
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     forbidden,
@@ -17,6 +16,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.json_values import json_fingerprint
+from gpusched.devcluster.apimachinery.limits import POD_SPECS_KNOWN_MAX
 from gpusched.devcluster.apimachinery.metadata import key_errors, label_errors, name_errors
 from gpusched.devcluster.registry.devices.resource_claims import pod_claim_errors
 from gpusched.devcluster.registry.pods.containers import (

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
 """What a disruption budget may say, and the condition that sums up its counts."""
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import msgspec
 
 from gpusched.devcluster.apimachinery.field_errors import FieldError, not_supported
 from gpusched.devcluster.apimachinery.selector_validation import selector_errors
-from gpusched.devcluster.apiserver.server_state import rfc3339
+from gpusched.devcluster.apimachinery.times import rfc3339
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.registry.workloads.int_or_percent import (
     at_most_errors,
     int_or_percent_errors,
@@ -25,6 +27,29 @@ _INTERNAL: Final = {
     "UnhealthyPodEvictionPolicy": "unhealthyPodEvictionPolicy",
 }
 """Names that the server gives to the fields of a spec where it shows one whole."""
+
+
+class DisruptionBudgetStrategy(Strategy):
+    """Disruption budgets: the counts belong to their controller."""
+
+    checks_changes_again = False
+    generation = True
+    has_status = True
+    needs_version = True
+
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
+        """Start with zero counts, which forbid every eviction until the controller has looked."""
+        obj.setdefault("spec", {})
+        obj["status"] = {
+            "disruptionsAllowed": 0,
+            "currentHealthy": 0,
+            "desiredHealthy": 0,
+            "expectedPods": 0,
+        }
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check that one of the two bounds is given, and that it is sound."""
+        return budget_errors(obj["spec"])
 
 
 def budget_errors(spec: Obj) -> list[FieldError]:

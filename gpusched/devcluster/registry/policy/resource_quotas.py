@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid, required
 from gpusched.devcluster.registry.pods.resources import (
@@ -12,10 +12,7 @@ from gpusched.devcluster.registry.pods.resources import (
     standard_name_errors,
     value_errors,
 )
-from gpusched.devcluster.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -63,7 +60,7 @@ class ResourceQuotaStrategy(Strategy):
     has_status = True
     knows_all = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start with no usage known."""
         obj.setdefault("spec", {})
         obj["status"] = {}

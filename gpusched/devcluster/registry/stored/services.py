@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
@@ -21,10 +21,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.metadata import label_errors, name_errors
-from gpusched.devcluster.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -68,7 +65,7 @@ class ServiceStrategy(Strategy):
     returns_object = True
     has_status = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start without a load balancer."""
         obj["status"] = {"loadBalancer": {}}
         spec = obj.setdefault("spec", {})
@@ -143,7 +140,7 @@ class ServiceStrategy(Strategy):
         super().prepare_status(new, old)
         new["status"] = {"loadBalancer": {}, **(new.get("status") or {})}
 
-    def allocate(self, new: Obj, old: Obj | None, core: ServerState) -> None:
+    def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Give out an address and node ports where the service needs and lacks them."""
         spec = new["spec"]
         others = [

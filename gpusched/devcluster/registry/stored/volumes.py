@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery.field_errors import FieldError, forbidden, invalid, required
 from gpusched.devcluster.apimachinery.metadata import name_errors
 from gpusched.devcluster.apimachinery.quantities import parse_amount
-from gpusched.devcluster.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]
 
@@ -38,7 +35,7 @@ class PersistentVolumeClaimStrategy(Strategy):
     returns_object = True
     has_status = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start pending, in the cluster's default class when none is named."""
         obj["status"] = {"phase": "Pending"}
         spec = obj.setdefault("spec", {})
@@ -95,7 +92,7 @@ class PersistentVolumeStrategy(Strategy):
     returns_object = True
     has_status = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start pending."""
         obj.setdefault("spec", {})
         obj["status"] = {"phase": "Pending"}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,15 +23,12 @@ from gpusched.devcluster.apimachinery.selector_validation import (
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
 from gpusched.devcluster.registry.pods.defaults import default_template_spec
 from gpusched.devcluster.registry.pods.validation import spec_errors
-from gpusched.devcluster.registry.strategy import Strategy
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.registry.workloads.int_or_percent import (
     at_most_errors,
     int_or_percent_errors,
     value_as_number,
 )
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
 
 Obj = dict[str, Any]
 
@@ -62,7 +59,7 @@ class ReplicaSetStrategy(Strategy):
     has_status = True
     knows_all = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start with no replica counted."""
         obj["status"] = {"replicas": 0}
 
@@ -101,7 +98,7 @@ class DeploymentStrategy(Strategy):
     has_status = True
     knows_all = True
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Start with nothing counted."""
         obj["status"] = {}
 

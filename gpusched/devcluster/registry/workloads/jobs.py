@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -12,7 +12,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.registry.pods.defaults import default_template_spec
-from gpusched.devcluster.registry.strategy import Strategy
+from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.registry.workloads.job_validation import (
     job_errors,
     job_spec_errors,
@@ -127,10 +127,6 @@ def _lasting_errors(now: Obj, was: Obj) -> Iterator[FieldError]:
 # ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
 
 
-if TYPE_CHECKING:
-    from gpusched.devcluster.apiserver.server_state import ServerState
-
-
 _DIRECTIVES: Final = ("nodeSelector", "tolerations", "schedulingGates")
 _SEALED: Final = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy")
 _POLICIES: Final = frozenset({"podFailurePolicy", "successPolicy"})
@@ -149,7 +145,7 @@ class JobStrategy(Strategy):
         "this warning"
     )
 
-    def prepare_create(self, obj: Obj, core: ServerState) -> None:
+    def prepare_create(self, obj: Obj, core: ServerContext) -> None:
         """Give the job its selector and its template the labels that the selector finds."""
         obj["status"] = {}
         spec = obj.setdefault("spec", {})
@@ -189,7 +185,7 @@ class JobStrategy(Strategy):
                 pattern["status"] = pattern.get("status") or "True"
         default_template_spec(spec.setdefault("template", {}).setdefault("spec", {}))
 
-    def allocate(self, new: Obj, old: Obj | None, core: ServerState) -> None:
+    def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Give a job without labels those of its template, as reading it from the store does."""
         _copy_labels(new)
 

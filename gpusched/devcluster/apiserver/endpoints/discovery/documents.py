@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Registry, Resource
+from gpusched.devcluster.registry.kinds import Registry, Resource
 
 Obj = dict[str, Any]
 

@@ -10,18 +10,15 @@ import hashlib
 import re
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from importlib.resources.abc import Traversable
+from typing import Any, Final
 
 import msgspec
 
 from gpusched.devcluster.apiserver.endpoints.discovery import openapi_v2, openapi_v2_protobuf
 from gpusched.devcluster.apiserver.endpoints.discovery.documents import VERSION
 from gpusched.devcluster.apiserver.reading.representations import encode
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
-    from gpusched.devcluster.registry.kinds import Registry, Resource
+from gpusched.devcluster.registry.kinds import Registry, Resource
 
 Obj = dict[str, Any]
 

@@ -1,15 +1,13 @@
-"""What a policy may know of a request: who wants to do what to which object."""
+"""A write that asks to be admitted, and the interface of what admits or refuses it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import attrs
 
 from gpusched.devcluster.apiserver.rbac.rules import User
-
-if TYPE_CHECKING:
-    from gpusched.devcluster.registry.kinds import Resource
+from gpusched.devcluster.registry.kinds import Resource
 
 Obj = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -42,3 +40,14 @@ class Attributes:
     dry_run: bool = False
     options: Obj = attrs.field(factory=dict)
     warnings: list[str] = attrs.field(factory=list)
+
+
+class ValidatingAdmission(Protocol):
+    """What is asked about every write of a known user before it is stored."""
+
+    @property
+    def active(self) -> bool:
+        """Tell whether any policy is in force, so that attributes are worth collecting."""
+
+    def admit(self, asked: Attributes) -> None:
+        """Return for an admitted write; raises the StatusError that refuses it."""
