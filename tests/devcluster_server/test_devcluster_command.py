@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 RUN = (
-    "import argparse, sys; from gpusched.cli import devcluster; p = argparse.ArgumentParser(); "
-    "devcluster.register(p.add_subparsers()); a = p.parse_args(sys.argv[1:]); "
+    "import argparse, sys; from gpusched.cli.devcluster import command; p = argparse.ArgumentParser(); "
+    "command.register(p.add_subparsers()); a = p.parse_args(sys.argv[1:]); "
     "raise SystemExit(a.run(a))"
 )
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}

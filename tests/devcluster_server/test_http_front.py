@@ -154,7 +154,7 @@ async def test_opened_and_closed_connections_leave_nothing(cluster, http):
 )
 async def test_half_a_request_is_not_waited_for_without_end(cluster, monkeypatch, sent, bound):
     """A head or a body that never ends costs the client its connection."""
-    module = "control.host" if bound == "HEADER_WAIT_S" else "http.server"
+    module = "http.listener" if bound == "HEADER_WAIT_S" else "http.server"
     monkeypatch.setattr(f"gpusched.devcluster.{module}.{bound}", 0.05)
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await exchange(cluster, sent)

@@ -148,7 +148,7 @@ class NamespaceController:
     def _tell(self, namespace: Obj, left: dict[str, list[Obj]]) -> None:
         """Say in the namespace's conditions what keeps it."""
         fresh = {**namespace["status"]}
-        fresh["deletion_conditions"] = deletion_conditions(
+        fresh["conditions"] = deletion_conditions(
             left, fresh.get("conditions") or [], now=self._now()
         )
         if fresh != namespace["status"]:
