@@ -26,6 +26,7 @@ from gpusched.session.allocate.gang_repair import broken_since
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
+from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.pod_counts import PodQuery
 from gpusched.session.framework.proposal import (
     CONSOLIDATE,
@@ -35,12 +36,12 @@ from gpusched.session.framework.proposal import (
     Moving,
     Proposal,
 )
-from gpusched.session.framework.protocols import Action, Plugin
 from gpusched.session.framework.queue_accounts import less
 from gpusched.session.framework.reasons import Reason, request_text
 from gpusched.session.framework.sort_keys import Key
 from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.framework.view import NodeRows, View
+from gpusched.session.state.policy import Action
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 

@@ -14,6 +14,7 @@ from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_step
 from gpusched.session.allocate.equivalence_cache import EquivalenceCache
+from gpusched.session.allocate.gang_placement import nomination_still_fits
 from gpusched.session.allocate.gang_repair import nominate_for_repair, split_repairs
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
@@ -22,7 +23,7 @@ from gpusched.session.backfill.reservation_guard import (
     own_reservation_message,
     place_within_reservations,
 )
-from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.framework.reasons import (
     Reason,
     nodes_text,
@@ -32,7 +33,6 @@ from gpusched.session.framework.reasons import (
 )
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.rebalance.batch_admission import BatchAdmission
-from gpusched.session.state.nominations import nomination_still_fits
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
@@ -150,7 +150,7 @@ def start_gang(
 
 def _refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> None:
     """It is blocked: the next in turn may have to leave it room."""
-    sentence, reservations = refusal.sentence, session.reservations
+    sentence, reservations = refusal.sentence, session_reservations(session)
     if reservations is None:
         session.refuse(gang, refusal.reason, sentence)
         return

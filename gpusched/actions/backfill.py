@@ -10,7 +10,7 @@ from gpusched.actions.allocate import start_gang
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import EquivalenceCache
-from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.backfill.start_estimates import estimate_starts
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.session import Session
@@ -29,7 +29,7 @@ class Backfill:
 
     def run(self, session: Session) -> None:
         """See the class."""
-        reservations = session.reservations
+        reservations = session_reservations(session)
         if reservations is None:
             return
         if reservations.settle():

@@ -16,7 +16,8 @@ from gpusched.config.model import Config, PluginChoice
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.pluginhost.args import args_class, build_args
 from gpusched.pluginhost.guard import run_foreign_code
-from gpusched.session.framework.protocols import PLUGIN_API, Action, Plugin, Policy
+from gpusched.session.framework.plugin import PLUGIN_API, Plugin
+from gpusched.session.state.policy import Action, Policy
 
 PLUGINS_GROUP: Final = "gpusched.plugins"
 ACTIONS_GROUP: Final = "gpusched.actions"

@@ -17,7 +17,7 @@ from gpusched.config.model import Config
 from gpusched.config.yaml_tree import quoted
 from gpusched.pluginhost.guard import HookRecord, PluginGuard
 from gpusched.session.decide import decide
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 
 _EARLIER_ACTIONS: Final = {

@@ -23,9 +23,10 @@ from gpusched.session.containment.set_aside_status import (
     set_aside_topology_statuses,
     undecided_gang_statuses,
 )
-from gpusched.session.framework.protocols import Guard, Policy
+from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import Plan
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
 

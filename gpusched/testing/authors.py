@@ -23,7 +23,8 @@ from gpusched.config.model import DEFAULT, Config
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide
-from gpusched.session.framework.protocols import Action, Plugin, Policy
+from gpusched.session.framework.plugin import Plugin
+from gpusched.session.state.policy import Action, Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing.given import Given
 

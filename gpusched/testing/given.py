@@ -35,8 +35,8 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.containment.set_aside import Containment
 from gpusched.session.decide import Decision, decide
-from gpusched.session.framework.protocols import Policy
 from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.api_objects import api_objects

@@ -18,7 +18,7 @@ from gpusched.io.observe.tracing import Tracing
 from gpusched.lab.virtual_time.loop import run_virtual
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.testing.given import Given
 
 

@@ -11,7 +11,7 @@ from gpusched.base.limits import PLUGIN_FAULTS_MAX
 from gpusched.config.model import DEFAULT
 from gpusched.plugin import place_minimum
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.testing.given import Given
 
 

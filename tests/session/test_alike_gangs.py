@@ -15,9 +15,9 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.plugin import ALLOW, Hooks, Reason, Verdict, View, wait
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import decide
-from gpusched.session.framework.protocols import Policy
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.plan import Plan
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.authors import cluster_under

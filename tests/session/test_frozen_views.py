@@ -16,7 +16,7 @@ from gpusched.api.meta.fields import read_labels
 from gpusched.config.model import DEFAULT
 from gpusched.plugin import ALLOW
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.testing.given import Given
 
 PLAIN = (int, str, float, bool, type(None), bytes, enum.Enum)

@@ -12,7 +12,7 @@ from gpusched.api.pod.pod import PodPhase
 from gpusched.base import limits
 from gpusched.config.model import DEFAULT
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 

@@ -258,7 +258,12 @@ def test_statements_are_taken_back_exactly(seed):
         kind = chance.choice(({"gpus": 1}, *({"share": each} for each in ASKED)))
         c.gang(f"new-{number}", pods=1, **kind)
     session = Session(
-        c.cache.snapshot(c.now), c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+        c.cache.snapshot(c.now),
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
     )
     before = everything(session)
     news = [gang for gang in session.gangs if gang.key.name.startswith("new")]

@@ -45,7 +45,14 @@ def cluster(seed: int) -> Given:
 def session_of(c: Given) -> Session:
     """A session with reservations, in which nothing has happened."""
     snapshot = c.cache.snapshot(c.now)
-    session = Session(snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement)
+    session = Session(
+        snapshot,
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
+    )
     session.reservations = Reservations(session, per_pool=8)
     return session
 

@@ -74,7 +74,12 @@ def cluster(tree, nodes, *, only=""):
 def opened(c):
     """A session in which nothing happened yet."""
     return Session(
-        c.cache.snapshot(c.now), c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+        c.cache.snapshot(c.now),
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
     )
 
 

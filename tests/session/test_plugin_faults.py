@@ -10,8 +10,8 @@ from gpusched.base.limits import PLUGIN_FAULTS_MAX
 from gpusched.config.model import DEFAULT
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
-from gpusched.session.framework.protocols import Policy
 from gpusched.session.framework.verdict import ALLOW
+from gpusched.session.state.policy import Policy
 from gpusched.testing.given import Given
 
 

@@ -123,7 +123,12 @@ def session(c: Given) -> Session:
     """On the cluster as it is."""
     c.guard.begin_session()
     return Session(
-        c.cache.snapshot(c.now), c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+        c.cache.snapshot(c.now),
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
     )
 
 

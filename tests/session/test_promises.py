@@ -137,7 +137,12 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
     c = leaving(Given(), 2).queue("a")
     snapshot = c.cache.snapshot(c.now)
     session = Session(
-        snapshot, c.policy, guard=c.guard, masks=SessionCache(), placement=c.placement
+        snapshot,
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=SessionCache(),
+        placement=c.placement,
     )
     before = (session.bench.used.copy(), session.accounts.staying("default"))
     victims = [gang for gang in snapshot.active.values() if gang.placed]

@@ -10,7 +10,14 @@ from gpusched.testing.entities import GPU, NOW
 def view(c):
     """The view of a session on the cluster."""
     snapshot = c.cache.snapshot(c.now)
-    return Session(snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement).view
+    return Session(
+        snapshot,
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
+    ).view
 
 
 def held(c, gang, node, gpus=4, **about):

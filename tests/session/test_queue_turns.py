@@ -9,7 +9,7 @@ import pytest
 
 from gpusched.actions.allocate import Allocate
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session import Session
 from gpusched.testing.given import Given
 
@@ -36,7 +36,14 @@ def c():
 def order(c):
     """Names of all gangs in the order of their turns."""
     snapshot = c.cache.snapshot(c.now)
-    session = Session(snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement)
+    session = Session(
+        snapshot,
+        c.policy.plugins,
+        c.policy.action_names,
+        guard=c.guard,
+        masks=c.masks,
+        placement=c.placement,
+    )
     return [gang.key.name for gang in in_queue_order(session, session.gangs)]
 
 

@@ -41,7 +41,12 @@ class Court:
         self.c = c
         snapshot = c.cache.snapshot(c.now)
         self.session = Session(
-            snapshot, c.policy, guard=c.guard, masks=c.masks, placement=c.placement
+            snapshot,
+            c.policy.plugins,
+            c.policy.action_names,
+            guard=c.guard,
+            masks=c.masks,
+            placement=c.placement,
         )
         self.hooks = self.session.hooks
         self.gangs = {gang.key: gang for gang in snapshot.gangs} | dict(snapshot.active)

@@ -13,8 +13,8 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.backfill import availability_profile
 from gpusched.session.decide import decide
-from gpusched.session.framework.protocols import Policy
 from gpusched.session.state.plan import Plan
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.given import Given

@@ -7,7 +7,7 @@ import pytest
 from gpusched.base import limits
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.work_budget import max_min_fair_split
+from gpusched.session.state.order.work_budget import max_min_fair_split
 from gpusched.testing.authors import repeats
 from gpusched.testing.given import Given
 

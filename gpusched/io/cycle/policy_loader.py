@@ -21,7 +21,7 @@ from gpusched.config.model import Config
 from gpusched.io.workers.worker_thread import WorkerThread
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse
-from gpusched.session.framework.protocols import Policy
+from gpusched.session.state.policy import Policy
 
 T = TypeVar("T")
 

@@ -53,8 +53,8 @@ from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
-from gpusched.session.framework.protocols import Policy
 from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.next_wakeup import next_wakeup

@@ -33,7 +33,7 @@ from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import Statement
+from gpusched.session.state.statement import Assignment, Statement
 
 OPTIMAL: Final = "optimal"
 _DOMAINS_TERM: Final = "domains:"
@@ -164,3 +164,32 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     solver = int(solution.work * limits.WORK_SOLVER_S)
     session.work.spend(limits.WORK_CLASS + size + solver)
     return solution
+
+
+def nomination_still_fits(session: Session, gang: Gang) -> bool:
+    """Whether the room promised to a gang will be free for it when those who leave are gone.
+
+    A promise for fewer members than it needs, as a crash may leave one, is none.
+    """
+    if len(session.nominations.get(gang.key, ())) < gang.at_once:
+        return False
+    statement = session.statement()
+    with session.pipelining():
+        # Each is lifted and placed again, so that none is in the way of itself.
+        session.lift(statement, gang)
+        left = list(session.nominations.get(gang.key, ()))
+        found = True
+        while left and found:
+            # Members may wait for each other: whoever can go first does.
+            rest = [place for place in left if not _assign_again(session, statement, place)]
+            found, left = len(rest) < len(left), rest
+        statement.discard()
+    return not left
+
+
+def _assign_again(session: Session, statement: Statement, place: Assignment) -> bool:
+    seat = session.pod_info(place.pod)
+    if not seat.board.fits[place.row]:
+        return False
+    statement.place(place.pod, place.row, seat.ask)
+    return True

@@ -6,7 +6,7 @@ from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_minimum
 from gpusched.session.allocate.node_sets import Unschedulable
-from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.backfill.reserved_gangs import ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import UNKNOWN_WALLTIME
 from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
@@ -66,7 +66,7 @@ def place_within_reservations(
     A gang that takes back a promise made to it may have any room: nobody's hold counts on it.
     """
     before = statement.checkpoint()
-    reservations = session.reservations
+    reservations = session_reservations(session)
     if reservations is None or statement.lifted:
         return place_minimum(session, gang, statement)
     with reservations.own_reservation(gang) as has_own:

@@ -426,3 +426,10 @@ class Reservations:
             if each.time <= start and not mine.isdisjoint(each.path)
         ]
         return quota_allows_with(self.session, holder.gang, moves)
+
+
+def session_reservations(session: Session) -> Reservations | None:
+    """The reservations of a session, None where no action of it reserves room."""
+    reservations = session.reservations
+    assert reservations is None or isinstance(reservations, Reservations)
+    return reservations

@@ -27,11 +27,12 @@ from gpusched.session.containment.suspects import (
     SuspectIndex,
     source_location,
 )
-from gpusched.session.framework.protocols import Action, Guard, Policy
+from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import shorten
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
 from gpusched.session.state.plan import Plan
+from gpusched.session.state.policy import Action, Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
@@ -164,8 +165,8 @@ def _run_session(
     while True:
         stage.enter(OPEN_STAGE)
         session = Session(
-            snapshot, policy, guard=setting.guard, masks=setting.masks, placement=placement,
-            search=setting.search, hand=setting.hand,
+            snapshot, policy.plugins, policy.action_names, guard=setting.guard,
+            masks=setting.masks, placement=placement, search=setting.search, hand=setting.hand,
         )  # fmt: skip
         stage.enter(STOPS_STAGE)
         if STOPS_STAGE not in mode.skipped:

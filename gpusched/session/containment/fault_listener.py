@@ -18,7 +18,8 @@ from gpusched.base import limits
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.suspects import SessionFault, SuspectIndex
-from gpusched.session.framework.protocols import Guard, Plugin
+from gpusched.session.framework.guard import Guard
+from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten
 
 _SHIPPED_PREFIX: Final = "gpusched"

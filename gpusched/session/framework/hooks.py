@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 import numpy as np
@@ -41,6 +41,7 @@ from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
     PairHooks,
@@ -50,10 +51,10 @@ from gpusched.session.framework.inter_pod_rules import (
     validated_concerns,
 )
 from gpusched.session.framework.proposal import Moving, Proposal
-from gpusched.session.framework.protocols import Guard
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
+from gpusched.session.framework.view import NodeRows
 
 CompactCheck = Callable[[Gang], bool]
 
@@ -82,9 +83,6 @@ class TopologyHooks:
         return gang.topology != NO_TOPOLOGY_REQUEST or any(each(gang) for each in self.compacts)
 
 
-if TYPE_CHECKING:
-    from gpusched.session.framework.view import NodeRows
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -100,7 +98,7 @@ QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
 PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
-NodeScore = Callable[[PodClass, "NodeRows"], Ints | None]
+NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimOrder = Callable[[Gang, Gang, str], Key]
@@ -455,10 +453,6 @@ class Hooks:
 
 def _are_seconds(answer: object) -> bool:
     return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
-
-
-if TYPE_CHECKING:  # it uses this
-    pass  # MERGED
 
 
 def limited_to_concerned_gangs(

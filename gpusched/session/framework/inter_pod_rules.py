@@ -15,8 +15,8 @@ import numpy as np
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.base.errors import PluginFault
+from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.protocols import Guard
 
 POINTS_MAX = 1_000_000
 """One rule's score of one node lies within plus and minus this."""

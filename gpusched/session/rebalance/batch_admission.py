@@ -25,6 +25,7 @@ from gpusched.placement.model.problem import Role, SearchOutcome
 from gpusched.session.allocate.gang_placement import place_minimum
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
+from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.rebalance.batch_candidates import (
@@ -262,7 +263,7 @@ class BatchAdmission:
     @property
     def _free_room_only_shrinks(self) -> bool:
         """Whether nothing that is kept for others can become free again in this session."""
-        reservations = self._session.reservations
+        reservations = session_reservations(self._session)
         held = reservations is not None and reservations.holders
         return not self._session.nominations and not held
 

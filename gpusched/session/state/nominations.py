@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
@@ -19,12 +18,13 @@ from gpusched.api.meta.identity import UID, GangKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod, PodClass, PodPhase
 from gpusched.arrays.columns import pod_class_vector, request_vector
+from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import expected_pod_uid, job_parallelism
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.statement import Assignment, EvictOperation, Statement
+from gpusched.session.state.statement import Assignment, EvictOperation
 
 
 def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
@@ -86,50 +86,18 @@ class PreemptionDraft:
     moves: tuple[MovedGangDraft, ...] = ()
 
 
-if TYPE_CHECKING:  # it works with sessions
-    from gpusched.session.state.session import Session
-
-
-def restore_nomination(session: Session, place: Assignment) -> Assignment:
+def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
     """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
-    bench, gpu = session.bench, 0
+    gpu = 0
     if place.ask.share is not None and place.ask.gpu >= 0:
-        with session.pipelining():
-            fits = bench.shares_fit([place.row], place.ask)[0]
-            # Where it does not fit any more, it is let go like others whose room is gone.
-            found = bench.gpu_to_join(place.row, place.ask) if fits else None
-            gpu = bench.next_unnamed_gpu(place.row) if found is None else found
-    bench.reserve(place.row, place.ask, gpu=gpu)
+        usage.look(later=True)
+        fits = usage.shares_fit([place.row], place.ask)[0]
+        # Where it does not fit any more, it is let go like others whose room is gone.
+        found = usage.gpu_to_join(place.row, place.ask) if fits else None
+        gpu = usage.next_unnamed_gpu(place.row) if found is None else found
+        usage.look(later=False)
+    usage.reserve(place.row, place.ask, gpu=gpu)
     return attrs.evolve(place, gpu=gpu)
-
-
-def nomination_still_fits(session: Session, gang: Gang) -> bool:
-    """Whether the room promised to a gang will be free for it when those who leave are gone.
-
-    A promise for fewer members than it needs, as a crash may leave one, is none.
-    """
-    if len(session.nominations.get(gang.key, ())) < gang.at_once:
-        return False
-    statement = session.statement()
-    with session.pipelining():
-        # Each is lifted and placed again, so that none is in the way of itself.
-        session.lift(statement, gang)
-        left = list(session.nominations.get(gang.key, ()))
-        found = True
-        while left and found:
-            # Members may wait for each other: whoever can go first does.
-            rest = [place for place in left if not _assign_again(session, statement, place)]
-            found, left = len(rest) < len(left), rest
-        statement.discard()
-    return not left
-
-
-def _assign_again(session: Session, statement: Statement, place: Assignment) -> bool:
-    seat = session.pod_info(place.pod)
-    if not seat.board.fits[place.row]:
-        return False
-    statement.place(place.pod, place.row, seat.ask)
-    return True
 
 
 def assignments_held_for_move(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import Pod, PodClass
@@ -23,10 +22,11 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.node_pools import make_node_pool_accounts
+from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.protocols import Guard, Policy
 from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
@@ -40,8 +40,10 @@ from gpusched.session.state.nominations import (
     read_nominations,
     restore_nomination,
 )
-from gpusched.session.state.order_keys import OrderKeys
+from gpusched.session.state.order.order_keys import OrderKeys
+from gpusched.session.state.order.work_budget import GangSelection, WorkBudget, tenant_of_gang
 from gpusched.session.state.plan import PendingReason
+from gpusched.session.state.reservation_tracker import ReservationTracker
 from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.session_gangs import (
@@ -50,11 +52,7 @@ from gpusched.session.state.session_gangs import (
     resolve_level_names,
 )
 from gpusched.session.state.statement import Assignment, Statement
-from gpusched.session.state.work_budget import GangSelection, WorkBudget, tenant_of
 from gpusched.topology.levels import TopologyLevel
-
-if TYPE_CHECKING:  # it works with sessions
-    from gpusched.session.backfill.reservations import Reservations
 
 
 class Session:
@@ -62,7 +60,8 @@ class Session:
 
     Args:
         snapshot: of this moment.
-        policy: actions and plugins in order.
+        plugins: that advise, in tier order.
+        actions: names of the actions that will run.
         guard: contains the plugins.
         masks: filter results kept from earlier sessions of the same policy.
         placement: how long and how to search where one pass does not find a place.
@@ -73,7 +72,8 @@ class Session:
     def __init__(
         self,
         snapshot: Snapshot,
-        policy: Policy,
+        plugins: Sequence[Plugin],
+        actions: frozenset[str],
         *,
         guard: Guard,
         masks: SessionCache,
@@ -141,15 +141,15 @@ class Session:
         """Members that leave by what was kept in this session."""
         self.victims: object = None
         """Who could leave: kept between the actions that evict, see ``session.victims``."""
-        self.actions = frozenset(action.name for action in policy.actions)
+        self.actions = actions
         """What this session does, by name."""
-        self.reservations: Reservations | None = None
+        self.reservations: ReservationTracker | None = None
         """Room kept for gangs that are blocked now; made by the action that places gangs."""
         self.positions: dict[GangKey, int] = {}
         """Place of each waiting gang in its queue, from 1."""
         self.estimates: dict[GangKey, float] = {}
         """When waiting gangs are expected to start, seconds since the epoch."""
-        self._open(policy)
+        self._open(plugins)
         self._restore_nominations()
 
     def _restore_nominations(self) -> None:
@@ -162,12 +162,12 @@ class Session:
             if gang is not None:
                 promised = len(self.nominations.get(key, ()))
                 places = assignments_held_for_move(self.snapshot, gang, move, promised)
-                self.moved[key] = tuple(restore_nomination(self, place) for place in places)
+                self.moved[key] = tuple(restore_nomination(self.bench, place) for place in places)
                 self._take(gang, self.moved[key])
 
-    def _open(self, policy: Policy) -> None:
+    def _open(self, plugins: Sequence[Plugin]) -> None:
         self.hooks.filters.append(REFUSED_LATELY)
-        for plugin in policy.plugins:
+        for plugin in plugins:
             self.hooks.plugin = plugin.name
             opened = self.hooks.guard.wrap(plugin.name, "open", plugin.open, self._not_opened)
             opened(self.hooks, self.view)
@@ -192,7 +192,14 @@ class Session:
     @cached_property
     def gang_selection(self) -> GangSelection:
         """Which gangs this session looks at, worked out when its policies are open."""
-        return GangSelection(self)
+        return GangSelection(
+            self.snapshot,
+            self.all_gangs,
+            self.order_keys,
+            self.masks.kinds,
+            nominated={*self.nominations, *self.moved},
+            evicts=not self.actions.isdisjoint(("preempt", "reclaim")),
+        )
 
     @property
     def work(self) -> WorkBudget:
@@ -209,7 +216,7 @@ class Session:
 
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
-        if self.work.may(tenant_of(self, gang)):
+        if self.work.may(tenant_of_gang(gang, self.snapshot.queues)):
             return True
         self.gang_selection.defer(gang)
         return False
@@ -394,7 +401,9 @@ class Session:
         self.keep(gang, statement)
 
     def _hold(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        self.nominations[gang.key] = tuple(restore_nomination(self, place) for place in places)
+        self.nominations[gang.key] = tuple(
+            restore_nomination(self.bench, place) for place in places
+        )
         self._take(gang, self.nominations[gang.key])
 
     def _take(self, gang: Gang, places: Sequence[Assignment]) -> None:

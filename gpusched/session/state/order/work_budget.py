@@ -11,19 +11,18 @@ there the order of arrival comes before all else.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
-from gpusched.cache.snapshot import TenantRound
+from gpusched.cache.queues.tree import QueueTree
+from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
-
-if TYPE_CHECKING:  # it works with sessions
-    from gpusched.session.state.session import Session
+from gpusched.session.state.order.order_keys import OrderKeys
 
 STRICT_FIFO = "StrictFifo"
 K = TypeVar("K", bound=Hashable)
@@ -36,9 +35,9 @@ class Tenant(NamedTuple):
     namespace: str
 
 
-def tenant_of(session: Session, gang: Gang) -> Tenant:
+def tenant_of_gang(gang: Gang, queues: QueueTree) -> Tenant:
     """The gang's tenant. Gangs of queues that do not exist share what one queue gets."""
-    node = session.queue_of(gang)
+    node = queues.get(gang.queue)
     if node is None:
         return Tenant("", gang.key.namespace)
     strict = node.queue.ordering == STRICT_FIFO
@@ -134,9 +133,6 @@ class WorkBudget:
             self._used[self._turn] += units
 
 
-if TYPE_CHECKING:  # it works with sessions
-    from gpusched.session.state.session import Session
-
 _HEAD_DIVISOR = 4
 """A fourth of a tenant's share is for those who are first in line, in every session."""
 
@@ -162,34 +158,52 @@ class _TenantBacklog:
 
 
 class GangSelection:
-    """See the module. Of one session, worked out when its policies are open.
+    """Gangs that one session looks at, and those that it leaves to the next ones.
 
     Args:
-        session: whose snapshot says who waits and how far the last session came.
+        snapshot: says how far the last session came.
+        gangs: all that are not finished.
+        order_keys: their order inside each queue.
+        equivalence: tells which of them cost less because others are like them.
+        nominated: keys of gangs for which room is held; each of them is looked at.
+        evicts: whether this session may evict pods.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        gangs: Iterable[Gang],
+        order_keys: OrderKeys,
+        equivalence: EquivalenceClasses,
+        *,
+        nominated: Container[GangKey],
+        evicts: bool,
+    ) -> None:
+        self._order_keys = order_keys
+        self._equivalence = equivalence
+        self._nodes = len(snapshot.nodes)
+        self._evicts = evicts
         self._lines: list[_TenantBacklog] = []
         self._put_off: set[GangKey] = set()
         self.left_out: dict[GangKey, int] = {}
         """Gangs that this session does not look at, and how many of their tenant come before."""
         self._waiting: dict[Tenant, list[Gang]] = {}
         tenants: dict[tuple[str, str], list[Gang]] = {}
-        for gang in session.all_gangs:
-            if not _is_always_included(session, gang):
+        for gang in gangs:
+            if not (gang.key in nominated or _is_always_included(gang)):
                 tenants.setdefault((gang.queue, gang.key.namespace), []).append(gang)
         for alike in tenants.values():
-            self._waiting.setdefault(tenant_of(session, alike[0]), []).extend(alike)
+            tenant = tenant_of_gang(alike[0], snapshot.queues)
+            self._waiting.setdefault(tenant, []).extend(alike)
         asked = {tenant: self._asked(gangs) for tenant, gangs in self._waiting.items()}
         shares = _work_by_tenant(asked)
         self.work = WorkBudget(_work_limits(shares))
-        rounds = {Tenant(each.queue, each.namespace): each for each in session.snapshot.rounds}
+        rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.rounds}
         for tenant in sorted(asked):
             begun = rounds.get(tenant, TenantRound(*tenant))
             if asked[tenant] > shares[tenant] or begun.left:
-                gangs = {gang.key: gang for gang in self._waiting[tenant]}
-                self._lines.append(self._line(tenant, gangs, shares[tenant], begun))
+                by_key = {gang.key: gang for gang in self._waiting[tenant]}
+                self._lines.append(self._line(tenant, by_key, shares[tenant], begun))
         if self._lines:
             self._defer_overtakers()
             for line in self._lines:
@@ -225,9 +239,7 @@ class GangSelection:
         return units
 
     def _costs(self) -> GangCosts:
-        session = self._session
-        evicts = not session.actions.isdisjoint(("preempt", "reclaim"))
-        return GangCosts(session.masks.kinds, nodes=len(session.snapshot.nodes), evicts=evicts)
+        return GangCosts(self._equivalence, nodes=self._nodes, evicts=self._evicts)
 
     def _line(
         self, tenant: Tenant, gangs: Mapping[GangKey, Gang], share: int, before: TenantRound
@@ -271,7 +283,7 @@ class GangSelection:
         return sorted(gangs, key=lambda gang: (self._key(gang), int(gang.created * 1e6), gang.key))
 
     def _key(self, gang: Gang) -> Any:
-        key = self._session.order_keys.of_gang(gang)
+        key = self._order_keys.of_gang(gang)
         return (1,) if key is None else (0, key)
 
     def _defer_overtakers(self) -> None:
@@ -374,12 +386,10 @@ def _first_within_share(gangs: Sequence[Gang], costs: GangCosts, share: int) -> 
     return chosen
 
 
-def _is_always_included(session: Session, gang: Gang) -> bool:
-    """Whether a session must look at it: it costs little, or room is held for it."""
+def _is_always_included(gang: Gang) -> bool:
+    """Whether every session must look at the gang, as it costs little or holds GPUs."""
     return (
         (not gang.tasks and (bool(gang.placed) or not gang.need))
         or bool(gang.placed and gang.need)
-        or gang.key in session.nominations
-        or gang.key in session.moved
         or (bool(gang.expected_count) and not gang.suspended)
     )

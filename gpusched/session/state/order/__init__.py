@@ -1,0 +1,1 @@
+"""In which order are gangs looked at, and how many of each tenant? Sort keys of queues and gangs, asked once until accounts move; budgets of work by tenant, counted in units that depend on the snapshot alone."""
