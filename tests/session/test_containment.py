@@ -96,7 +96,7 @@ def test_wherever_it_raises_for_a_gang_the_others_go_on(monkeypatch, pods):
 def test_a_gang_that_runs_is_set_aside_and_stays_charged(monkeypatch):
     """It is no victim, its pods keep their room, and it is told that it runs."""
     c = crowd()
-    plant(monkeypatch, victims.Victims, "_look_at", on="runs")
+    plant(monkeypatch, victims.Victims, "_examine", on="runs")
     c.when.one_session()
     assert set_aside(c) == ["runs"]
     assert c.then.evicted() == []
@@ -107,9 +107,9 @@ def test_a_gang_that_runs_is_set_aside_and_stays_charged(monkeypatch):
 def test_several_culprits_at_once(monkeypatch):
     """Each is set aside, nobody else."""
     c = crowd("bad", "worse", "worst")
-    plant(monkeypatch, allocate, "start", on="bad")
+    plant(monkeypatch, allocate, "start_gang", on="bad")
     plant(monkeypatch, binds, "GangBind", on="worse")
-    plant(monkeypatch, enqueue, "admission", on="worst")
+    plant(monkeypatch, enqueue, "queue_admission", on="worst")
     expected = crowd()
     expected.when.one_session()
     c.when.one_session()
@@ -192,7 +192,7 @@ def test_it_is_tried_again_after_a_time_that_doubles(monkeypatch):
     """The culprit may have depended on others; who fails again is not told anew."""
     c = crowd("bad")
     fired = []
-    plant(monkeypatch, allocate, "start", on="bad", fired=fired)
+    plant(monkeypatch, allocate, "start_gang", on="bad", fired=fired)
     c.when.one_session()
     for wait_s, tries in ((599, 1), (2, 2), (1190, 2), (20, 3)):
         c.now += wait_s
@@ -208,7 +208,7 @@ def test_it_is_tried_again_after_a_time_that_doubles(monkeypatch):
 def test_who_is_gone_is_forgotten(monkeypatch):
     """Nothing is kept of gangs that are deleted."""
     c = crowd("bad")
-    plant(monkeypatch, allocate, "start", on="bad")
+    plant(monkeypatch, allocate, "start_gang", on="bad")
     c.when.one_session()
     c.gone("bad-0")
     c.cache.drop_group(c.decision.set_aside[0].suspect.key[1:])
@@ -219,7 +219,7 @@ def test_who_is_gone_is_forgotten(monkeypatch):
 def test_a_queue_for_which_it_raises(monkeypatch):
     """It goes with its gangs, which are told why; the other queue goes on."""
     c = crowd("bad")
-    plant(monkeypatch, queue_status, "_state", on="a")
+    plant(monkeypatch, queue_status, "_queue_state", on="a")
     c.when.one_session()
     assert [str(each.suspect) for each in c.decision.set_aside] == ["queue a"]
     assert set(c.then.started()) | {claim.gang.name for claim in c.then.plan.claims} == {
@@ -246,7 +246,7 @@ def test_a_node_for_which_it_raises(monkeypatch):
                 raise OverflowError(node.name)
         return levels(nodes, topologies)
 
-    monkeypatch.setattr("gpusched.session.state.session_cache.levels_of", levels_of)
+    monkeypatch.setattr("gpusched.session.state.session_cache.topology_levels", levels_of)
     c.when.one_session()
     assert [str(each.suspect) for each in c.decision.set_aside] == ["node node-4"]
     assert "node-4" not in c.then.nodes().values()
@@ -269,7 +269,7 @@ def test_what_runs_on_a_node_that_is_set_aside_stays_where_it_is(monkeypatch):
                 raise OverflowError(node.name)
         return levels(nodes, topologies)
 
-    monkeypatch.setattr("gpusched.session.state.session_cache.levels_of", levels_of)
+    monkeypatch.setattr("gpusched.session.state.session_cache.topology_levels", levels_of)
     c.when.one_session()
     assert set_aside(c) == ["node-0"]
     assert [stop.gang.name for stop in c.then.plan.stops] == []
@@ -279,7 +279,7 @@ def test_what_runs_on_a_node_that_is_set_aside_stays_where_it_is(monkeypatch):
 def test_a_broken_invariant_is_contained_and_told_loudly(monkeypatch):
     """Nothing has been written yet: whoever it was about is set aside like by any fault."""
     c = crowd("bad")
-    plant(monkeypatch, allocate, "start", on="bad", error=InvariantBroken)
+    plant(monkeypatch, allocate, "start_gang", on="bad", error=InvariantBroken)
     c.when.one_session()
     assert set_aside(c) == ["bad"]
     assert c.decision.set_aside[0].fault.loud
@@ -287,13 +287,13 @@ def test_a_broken_invariant_is_contained_and_told_loudly(monkeypatch):
 
 STEPS = [
     (preempt.Preempt, "run", ("evictions",)),
-    (preempt, "claimants_of", ("evictions",)),
+    (preempt, "preemption_claimants", ("evictions",)),
     (stopped_gangs, "stop_gangs", ("stops",)),
     (gang_status, "gang_statuses", ("gang statuses",)),
     (queue_status, "queue_statuses", ("queue statuses",)),
-    (preemption_plans, "claims", ("claims",)),
-    (preemption_plans, "stops", ("stopped gangs",)),
-    (binds, "gang_binds", ("binds",)),
+    (preemption_plans, "preemption_plans", ("claims",)),
+    (preemption_plans, "gang_stops", ("stopped gangs",)),
+    (binds, "build_gang_binds", ("binds",)),
     (enqueue.Enqueue, "run", ("enqueue",)),
 ]
 
@@ -321,7 +321,7 @@ def test_what_is_broken_for_everybody_makes_sessions_plainer(monkeypatch):
             assert c.decision.degraded is not None, name
             assert c.decision.degraded.mode.off == off, name
             assert c.decision.set_aside == (), name
-            if name != "gang_binds":
+            if name != "build_gang_binds":
                 assert "good" in c.then.started(), name
             c.when.one_session()
             assert c.decision.degraded.mode.off == off, name
@@ -392,7 +392,7 @@ def test_where_nothing_can_be_decided_everybody_is_told(monkeypatch):
 
 def test_the_same_snapshot_gives_the_same_plan(monkeypatch):
     """Whoever is blamed follows from the snapshot alone."""
-    plant(monkeypatch, allocate, "start", on="bad")
+    plant(monkeypatch, allocate, "start_gang", on="bad")
     plans = []
     for _ in range(2):
         c = crowd("bad", "fine")
