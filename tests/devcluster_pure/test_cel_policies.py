@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.devcluster.cel.authorization import (
+from gpusched.devcluster.cel.checker import type_text
+from gpusched.devcluster.cel.compilation import compile_expression
+from gpusched.devcluster.cel.errors import CelError
+from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
+from gpusched.devcluster.cel.libraries.authorization import (
     AUTHORIZER,
     AuthorizationDecision,
     AuthorizationQuestion,
     AuthorizerVariable,
     ResourceCheck,
 )
-from gpusched.devcluster.cel.checker import type_text
-from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
-from gpusched.devcluster.cel.rules import compile_expression
 
 TYPES = {"authorizer": AUTHORIZER, "object": "dyn", "names": ("list", "string")}
 

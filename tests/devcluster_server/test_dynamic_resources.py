@@ -60,6 +60,18 @@ async def test_absent_values_of_a_claim(http):
                 "undeclared reference to 'dev' (in container '')\n | dev.driver == ''\n | ^"
             ),
         ),
+        (
+            {
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": "device.driver == 1"}}],
+            },
+            "selectors[0].cel.expression",
+            (
+                'Invalid value: "device.driver == 1": compilation failed: ERROR: <input>:1:15: found '
+                "no matching overload for '_==_' applied to '(string, int)'\n"
+                " | device.driver == 1\n | ..............^"
+            ),
+        ),
     ],
 )
 async def test_requests_that_make_no_sense(http, request_, field, text):
@@ -79,6 +91,9 @@ async def test_selectors_that_schedulers_can_run(http):
             "device.attributes['d'].v.isGreaterThan(semver('1.2.0'))",
             "cel.bind(d, device.attributes['x'], d.a == 1 && 'device.z' in d)",
             "'a' in device.attributes && device.allowMultipleAllocations",
+            "device.attributes['d'].models.includes('a100')",
+            "device.attributes['d'].?index.orValue(0) == 0",
+            "optional.ofNonZeroValue(device.driver).hasValue()",
         )
     ):
         wanted = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": text}}]}

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
-from gpusched.devcluster.cel.authorization import AUTHORIZER, METHODS, REQUESTED, RESOURCE_CHECK
+from gpusched.devcluster.cel.errors import ExpressionIssue
 from gpusched.devcluster.cel.evaluation import TYPE_NAMES, VARIABLES, qualified_function
-from gpusched.devcluster.cel.functions import FUNCTIONS
+from gpusched.devcluster.cel.libraries.authorization import (
+    AUTHORIZER,
+    METHODS,
+    REQUESTED,
+    RESOURCE_CHECK,
+)
+from gpusched.devcluster.cel.libraries.functions import FUNCTIONS
 from gpusched.devcluster.cel.signatures import (
     ARITHMETIC,
     OPTIONAL,
@@ -49,14 +53,6 @@ _LONG: Final = {
 _NUMBERS: Final = frozenset({"int", "uint", "double"})
 
 
-@attrs.frozen
-class TypeIssue:
-    """Something wrong at a place of the text."""
-
-    at: int
-    text: str
-
-
 def declared_type(node: SchemaNode, *, depth: int = 0) -> Type:
     """The type that a schema gives a value."""
     if node.type == "array":
@@ -83,22 +79,31 @@ def type_text(kind: Type) -> str:
     return str(_LONG.get(kind, kind))
 
 
-def check_types(tree: Expr, variables: Mapping[str, Type]) -> tuple[Type, list[TypeIssue]]:
-    """The type of an expression, and everything wrong with it in order of place."""
-    checker = _Checker()
-    kind = checker.of(tree, dict(variables))
+def check_types(
+    tree: Expr, variables: Mapping[str, Type], functions: Mapping[str, Type]
+) -> tuple[Type, list[ExpressionIssue]]:
+    """Return the type of an expression, and everything wrong with it in order of place.
+
+    Args:
+        tree: the expression.
+        variables: their types by name.
+        functions: results of functions beside those of the language and of Kubernetes.
+    """
+    checker = _Checker(functions)
+    kind = checker.type_of(tree, dict(variables))
     return kind, sorted(checker.issues, key=lambda issue: issue.at)
 
 
 class _Checker:
-    def __init__(self) -> None:
-        self.issues: list[TypeIssue] = []
+    def __init__(self, functions: Mapping[str, Type]) -> None:
+        self.issues: list[ExpressionIssue] = []
+        self._functions = functions
 
     def _issue(self, at: int, text: str) -> Type:
-        self.issues.append(TypeIssue(at, text))
+        self.issues.append(ExpressionIssue(at, text))
         return "dyn"
 
-    def of(self, tree: Expr, names: dict[str, Type]) -> Type:  # noqa: PLR0911  # one a kind
+    def type_of(self, tree: Expr, names: dict[str, Type]) -> Type:  # noqa: PLR0911  # one a kind
         match tree:
             case LiteralNode():
                 if tree.value is None:
@@ -117,12 +122,12 @@ class _Checker:
             case IndexNode():
                 return self._element(tree, names)
             case ListNode():
-                kinds = [self.of(item, names) for item in tree.items]
+                kinds = [self.type_of(item, names) for item in tree.items]
                 alike = kinds and not tree.optional and all(k == kinds[0] for k in kinds)
                 return ("list", kinds[0] if alike else "dyn")
             case MapNode():
-                keys = {self.of(key, names) for key, _ in tree.entries}
-                values = [self.of(value, names) for _, value in tree.entries]
+                keys = {self.type_of(key, names) for key, _ in tree.entries}
+                values = [self.type_of(value, names) for _, value in tree.entries]
                 alike = values and not tree.optional and all(v == values[0] for v in values)
                 return (
                     "map",
@@ -133,7 +138,7 @@ class _Checker:
                 return self._call(tree, names)
 
     def _select(self, tree: SelectNode, names: dict[str, Type]) -> Type:
-        operand = self.of(tree.operand, names)
+        operand = self.type_of(tree.operand, names)
         inner, maybe = _unwrapped(operand)
         found = self._field(tree, inner)
         return _wrapped(found) if maybe or tree.optional else found
@@ -158,7 +163,7 @@ class _Checker:
         return self._issue(tree.at, f"type '{type_text(operand)}' does not support field selection")
 
     def _element(self, tree: IndexNode, names: dict[str, Type]) -> Type:
-        operand, key = self.of(tree.operand, names), self.of(tree.key, names)
+        operand, key = self.type_of(tree.operand, names), self.type_of(tree.key, names)
         operand, maybe = _unwrapped(operand)
         found = self._element_of(tree, operand, key)
         return _wrapped(found) if maybe or tree.optional else found
@@ -191,12 +196,12 @@ class _Checker:
             return self._has(tree, names)
         target, name = None, qualified_function(tree)
         if tree.target is not None and name == tree.function:
-            target = self.of(tree.target, names)
-        kinds = tuple(self.of(arg, names) for arg in tree.args)
+            target = self.type_of(tree.target, names)
+        kinds = tuple(self.type_of(arg, names) for arg in tree.args)
         if name.startswith(("_", "@", "!", "-")):
             return self._operator(tree, kinds)
         if name not in CONVERSIONS and name not in FUNCTIONS:
-            return self._issue(tree.at, f"undeclared reference to '{name}' (in container '')")
+            return self._added(tree, name)
         if name in METHODS:
             return self._right(tree, target, kinds)
         if name in OPTIONALS:
@@ -205,6 +210,12 @@ class _Checker:
             method = f"{type_text(target)}." if target is not None else ""
             return self._no_overload(tree.at, name, kinds, method=method)
         return result_of(name, target)
+
+    def _added(self, tree: CallNode, name: str) -> Type:
+        """A call of a function that is neither the language's nor one of Kubernetes."""
+        if name in self._functions:
+            return self._functions[name]
+        return self._issue(tree.at, f"undeclared reference to '{name}' (in container '')")
 
     def _right(self, tree: CallNode, target: Type, kinds: tuple[Type, ...]) -> Type:
         """A step of a question about rights."""
@@ -218,7 +229,7 @@ class _Checker:
     def _has(self, tree: CallNode, names: dict[str, Type]) -> Type:
         if len(tree.args) != 1 or not isinstance(tree.args[0], SelectNode):
             return self._issue(tree.at, "invalid argument to has() macro")
-        self.of(tree.args[0], names)
+        self.type_of(tree.args[0], names)
         return "bool"
 
     def _macro(self, tree: CallNode, names: dict[str, Type]) -> Type:
@@ -228,19 +239,19 @@ class _Checker:
                 return self._issue(arg.at, "argument must be a simple name")
         variables = [a.name for a in tree.args[:count] if isinstance(a, NameNode)]
         if tree.function == "bind":
-            kinds = [self.of(tree.args[1], names)]
+            kinds = [self.type_of(tree.args[1], names)]
         elif tree.function in {"optMap", "optFlatMap"} and tree.target is not None:
-            kinds = [_unwrapped(self.of(tree.target, names))[0]]
+            kinds = [_unwrapped(self.type_of(tree.target, names))[0]]
         else:
             assert tree.target is not None
-            kinds = _loop_types(self.of(tree.target, names), count)
+            kinds = _loop_types(self.type_of(tree.target, names), count)
             if not kinds:
                 why = "cannot be range of a comprehension (must be list, map, or dynamic)"
-                kind = type_text(self.of(tree.target, names))
+                kind = type_text(self.type_of(tree.target, names))
                 return self._issue(tree.target.at, f"expression of type '{kind}' {why}")
         inner = {**names, **dict(zip(variables, kinds, strict=False))}
         start = 2 if tree.function == "bind" else count
-        bodies = [self.of(arg, inner) for arg in tree.args[start:]]
+        bodies = [self.type_of(arg, inner) for arg in tree.args[start:]]
         match tree.function:
             case "bind":
                 return bodies[-1]

@@ -19,3 +19,11 @@ class OptionalValue:
 
     value: Any = None
     present: bool = False
+
+
+@attrs.frozen
+class ExpressionIssue:
+    """Something wrong with an expression: its place as an offset in the text, and the message."""
+
+    at: int
+    text: str

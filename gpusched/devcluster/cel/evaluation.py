@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gpusched.base.errors import GpuschedError
-from gpusched.devcluster.cel.authorization import REQUESTED, AuthorizerVariable
 from gpusched.devcluster.cel.errors import CelError, OptionalValue
-from gpusched.devcluster.cel.functions import FUNCTIONS
+from gpusched.devcluster.cel.libraries.authorization import REQUESTED, AuthorizerVariable
+from gpusched.devcluster.cel.libraries.functions import FUNCTIONS
 from gpusched.devcluster.cel.standard import CONVERSIONS, OPERATORS
 from gpusched.devcluster.cel.syntax import (
     CallNode,
@@ -27,6 +27,8 @@ from gpusched.devcluster.cel.syntax import (
 
 METER: Final = "\x00meter"
 """The variable under which an environment carries its meter; no expression can name it."""
+ADDED_FUNCTIONS: Final = "\x00functions"
+"""The variable under which an environment carries functions that only its owner knows, by name."""
 _UNITS_PER_SIZE: Final = 10
 _FUNCTION_UNITS: Final = {"check": 350_000}
 """A question about rights, as dear as a real server counts it: an expression may ask two."""
@@ -226,7 +228,9 @@ def _call(tree: CallNode) -> Run:
 
 def _metered(name: str, args: list[Run]) -> Run:
     """A call of a function, which costs by the size of what it is given."""
-    function = CONVERSIONS.get(name) or FUNCTIONS[name]
+    function = CONVERSIONS.get(name) or FUNCTIONS.get(name)
+    if function is None:
+        return _added(name, args)
     free = _plain(function, args)
 
     def run(env: Env) -> Any:
@@ -235,6 +239,18 @@ def _metered(name: str, args: list[Run]) -> Run:
         values = tuple(arg(env) for arg in args)
         env[METER].spend_on(name, values)
         return function(*values)
+
+    return run
+
+
+def _added(name: str, args: list[Run]) -> Run:
+    """A call of a function that comes with the environment, which may lack it."""
+
+    def run(env: Env) -> Any:
+        function = env.get(ADDED_FUNCTIONS, {}).get(name)
+        if function is None:
+            raise CelError(f"undeclared reference to '{name}'")
+        return function(*[arg(env) for arg in args])
 
     return run
 

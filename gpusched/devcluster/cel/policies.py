@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.cel.authorization import AUTHORIZER
 from gpusched.devcluster.cel.checker import type_text
+from gpusched.devcluster.cel.compilation import FAULTS, compile_expression, error_message
 from gpusched.devcluster.cel.errors import CelError
 from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
-from gpusched.devcluster.cel.rules import FAULTS, compile_expression, error_message
+from gpusched.devcluster.cel.libraries.authorization import AUTHORIZER
 from gpusched.devcluster.cel.signatures import Type
 
 Obj = dict[str, Any]

@@ -1,16 +1,13 @@
 """CEL rules of custom kinds: compiled once with the CRD, run on every write.
 
-Expressions of admission policies are compiled here as well (``compile_expression``).
-
-A rule that cannot be compiled refuses its CRD, as on a real server: unknown names count, which
-the library alone would only notice while running.
+A rule that cannot be compiled refuses its CRD, as on a real server: unknown names and fields
+count, and operators on types that they do not take.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -26,24 +23,13 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.cel.checker import check_types, declared_type
-from gpusched.devcluster.cel.errors import CelError, OptionalValue
-from gpusched.devcluster.cel.evaluation import compile_tree
-from gpusched.devcluster.cel.external_library import library
-from gpusched.devcluster.cel.signatures import Type
-from gpusched.devcluster.cel.syntax import CelSyntaxError, parse_expression
+from gpusched.devcluster.cel.checker import declared_type
+from gpusched.devcluster.cel.compilation import FAULTS, compile_expression, error_message
+from gpusched.devcluster.cel.errors import OptionalValue
 from gpusched.devcluster.cel.values import cel_value
 from gpusched.devcluster.schema.schema import SCHEMA_PATH, Schema
 from gpusched.devcluster.schema.types import Doc, Json, SchemaNode, join
 
-# Failing functions are answered to the client; the library would also log each of them.
-logging.getLogger("cel").setLevel(logging.CRITICAL)
-
-FAULTS = (
-    CelError, ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError,
-    AttributeError,
-)  # fmt: skip
-"""What an expression without a value ends in."""
 _LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _TOKENS = re.compile(r"[A-Za-z_]\w*")
 
@@ -195,51 +181,6 @@ def _program(
     return _Program(run, frozenset(_TOKENS.findall(_LITERAL.sub("''", text)))), ""
 
 
-def compile_expression(
-    text: str, variables: Mapping[str, Type]
-) -> tuple[Callable[[dict[str, Any]], Any] | None, Type, str]:
-    """Compile an expression; None and why not when it has no meaning.
-
-    Args:
-        text: the expression.
-        variables: their types by name.
-
-    Returns:
-        A function of the variables' values, the type of what it gives, and the complaint.
-    """
-    try:
-        tree = parse_expression(text)
-    except CelSyntaxError as fault:
-        return None, "dyn", f"compilation failed: {_syntax_error(text, fault)}"
-    try:
-        result, issues = check_types(tree, variables)
-        run = compile_tree(tree) if not issues else None
-    except RecursionError:
-        return None, "dyn", "compilation failed: expression recursion limit exceeded"
-    if run is None:
-        told = "\n".join(_located(issue.at, issue.text, text) for issue in issues)
-        return None, "dyn", f"compilation failed: {told}"
-    return run, result, ""
-
-
-def _located(at: int, text: str, source: str) -> str:
-    """An issue with its line and a mark under its place."""
-    line = source.count("\n", 0, at) + 1
-    start = source.rfind("\n", 0, at) + 1
-    column = at - start
-    shown = source[start:].split("\n", 1)[0]
-    return f"ERROR: <input>:{line}:{column + 1}: {text}\n | {shown}\n | {'.' * column}^"
-
-
-def _syntax_error(text: str, fault: CelSyntaxError) -> str:
-    """The complaint of the grammar that the API server's parser is made from."""
-    try:
-        library.compile(text)
-    except ValueError as e:
-        return str(e).split("': ", 1)[-1].replace("\n| ", "\n | ")
-    return _located(len(text), f"Syntax error: {fault}", text)
-
-
 def _check(rules: _RuleNode, value: Json, old: Json, *, path: str) -> Iterator[FieldError]:
     if value is None:
         return
@@ -324,15 +265,6 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
         return None
     field = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
     return _told(rule, field or "<nil>", _message(rule, context), value=value)
-
-
-def error_message(fault: Exception) -> str:
-    """Why an expression has no value, in the words of the language's own library."""
-    if isinstance(fault, TypeError | AttributeError):
-        return "no such overload"
-    if isinstance(fault, KeyError):
-        return f"no such key: {fault.args[0]}"
-    return str(fault).split(". ", 1)[0]
 
 
 def _message(rule: _Rule, context: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import purejq
 
-from gpusched.devcluster.cel.external_library import library as cel
+from gpusched.devcluster.cel.compilation import FAULTS, compile_expression
+from gpusched.devcluster.cel.evaluation import ADDED_FUNCTIONS, Env, Run
 from gpusched.devcluster.stages.model import StageExpression
 from gpusched.devcluster.stages.read_cache import (
     ReadCache,
@@ -31,10 +32,23 @@ def compile_jq(text: str) -> purejq.Program:
     return program
 
 
+_CEL_FUNCTIONS: Final = {
+    "Now": "timestamp", "UnixSecond": "double", "SinceSecond": "double", "Rand": "double",
+}  # fmt: skip
+"""Functions that KWOK adds to CEL, with the types of their results."""
+
+
 @functools.cache
-def compile_cel(text: str) -> cel.Program:
-    """A CEL program, once for each text. Raises ValueError."""
-    return cel.compile(text)
+def compile_cel(text: str) -> Run:
+    """Compile a CEL expression, once for each text.
+
+    Raises:
+        ValueError: it is none, or names what no object and no function of KWOK is.
+    """
+    run, _, why = compile_expression(text, {"self": "dyn"}, _CEL_FUNCTIONS)
+    if run is None:
+        raise ValueError(why)
+    return run
 
 
 @functools.cache
@@ -73,7 +87,7 @@ class ExpressionInput:
         self.now = now
         self._rand = rand
         self._found: dict[str, list[Any]] = {}  # stages of one kind ask the same again and again
-        self._context: cel.Context | None = None
+        self._cel_env: Env | None = None
 
     def jq(self, text: str) -> list[Any]:
         """The outputs that are not null; none at all when jq fails on this object."""
@@ -92,19 +106,17 @@ class ExpressionInput:
 
     def cel(self, text: str) -> tuple[Any, bool]:
         """Value and True, or None and False when CEL fails on this object."""
-        if self._context is None:
-            self._context = cel.Context(
-                variables={"self": self._for_cel()},
-                functions={
-                    "Now": lambda: datetime.fromtimestamp(self.now, UTC),
-                    "UnixSecond": lambda moment: moment.timestamp(),
-                    "SinceSecond": lambda moment: self.now - moment.timestamp(),
-                    **({"Rand": self._rand} if self._rand else {}),
-                },
-            )
+        if self._cel_env is None:
+            functions = {
+                "Now": lambda: datetime.fromtimestamp(self.now, UTC),
+                "UnixSecond": lambda moment: moment.timestamp(),
+                "SinceSecond": lambda moment: self.now - moment.timestamp(),
+                **({"Rand": self._rand} if self._rand else {}),
+            }
+            self._cel_env = {"self": self._for_cel(), ADDED_FUNCTIONS: functions}
         try:
-            return compile_cel(text).execute(self._context), True
-        except (KeyError, ValueError, TypeError, RuntimeError, IndexError):
+            return compile_cel(text)(self._cel_env), True
+        except (*FAULTS, RecursionError):
             return None, False
 
     def _for_cel(self) -> dict[str, Any]:

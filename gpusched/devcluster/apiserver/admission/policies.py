@@ -25,7 +25,7 @@ from gpusched.devcluster.apiserver.rbac.authorizer import RbacAuthorizer
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, account_user
 from gpusched.devcluster.apiserver.reading.representations import view_function
 from gpusched.devcluster.apiserver.server_state import ServerState
-from gpusched.devcluster.cel.authorization import (
+from gpusched.devcluster.cel.libraries.authorization import (
     AuthorizationDecision,
     AuthorizationQuestion,
     Decide,

@@ -9,8 +9,12 @@ import attrs
 
 from gpusched.devcluster.apiserver.admission_attributes import Attributes
 from gpusched.devcluster.apiserver.rbac.tokens import user_info
-from gpusched.devcluster.cel.authorization import AuthorizerVariable, Decide, ResourceCheck
 from gpusched.devcluster.cel.evaluation import CostMeter
+from gpusched.devcluster.cel.libraries.authorization import (
+    AuthorizerVariable,
+    Decide,
+    ResourceCheck,
+)
 from gpusched.devcluster.cel.policies import (
     BINDING_UNITS,
     CONDITION_UNITS,

@@ -5,7 +5,6 @@ Shared by resource claims and their templates, and in part by device classes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -19,8 +18,8 @@ from gpusched.devcluster.apimachinery.field_errors import (
     too_many,
 )
 from gpusched.devcluster.apimachinery.metadata import name_errors
-from gpusched.devcluster.cel.external_library import library
-from gpusched.devcluster.cel.functions import FUNCTIONS, STANDARD, TYPES
+from gpusched.devcluster.cel.compilation import compile_expression
+from gpusched.devcluster.cel.signatures import Type
 
 Obj = dict[str, Any]
 
@@ -29,15 +28,20 @@ LIST_MAX: Final = 32
 _ALTERNATIVES_MAX: Final = 8
 _EXPRESSION_MAX: Final = 10 * 1024
 _MODES: Final = ("All", "ExactCount")
-_DEVICE_FIELDS: Final = frozenset({"driver", "attributes", "capacity", "allowMultipleAllocations"})
-_VERSION_FUNCTIONS: Final = frozenset(
-    {"semver", "isSemver", "major", "minor", "patch", "bind", "includes", "optional.ofNonZeroValue"}
+_BY_DOMAIN: Final[Type] = ("map", "string", ("map", "string", "dyn"))
+_DEVICE: Final[Type] = (
+    "record",
+    "kubernetes.DRADevice",
+    {
+        "driver": "string",
+        "attributes": _BY_DOMAIN,
+        "capacity": _BY_DOMAIN,
+        "allowMultipleAllocations": "bool",
+    },
 )
-_LITERAL: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_BINDING: Final = re.compile(
-    r"\.\s*(?:all|exists|exists_one|existsOne|map|filter|bind)\s*\(\s*([A-Za-z_]\w*)\s*,"
-)
-_FIELD: Final = re.compile(r"(?<![\w.])device\s*\.\s*\??([A-Za-z_]\w*)")
+"""The type of ``device``, the one variable of a selector."""
+_SELECTOR_FUNCTIONS: Final[dict[str, Type]] = {"includes": "bool"}
+"""Functions of selectors that other expressions of Kubernetes do not have, with their results."""
 _REFERENCE_TEXT: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -166,47 +170,18 @@ def selector_list_errors(selectors: Any, at: str) -> Iterator[FieldError]:
         field = f"{at}[{i}].cel.expression"
         if len(text) > _EXPRESSION_MAX:
             yield too_long(field, _EXPRESSION_MAX)
-        elif why := expression_fault(text):
-            yield invalid(field, text, f"compilation failed: {why}")
+        elif why := selector_error(text):
+            yield invalid(field, text, why)
 
 
 @lru_cache(maxsize=1024)
-def expression_fault(text: str) -> str:
-    """Say why a device selector cannot be compiled; empty when it can.
+def selector_error(text: str) -> str:
+    """Return why a device selector cannot be compiled; empty when it can.
 
-    Types are not inferred, so an expression that is no boolean passes here.
+    Attributes are of any type, and an expression that is no boolean passes here.
     """
-    try:
-        program = library.compile(text)
-    except ValueError as fault:
-        return str(fault).split("': ", 1)[-1].replace("\n|", "\n |")
-    bare = _LITERAL.sub(lambda match: "'" * len(match.group()), text)
-    known = {"device", "cel", "optional", *TYPES, *_BINDING.findall(bare)}
-    for name in sorted(program.variables()):
-        if name not in known:
-            return _pointed(text, bare, name, f"undeclared reference to '{name}' (in container '')")
-    for name in sorted(program.functions()):
-        served = name in FUNCTIONS or name in STANDARD or name in _VERSION_FUNCTIONS
-        if not served and name[:1] not in "_!@-[?":
-            return _pointed(text, bare, name, f"undeclared reference to '{name}' (in container '')")
-    for match in _FIELD.finditer(bare):
-        if match.group(1) not in _DEVICE_FIELDS:
-            dot = bare.index(".", match.start())
-            return _shown(text, dot, f"undefined field '{match.group(1)}'")
-    return ""
-
-
-def _pointed(text: str, bare: str, name: str, why: str) -> str:
-    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare)
-    return _shown(text, found.start() if found else 0, why)
-
-
-def _shown(text: str, offset: int, why: str) -> str:
-    """Return a complaint as compilers print it: place, line, and a mark below the place."""
-    line = text.count("\n", 0, offset)
-    column = offset - (text.rfind("\n", 0, offset) + 1)
-    source = text.split("\n")[line]
-    return f"ERROR: <input>:{line + 1}:{column + 1}: {why}\n | {source}\n | {'.' * column}^"
+    _, _, why = compile_expression(text, {"device": _DEVICE}, _SELECTOR_FUNCTIONS)
+    return why
 
 
 def opaque_errors(config: Obj, at: str) -> list[FieldError]:

@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, parse_quantity
-from gpusched.devcluster.cel.authorization import AUTHORIZATION
 from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.libraries import LIBRARIES, Semver
+from gpusched.devcluster.cel.libraries.authorization import AUTHORIZATION
+from gpusched.devcluster.cel.libraries.extensions import LIBRARIES, Semver
 
 _QUANTITY = "\x00quantity"
 Quantity = dict[str, str]
@@ -213,65 +213,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "format": _format,
 }
 """Name of a function or method to its meaning; a method's receiver is its first argument."""
-
-STANDARD = frozenset(
-    [
-        "size",
-        "has",
-        "contains",
-        "startsWith",
-        "endsWith",
-        "matches",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "bool",
-        "dyn",
-        "type",
-        "duration",
-        "timestamp",
-        "getDate",
-        "getDayOfMonth",
-        "getDayOfWeek",
-        "getDayOfYear",
-        "getFullYear",
-        "getHours",
-        "getMilliseconds",
-        "getMinutes",
-        "getMonth",
-        "getSeconds",
-        "all",
-        "exists",
-        "exists_one",
-        "map",
-        "filter",
-        "hasValue",
-        "value",
-        "orValue",
-        "or",
-        "optional.none",
-        "optional.of",
-    ]
-)
-"""Functions and macros of CEL itself."""
-
-TYPES = frozenset(
-    [
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "bool",
-        "list",
-        "map",
-        "null_type",
-        "type",
-        "duration",
-        "timestamp",
-        "dyn",
-    ]
-)
-"""Names that stand for types and are no variables."""

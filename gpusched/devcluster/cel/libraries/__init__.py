@@ -1,0 +1,1 @@
+"""Which functions does Kubernetes add to CEL? Quantities, texts, lists, addresses, versions, and questions about rights."""
