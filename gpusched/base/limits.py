@@ -159,6 +159,10 @@ BIND_PAUSE_MIN_S: Final = 1.0
 """First pause of such a gang, doubled with each failure."""
 BIND_PAUSE_MAX_S: Final = 300.0
 """Longest such pause: what refuses bindings may end without an object changing."""
+BIND_PAUSE_IN_PART_MAX_S: Final = 5.0
+"""Longest such pause of a gang with pods bound: what it holds is of no use before it is whole."""
+BIND_LAPSED_PAUSE_S: Final = 0.5
+"""Pause of a gang whose commit ended as the lease may end: a renewal comes within seconds."""
 BIND_PAUSES_MAX: Final = 10_000
 """Gangs of which failed commits are remembered, some 1 KB each."""
 NOMINATION_MAX_S: Final = 300.0

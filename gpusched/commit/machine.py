@@ -78,7 +78,7 @@ class CommitStep:
     """A mutable copy of a ``CommitState``; see ``CommitState`` for its fields."""
 
     __slots__ = (
-        "calls", "counts", "effects", "event", "late", "old", "phase", "reads", "stages",
+        "calls", "counts", "effects", "event", "lapsed", "late", "old", "phase", "reads", "stages",
         "stopping", "story", "superseded", "tries", "why",
     )  # fmt: skip
 
@@ -93,6 +93,7 @@ class CommitStep:
         self.stopping = old.stopping
         self.late = old.late
         self.superseded = old.superseded
+        self.lapsed = old.lapsed
         self.reads = old.reads
         self.why = old.why
         self.story = old.story
@@ -105,7 +106,7 @@ class CommitStep:
             gang=old.gang, plan=old.plan, fence=old.fence, phase=self.phase,
             stages=bytes(self.stages), tries=bytes(self.tries), calls=bytes(self.calls),
             counts=tuple(self.counts), stopping=self.stopping, late=self.late,
-            superseded=self.superseded, reads=self.reads,
+            superseded=self.superseded, lapsed=self.lapsed, reads=self.reads,
             why=self.why, story=self.story,
         )  # fmt: skip
 
@@ -294,11 +295,12 @@ def _group_unread(d: CommitStep, event: GroupUnreadable) -> None:
 def _fenced(d: CommitStep, _event: LeadershipLost) -> None:
     if d.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
         _begun(d)
+        d.lapsed = True
         d.withdraw("the lease does not last long enough to write")
 
 
 def _superseded(d: CommitStep, _event: TermSuperseded) -> None:
-    d.superseded = True
+    d.superseded = d.lapsed = True
     if d.phase in (CommitPhase.VERIFIED, CommitPhase.BINDING):
         _begun(d)
         d.withdraw("the leadership that decided it is over")

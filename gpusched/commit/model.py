@@ -59,6 +59,7 @@ class CommitState:
         late: whether the recovery deadline has passed.
         superseded: whether the leadership that decided it is over: nothing is undone then, as
             another leader may have completed the gang.
+        lapsed: whether it was stopped as our leadership ended or may end: nothing was refused.
         reads: failed reads of the PodGroup.
         why: the first thing that went wrong, for people.
         story: what was noteworthy, oldest first.
@@ -75,6 +76,7 @@ class CommitState:
     stopping: bool = False
     late: bool = False
     superseded: bool = False
+    lapsed: bool = False
     reads: int = 0
     why: str = ""
     story: tuple[str, ...] = ()

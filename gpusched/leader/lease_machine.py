@@ -13,7 +13,8 @@ Two promises keep two daemons from writing at once. A leader's last call ends ``
 after it *sent* its last successful renewal, measured on two clocks, one of which counts
 suspended time. A standby takes over only when the record did not change for ``lease_s`` of
 its own monotonic time; it never reads the timestamps in the record. Every write is a
-compare-and-set by resourceVersion.
+compare-and-set by resourceVersion. Where the Lease is deleted, made anew or not, its last holder
+may act for as long as before, and counts of changes of hands go on.
 """
 
 from __future__ import annotations
@@ -148,12 +149,15 @@ class LeaseMachine:
         if state.phase is not LeasePhase.READING:
             raise _impossible(state, event)
         if record != state.record:
+            if record.holder == "" and _is_made_anew(state.record, record):
+                state = self._note_lost_holder(state)
             state = attrs.evolve(state, record=record, unchanged_since=at.mono)
-        # A holder configured with a longer lease believes in it for longer.
-        patience = min(max(self.timing.lease_s, record.duration_s), limits.LEASE_MAX_S)
-        expires = state.unchanged_since + patience
-        if record.holder in {"", self.identity} or at.mono >= expires:
-            state = attrs.evolve(state, transitions=record.transitions + 1)
+        free = record.holder in {"", self.identity}
+        expires = state.others_until if free else max(state.others_until, self._expiry(state))
+        highest = max(state.highest, record.transitions)
+        state = attrs.evolve(state, highest=highest)
+        if at.mono >= expires:
+            state = attrs.evolve(state, transitions=highest + 1)
             return self._call(
                 state, at, phase=LeasePhase.TAKING, op=LeaseOperation.TAKE, record=record
             )
@@ -201,20 +205,37 @@ class LeaseMachine:
     def _missing(self, state: LeaseState, event: LeaseMissing) -> Step:
         match state.phase:
             case LeasePhase.READING | LeasePhase.TAKING:
-                may_create = self.create_if_missing and state.phase is LeasePhase.READING
-                state = attrs.evolve(state, record=None)
-                if may_create:
-                    state = attrs.evolve(state, transitions=1)
-                    return self._call(
-                        state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE
-                    )
-                return self._retry(state, event.at, why=event.why)
+                return self._make_lease(state, event)
             case LeasePhase.RENEWING | LeasePhase.CHECKING:
                 return self._lost(state, event.why)
             case LeasePhase.RELEASING:
                 return _not_released(state, event.why)
             case _:
                 raise _impossible(state, event)
+
+    def _make_lease(self, state: LeaseState, event: LeaseMissing) -> Step:
+        reading = state.phase is LeasePhase.READING
+        state = attrs.evolve(self._note_lost_holder(state), record=None)
+        if not (self.create_if_missing and reading):
+            return self._retry(state, event.at, why=event.why)
+        if event.at.mono < state.others_until:
+            state, _ = self._retry(state, event.at, why=event.why)
+            return attrs.evolve(state, next_at=min(state.next_at, state.others_until)), ()
+        state = attrs.evolve(state, transitions=max(state.highest, event.beginning) + 1)
+        return self._call(state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE)
+
+    def _note_lost_holder(self, state: LeaseState) -> LeaseState:
+        """The state after the Lease as it was last seen is gone: its holder may still act."""
+        if state.record is None or state.record.holder in {"", self.identity}:
+            return state
+        return attrs.evolve(state, others_until=max(state.others_until, self._expiry(state)))
+
+    def _expiry(self, state: LeaseState) -> float:
+        """Monotonic time from which the holder that was last seen acts no more."""
+        # A holder configured with a longer lease believes in it for longer.
+        held_s = state.record.duration_s if state.record is not None else 0.0
+        patience = min(max(self.timing.lease_s, held_s), limits.LEASE_MAX_S)
+        return state.unchanged_since + patience
 
     def _failed(self, state: LeaseState, event: LeaseCallFailed) -> Step:
         match state.phase:
@@ -265,6 +286,11 @@ class LeaseMachine:
 
     def _lost(self, state: LeaseState, why: str) -> Step:
         return attrs.evolve(state, phase=LeasePhase.ENDED, why=why), (StepDown(why),)
+
+
+def _is_made_anew(before: LeaseRecord | None, after: LeaseRecord) -> bool:
+    """Whether a free Lease is not the one that its holder gave back: that keeps its count."""
+    return before is not None and before.transitions != after.transitions
 
 
 def _not_released(state: LeaseState, why: str) -> Step:

@@ -119,10 +119,15 @@ class LeaseSeen:
 
 @attrs.frozen
 class LeaseMissing:
-    """There is no such Lease."""
+    """There is no such Lease.
+
+    Attributes:
+        beginning: where the count of one begins that is made now.
+    """
 
     at: ClockReading
     why: str
+    beginning: int = 0
 
 
 @attrs.frozen
@@ -219,6 +224,8 @@ class LeaseState:
     Attributes:
         record: as last seen; None when none was seen or it is missing.
         unchanged_since: monotonic time at which ``record`` was first seen.
+        others_until: monotonic time until which the holder of a Lease that was deleted may act.
+        highest: count of the changes of hands, the highest ever seen; no fence goes below it.
         called: when the last call was begun.
         valid_until: of our leadership; meaningful in leader phases.
         next_at: monotonic time at which a Tick has something to do.
@@ -231,6 +238,8 @@ class LeaseState:
     next_at: float
     record: LeaseRecord | None = None
     unchanged_since: float = 0.0
+    others_until: float = 0.0
+    highest: int = 0
     called: ClockReading = ClockReading(0.0, 0.0)
     valid_until: ClockReading = ClockReading(0.0, 0.0)
     transitions: int = 0

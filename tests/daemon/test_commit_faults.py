@@ -14,7 +14,7 @@ from tests.daemon.test_containment import KINDS, Planted, condition, events, met
 pytestmark = pytest.mark.contains
 
 WHERE = {
-    "place_trouble": (Cache, "place_trouble", lambda a: a[1]),
+    "placement_error": (Cache, "placement_error", lambda a: a[1]),
     "confirm": (Cache, "confirm", lambda a: a[2]),
     "enqueue": (Binder, "_enqueue", lambda a: a[1]),
     "bind": (Binder, "_bind", lambda a: a[1]),

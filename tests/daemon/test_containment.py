@@ -76,7 +76,7 @@ def test_one_gang_is_set_aside_and_told(play, monkeypatch, caplog, tmp_path):
     async def scenario(w):
         await w.start(nodes=3)
         with monkeypatch.context() as patch:
-            raising_for(patch, allocate, "start", "bad")
+            raising_for(patch, allocate, "start_gang", "bad")
             daemon = w.daemon()
             w.gang("bad", 1)
             w.gang("good", 1)
@@ -193,9 +193,9 @@ AROUND = [
     ),
     (
         fragmentation,
-        "ratios",
+        "fragmentation_by_level",
         lambda patch, planted: patch.setattr(
-            "gpusched.io.cycle.fragmentation_gauge.ratios", planted
+            "gpusched.io.cycle.fragmentation_gauge.fragmentation_by_level", planted
         ),
     ),
     (
@@ -325,7 +325,7 @@ def test_a_fault_that_cannot_even_be_told_ends_no_daemon(play, monkeypatch, kind
                 raise kind("always")
 
             patch.setattr(session_cycle, "next_wakeup", broken)
-            patch.setattr("gpusched.io.cycle.fault_report.short", broken)
+            patch.setattr("gpusched.io.cycle.fault_report.shorten", broken)
             w.gang("one", 1)
             await w.until(lambda: w.running("one"))
             assert metric(daemon, "contained_faults_total")[("next look", "part")] >= 1
@@ -354,7 +354,7 @@ def planted_for(original, name, fired, kind):
 @pytest.mark.parametrize(
     "where",
     [
-        "gpusched.cache.gangs.gang_index.make_gang",
+        "gpusched.cache.gangs.gang_index.build_gang",
         "gpusched.cache.gangs.gang_index.GangIndex._charged",
         "gpusched.cache.cache.Cache.put_pod",
         "gpusched.cache.cache.Cache._enter_pod",
@@ -376,7 +376,7 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, k
         for part in parts[3:-1]:
             owner = getattr(owner, part)
         original = getattr(owner, parts[-1])
-        if parts[-1] in {"make_gang", "_charged"}:
+        if parts[-1] in {"build_gang", "_charged"}:
 
             def planted(*args, **how):
                 key = next(each for each in (getattr(a, "key", None) for a in args) if each)
@@ -385,7 +385,7 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, k
                     raise kind(key.name)
                 return original(*args, **how)
 
-        elif parts[-1] in {"request", "event"}:
+        elif parts[-1] in {"request", "event_body"}:
 
             def planted(*args, **how):
                 about = args[0]
@@ -551,7 +551,7 @@ def test_an_object_that_cannot_be_decoded_by_our_fault_is_told(play, monkeypatch
 @pytest.mark.parametrize(
     ("where", "culprit"),
     [
-        ("gpusched.cache.queues.tree.own_trouble", "team"),
+        ("gpusched.cache.queues.tree.limits_error", "team"),
         ("gpusched.cache.queues.tree._own_words", "team"),
     ],
 )

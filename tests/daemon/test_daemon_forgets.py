@@ -42,9 +42,7 @@ def held(root):
 def ours(value):
     """Whether it is an object of this program, of which a test should know."""
     module = type(value).__module__
-    return module.startswith("gpusched.") and not module.startswith(
-        "gpusched.lab.virtual_time.cluster_run."
-    )
+    return module.startswith("gpusched.") and not module.startswith("gpusched.lab.virtual_time.")
 
 
 async def come_and_go(w, start):

@@ -146,3 +146,72 @@ def test_a_group_that_reserves_before_its_pods_exist_gives_back_for_longer_and_l
         await w.until(lambda: len(w.running("empty")) == 2, within=5)
 
     play(scenario)
+
+
+def test_a_commit_that_ends_with_the_lease_costs_no_pause(play):
+    """The lease is renewed late: nothing was refused, and the gang starts as soon as it is."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        daemon.fault = lambda _method, path: "503" if "/leases/" in path else ""
+        await w.clock.sleep(5)  # a binding may last longer than the lease now
+        w.gang("late", 1)
+        for number in range(4):  # each is a session, and a commit that may not begin
+            await w.clock.sleep(0.5)
+            w.pod(f"other-{number}", gpus=0)
+        assert daemon.leading
+        assert not w.bound("late")
+        daemon.fault = lambda _method, _path: ""
+        await w.until(lambda: w.bound("late"), within=2.5)  # a retry period, and a session
+        assert daemon.app.leadership.fence in w.bound("late")[0]["metadata"]["annotations"].values()
+
+    play(scenario)
+
+
+def test_a_gang_that_is_bound_in_part_pauses_for_seconds_only(play):
+    """What it holds is of use only when it is whole."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        w.group("part", minMember=2)
+        w.pod("free", labels={"gpusched.io/pod-group": "part"})
+        daemon.fault = refusing("bad")
+        w.pod("bad", labels={"gpusched.io/pod-group": "part"})
+        await w.clock.sleep(60)
+        assert [pod["metadata"]["name"] for pod in w.bound("part")] == ["free"]
+        daemon.fault = lambda _method, _path: ""
+        await w.until(lambda: len(w.bound("part")) == 2, within=6)
+
+    play(scenario)
+
+
+def test_failures_before_a_change_do_not_count(play):
+    """A refusal, another pod in its place, and one more refusal: not the second in a row."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        refused = []
+
+        def fault(_method, path):
+            if path.endswith("/binding") and path not in refused:
+                refused.append(path)
+                if path.endswith("/a/binding"):
+                    w.client.delete("pods", "default", "a")
+                return "422"
+            return ""
+
+        daemon.fault = fault
+        w.group("one", minMember=1)
+        w.pod("a", labels={"gpusched.io/pod-group": "one"})
+        await w.clock.sleep(30)
+        w.pod("b", labels={"gpusched.io/pod-group": "one"})
+        await w.until(lambda: w.bound("one"), within=0.9)  # a pause lasts for a second
+        assert len(refused) == 2
+
+    play(scenario)

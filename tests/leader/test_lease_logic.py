@@ -267,10 +267,44 @@ def test_a_missing_lease_is_made_only_when_allowed():
     """Inside a cluster the manifest makes it; outside we may, with the first fence."""
     after, effects = LOGIC.step(state(LeasePhase.READING), EVENTS["missing"])
     assert (after.phase, after.why, effects) == (LeasePhase.STANDBY, "gone", ())
-    after, effects = MAKER.step(state(LeasePhase.READING), EVENTS["missing"])
+    after, effects = MAKER.step(state(LeasePhase.READING, record=None), EVENTS["missing"])
     assert effects == (CallLease(op=LeaseOperation.CREATE, timeout_s=2.0, transitions=1),)
     after, effects = MAKER.step(after, EVENTS["missing"])
     assert (after.phase, effects) == (LeasePhase.STANDBY, ())
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_the_holder_of_a_lease_that_was_deleted_may_act_as_long_as_before(made):
+    """A person deletes it, and makes it again or not: nobody takes it while the last one may act."""
+    missing = LeaseMissing(NOW, "gone", 100)
+    waiting, effects = MAKER.step(state(LeasePhase.READING), missing)  # OTHER was seen 5 s ago
+    assert (waiting.phase, effects, waiting.next_at) == (LeasePhase.STANDBY, (), NOW.mono + 1)
+    anew = LeaseRecord(version="20", holder="", transitions=100, duration_s=0.0)
+
+    def look(after_s: float) -> tuple[LeaseState, tuple[object, ...]]:
+        at = NOW.plus(after_s)
+        reading = attrs.evolve(waiting, phase=LeasePhase.READING)
+        event = LeaseSeen(at, anew) if made else LeaseMissing(at, "gone", 100)
+        return MAKER.step(reading, event)
+
+    assert look(9.9)[1] == ()
+    op = LeaseOperation.TAKE if made else LeaseOperation.CREATE
+    assert look(10.0)[1] == (
+        CallLease(op=op, timeout_s=2.0, version="20" if made else "", transitions=101),
+    )
+
+
+def test_a_free_lease_with_another_count_is_one_that_was_made_anew():
+    """The one that a leader gives back keeps its count: that one is taken at once."""
+    anew = attrs.evolve(FREE, transitions=1)
+    waiting, effects = LOGIC.step(state(LeasePhase.READING), LeaseSeen(NOW, anew))
+    assert (waiting.phase, effects) == (LeasePhase.STANDBY, ())
+    _, effects = LOGIC.step(
+        attrs.evolve(waiting, phase=LeasePhase.READING), LeaseSeen(NOW.plus(10), anew)
+    )
+    assert effects == (
+        CallLease(op=LeaseOperation.TAKE, timeout_s=2.0, version="8", transitions=4),
+    )  # higher than every fence before
 
 
 @pytest.mark.parametrize(

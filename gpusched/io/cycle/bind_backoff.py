@@ -2,7 +2,8 @@
 
 The first failure is tried again at once: most conflicts come from a change that the plan did not know
 of yet. From the second in a row on the gang waits, twice as long each time, until one of its pods, its
-group or a node that it was to be bound to changes.
+group or a node that it was to be bound to changes. A gang that has pods bound waits for seconds only, and
+a commit that ends with our lease is no failure, as nothing was refused: it is tried again twice a second.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class _Failing:
         times: in a row.
         nodes: on which it was to be bound.
         until: monotonic seconds.
-        mark: what gang and nodes are like since the pause began; None until a snapshot shows them.
+        gang_mark: what the gang is like since the first failure; None until a snapshot shows it.
+        node_mark: the same of the nodes, since the last failure.
     """
 
     uid: UID
@@ -40,7 +42,14 @@ class _Failing:
     nodes: tuple[str, ...] = ()
     until: float = 0.0
     sentence: str = ""
-    mark: object = None
+    gang_mark: object = None
+    node_mark: object = None
+
+    def is_changed(self, snapshot: Snapshot, gang: Gang) -> bool:
+        """Whether gang or nodes are not what they were; notes what they are."""
+        marks = mark_of_gang(gang), _mark_of_nodes(snapshot, self.nodes)
+        before, (self.gang_mark, self.node_mark) = (self.gang_mark, self.node_mark), marks
+        return any(old is not None and old != new for old, new in zip(before, marks, strict=True))
 
 
 class BindPauses:
@@ -67,18 +76,29 @@ class BindPauses:
             if len(self._failing) >= limits.BIND_PAUSES_MAX:
                 self._failing.pop(next(iter(self._failing)))
             known = self._failing[gang.gang] = _Failing(gang.uid)
+        if settled.lapsed:
+            again_s = limits.BIND_LAPSED_PAUSE_S
+            sentence = f"{one_line(settled.why)}; its bindings are tried again after {again_s:g} s"
+            self._pause(known, again_s, sentence)
+            return
         known.times += 1
-        known.mark = None
+        known.node_mark = None
         known.nodes = tuple(sorted({bind.node for bind in gang.binds}))
         if known.times < limits.BIND_FREE_FAILURES:
             return
         pause_s = limits.BIND_PAUSE_MIN_S * 2 ** min(known.times - limits.BIND_FREE_FAILURES, 30)
-        pause_s = min(pause_s, limits.BIND_PAUSE_MAX_S)
-        known.until = self._clock.monotonic() + pause_s
-        known.sentence = (
+        in_part = gang.placed + settled.bound > 0
+        longest_s = limits.BIND_PAUSE_IN_PART_MAX_S if in_part else limits.BIND_PAUSE_MAX_S
+        pause_s = min(pause_s, longest_s)
+        sentence = (
             f"its bindings failed {known.times} times in a row ({one_line(settled.why)}); they are "
             f"tried again after {pause_s:g} s, or when its pods, its group or the nodes change"
         )
+        self._pause(known, pause_s, sentence)
+
+    def _pause(self, known: _Failing, pause_s: float, sentence: str) -> None:
+        known.until = self._clock.monotonic() + pause_s
+        known.sentence = sentence
         asyncio.get_running_loop().call_later(pause_s, self._wake)
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
@@ -89,16 +109,10 @@ class BindPauses:
         held: dict[GangKey, Gang] = {}
         for key, known in list(self._failing.items()):
             gang = gangs.get(key)
-            if gang is None or gang.uid != known.uid:
+            if gang is None or gang.uid != known.uid or known.is_changed(snapshot, gang):
                 del self._failing[key]
-            elif known.sentence:
-                mark = _mark(snapshot, gang, known.nodes)
-                if known.mark is not None and mark != known.mark:
-                    del self._failing[key]
-                    continue
-                known.mark = mark
-                if self._clock.monotonic() < known.until and not gang.trouble[0]:
-                    held[key] = attrs.evolve(gang, trouble=(Reason.BACK_OFF, known.sentence))
+            elif self._clock.monotonic() < known.until and not gang.trouble[0]:
+                held[key] = attrs.evolve(gang, trouble=(Reason.BACK_OFF, known.sentence))
         if not held:
             return snapshot
         return attrs.evolve(
@@ -106,8 +120,8 @@ class BindPauses:
         )
 
 
-def _mark(snapshot: Snapshot, gang: Gang, nodes: tuple[str, ...]) -> object:
+def _mark_of_nodes(snapshot: Snapshot, nodes: tuple[str, ...]) -> object:
     rows = [snapshot.nodes.row.get(name) for name in nodes]
     found = [snapshot.nodes.nodes[row] if row is not None else None for row in rows]
     like = [(each.uid, each.unschedulable, each.not_ready, each.taints) for each in found if each]
-    return mark_of_gang(gang), tuple(like), len(found)
+    return tuple(like), len(found)

@@ -48,9 +48,19 @@ from gpusched.leader.lease_state import (
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _ROLE: Final = "Role gpusched-leader (manifests/rbac.yaml)"
 _RENEWALS_KEPT: Final = 15
-_SECONDS_A_MINUTE: Final = 60
 """More than can be unanswered: a lease lasts for fewer retry periods."""
+_COUNT_MAX: Final = 2**31 - 1
+"""Largest count of changes of hands that the server stores."""
+_COUNT_STEP_S: Final = 2
+"""Seconds for which a new Lease counts one up: it hardly changes hands more often."""
 _log = Logger(__name__)
+
+
+def _valid_count(value: object) -> int | None:
+    """The count of changes of hands that a Lease holds; None where none can follow it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < _COUNT_MAX else None
 
 
 def lease_timing(election: LeaderElectionConfig) -> LeaseTiming:
@@ -294,7 +304,7 @@ class Elector:
             return LeaseWritten(now, record)
         if answer.status == 404:
             why = f"{self._lease} does not exist: run kubectl apply -k manifests/"
-            return LeaseMissing(now, why)
+            return LeaseMissing(now, why, self._beginning())
         if answer.status == 409 and call.op is not LeaseOperation.READ:
             return LeaseRefused(now)
         doing = f"{call.op.name.lower()} {self._lease}"
@@ -328,23 +338,24 @@ class Elector:
         spec = spec if isinstance(spec, dict) else {}
         self._object = {**parsed, "spec": spec}
         holder = spec.get("holderIdentity")
-        transitions = spec.get("leaseTransitions")
+        transitions = _valid_count(spec.get("leaseTransitions"))
         duration = spec.get("leaseDurationSeconds")
         return LeaseRecord(
             version=str(version),
             holder="" if holder is None else str(holder),
-            transitions=transitions if isinstance(transitions, int) else self._beginning(),
+            transitions=self._beginning() if transitions is None else transitions,
             duration_s=float(duration) if isinstance(duration, int) else 0.0,
         )
 
     def _beginning(self) -> int:
-        """Where a Lease that was never held begins to count: the minutes since 1970.
+        """Where a Lease that was never held begins to count: half the seconds since 1970.
 
-        So the count goes on where a Lease is deleted and made again. An API server that evaluates
-        the policy gpusched-fence may know the old one for ever: once no policy with a parameter
-        of this kind is left, Kubernetes 1.36 never watches the kind again until it is restarted.
+        That fits into 32 bits until 2106, and the count goes on where a Lease is deleted and made
+        again: what its last holder has under way is older for the policy gpusched-fence. A server
+        may know the old one for ever: once no policy with a parameter of this kind is left,
+        Kubernetes 1.36 never watches the kind again until it is restarted.
         """
-        return int(self._clock.now() // _SECONDS_A_MINUTE)
+        return int(self._clock.now() // _COUNT_STEP_S)
 
     def _body(self, call: CallLease) -> dict[str, Any]:
         """What to write: what was read, with our fields in it, so that labels survive."""

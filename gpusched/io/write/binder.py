@@ -79,12 +79,14 @@ class SettledGang:
             deadline; ``released``: nothing of this plan is bound any more.
         bound: members this plan bound.
         why: the first thing that went wrong, empty when nothing did.
+        lapsed: whether it ended with our leadership.
     """
 
     gang: GangBind
     phase: CommitPhase
     bound: int
     why: str
+    lapsed: bool = False
 
 
 class _GangCommit:
@@ -443,7 +445,7 @@ class Binder:
                 of=len(gang.binds), why=why,
             )  # fmt: skip
         if self._on_settled is not None:
-            self._on_settled(SettledGang(gang, phase, run.state.confirmed, why))
+            self._on_settled(SettledGang(gang, phase, run.state.confirmed, why, run.state.lapsed))
 
     def _close(self, run: _GangCommit) -> None:
         gang = run.state.gang

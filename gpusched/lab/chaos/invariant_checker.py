@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.devcluster.storage.store import Change, Store
-from gpusched.lab.chaos.objects import GROUPS, LEASES, QUEUES, TOPOLOGIES
+from gpusched.lab.chaos.objects import GROUPS, QUEUES, TOPOLOGIES
 from gpusched.testing.invariants import gangs, model, nodes, queues
 from gpusched.testing.invariants.model import Finding, Obj
 
@@ -124,8 +124,6 @@ class InvariantChecker:
             self._edit(change)
         elif kind == GROUPS:
             self._group(change)
-        elif kind == LEASES and change.type == "DELETED":
-            self._term = -1
 
     def _node(self, change: Change) -> None:
         obj, now = change.after.obj, self._now()
