@@ -21,6 +21,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.codec import DEFECT
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.serializer.requests import ObjectRef
 from gpusched.api.serializer.seal import KEY_BYTES, UNKNOWN_SEAL, parse_seal
@@ -149,6 +150,10 @@ class App:
 
     async def run(self) -> None:
         """Live until ``stop``, or until something breaks."""
+        with gpu_resources_in_force(self.options.config.gpu_resources):
+            await self._run()
+
+    async def _run(self) -> None:
         options = self.options
         loader = PolicyLoader(options.clock, inline=options.inline)
         loaded = await loader.load(options.config)

@@ -15,6 +15,7 @@ import attrs
 from gpusched.api.devices.slots import SLOTS, format_slots
 from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
 from gpusched.api.jobs.job import DisruptionBudget, Job, Namespace, PriorityClass, ResourceQuota
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
@@ -539,5 +540,6 @@ class Cache:
             moves=moves,
             idle=self.families.idle_gangs_by_queue(gangs),
             rounds=self.rounds,
+            gpu_resources=gpu_resources(),
             now=now,
         )

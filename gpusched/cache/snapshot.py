@@ -9,6 +9,7 @@ import attrs
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.pod_group import Topology
 from gpusched.api.jobs.job import DisruptionBudget, Namespace
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.volumes.volume import VolumeCatalog
@@ -63,6 +64,7 @@ class Snapshot:
         moves: the last move of each gang that was moved of late, sorted.
         idle: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         rounds: of tenants whose gangs the last session could not all look at, sorted.
+        gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
     """
 
     revision: int
@@ -83,3 +85,4 @@ class Snapshot:
     moves: tuple[tuple[GangKey, MoveRecord], ...] = ()
     rounds: tuple[TenantRound, ...] = ()
     idle: Mapping[str, int] = attrs.field(factory=dict)
+    gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES

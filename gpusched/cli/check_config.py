@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.api.meta.gpu_resources import GpuResource
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
@@ -70,6 +71,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
     return [
         ("schedulerNames", ", ".join(config.scheduler_names)),
         ("podGroupPriority", config.pod_group_priority),
+        ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
         ("actions", ", ".join(config.actions)),
         *(
             (f"tier {number}", ", ".join(_choice(choice) for choice in tier.plugins))
@@ -105,6 +107,7 @@ def _json(config: Config) -> dict[str, Any]:
     return {
         "schedulerNames": config.scheduler_names,
         "podGroupPriority": config.pod_group_priority,
+        "gpuResources": [_resource(each) for each in config.gpu_resources.listed],
         "actions": config.actions,
         "tiers": [
             {
@@ -133,6 +136,18 @@ def _json(config: Config) -> dict[str, Any]:
             "retryPeriod": _span(election.retry_period_s),
         },
     }
+
+
+def _resource(each: GpuResource) -> dict[str, Any]:
+    told = {
+        "name": each.name,
+        "slicePrefix": each.slice_prefix,
+        "productLabels": each.product_labels,
+        "memoryLabel": each.memory_label,
+        "replicasLabel": each.replicas_label,
+        "driver": each.driver,
+    }
+    return {key: value for key, value in told.items() if value}
 
 
 def _plain(value: Any) -> Any:

@@ -71,6 +71,16 @@ def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The option ``--config`` of commands that read what the daemon's configuration says."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="configuration of the daemon, which names the GPU resources (default: the mounted "
+        "one, else the built-in one)",
+    )
+
+
 def print_json(value: Any) -> None:
     """Indented JSON on stdout; ASCII, so that no foreign text reaches a terminal raw."""
     json.dump(value, sys.stdout, indent=2)

@@ -20,16 +20,12 @@ from gpusched.app import App, AppOptions
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
-from gpusched.config.load import load_file
+from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT
 from gpusched.io.decisions.recorder import LAST, RecordingOptions
 from gpusched.io.observe import logs, process_limits
 from gpusched.io.observe.logs import set_up_logging
 from gpusched.io.observe.process_limits import collect_garbage_rarely
-
-SHIPPED: Final = Path("/etc/gpusched/gpusched.yaml")
-"""Where the Deployment mounts the configuration; used when it is there and none is named."""
-
 
 _PORT: Final = 8080
 
@@ -87,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     process_limits.raise_file_limit()
     collect_garbage_rarely()
-    path = arguments.config or (str(SHIPPED) if SHIPPED.exists() else None)
+    path = configuration_path(arguments.config)
     options = AppOptions(
         config=load_file(path) if path else DEFAULT,
         clock=SystemClock(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -13,6 +15,9 @@ from gpusched.config.model import Config
 from gpusched.config.read import read_config
 from gpusched.config.yaml_parser import file_too_large_message, parse_yaml, read_file
 from gpusched.config.yaml_tree import ConfigProblems
+
+MOUNTED: Final = Path("/etc/gpusched/gpusched.yaml")
+"""Where the Deployment mounts the configuration; used when it is there and none is named."""
 
 
 @attrs.frozen
@@ -33,6 +38,11 @@ class ConfigFiles:
         if self.layouts is None:
             return content_digest(self.raw)
         return content_digest(self.raw + b"\0" + self.layouts)
+
+
+def configuration_path(named: str | None) -> str | None:
+    """The file of ``--config``, else the mounted one; None where neither is there."""
+    return named or (str(MOUNTED) if MOUNTED.exists() else None)
 
 
 def load_file(path: str) -> Config:

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 
 Argument: TypeAlias = (
     "str | int | float | bool | tuple[Argument, ...] | Mapping[str, Argument] | None"
@@ -93,6 +94,7 @@ class Config:
         pod_group_priority: whether the priority class of a PodGroup counts as it is where no
             ResourceQuota limits it, or no further than the priority that its pods were admitted
             with.
+        gpu_resources: extended resources that are GPUs, the one that shares are of first.
         actions: run in this order in each session.
         tiers: policies, the most important first.
         source: the file's name as the user gave it.
@@ -104,6 +106,7 @@ class Config:
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
     pod_group_priority: GroupPriority = "trusted"
+    gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
     tiers: tuple[PluginTier, ...] = (
         PluginTier(

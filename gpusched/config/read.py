@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
-
-import attrs
+from typing import Final
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.base import limits
@@ -23,6 +21,8 @@ from gpusched.config.model import (
     PluginTier,
     Solver,
 )
+from gpusched.config.read_gpu_resources import read_gpu_resources
+from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
     BadValueError,
     namespace_name,
@@ -37,13 +37,8 @@ from gpusched.config.yaml_tree import (
     YamlEntry,
     YamlNode,
     describe_value,
-    did_you_mean,
-    list_names,
     quoted,
 )
-
-T = TypeVar("T")
-W = TypeVar("W", bound=str)
 
 _MS: Final = NANOSECONDS // 1000
 _SEED_MAX: Final = 2**31 - 1
@@ -56,7 +51,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
 
     Whatever is wrong goes into ``problems``; then the result is not to be used.
     """
-    top = _ConfigSection.of(root, "the configuration", problems)
+    top = ConfigSection.of(root, "the configuration", problems)
     if top is None:
         return None
     config = Config(
@@ -65,6 +60,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
         pod_group_priority=top.read(
             "podGroupPriority", _group_priority, default=DEFAULT.pod_group_priority
         ),
+        gpu_resources=top.read("gpuResources", read_gpu_resources, default=DEFAULT.gpu_resources),
         actions=top.read("actions", _names, default=DEFAULT.actions),
         action_lines=top.lines("actions"),
         tiers=top.read("tiers", _tiers, default=DEFAULT.tiers),
@@ -76,64 +72,12 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
     return config
 
 
-@attrs.define
-class _ConfigSection:
-    """A mapping under inspection: remembers which keys are known."""
-
-    name: str
-    entries: dict[str, YamlEntry]
-    problems: ConfigProblems
-    line: int
-    known: list[str] = attrs.field(factory=list)
-
-    @classmethod
-    def of(cls, node: YamlNode, name: str, problems: ConfigProblems) -> _ConfigSection | None:
-        if isinstance(node.value, dict):
-            return cls(name, node.value, problems, node.line)
-        problems.add(node.line, f"{name} must be a mapping, not {describe_value(node)}")
-        return None
-
-    def read(
-        self, key: str, reader: Callable[[YamlNode, str, ConfigProblems], T], *, default: T
-    ) -> T:
-        """The value of a key, or the default when it is absent or wrong (wrong is noted)."""
-        self.known.append(key)
-        entry = self.entries.get(key)
-        if entry is None:
-            return default
-        try:
-            return reader(entry.node, key, self.problems)
-        except BadValueError as error:
-            self.problems.add(error.line, error.what)
-            return default
-
-    def lines(self, key: str) -> tuple[int, ...]:
-        """The lines of the items of a list that was read."""
-        entry = self.entries.get(key)
-        items = entry.node.value if entry else ()
-        return tuple(item.line for item in items) if isinstance(items, tuple) else ()
-
-    def key_line(self, key: str) -> int:
-        """Where a key stands, or its section when it is left to its default."""
-        return self.entries[key].line if key in self.entries else self.line
-
-    def finish(self) -> None:
-        """Note every key that nobody asked for."""
-        for key, entry in self.entries.items():
-            if key not in self.known:
-                self.problems.add(
-                    entry.line,
-                    f"unknown key {quoted(key)} in {self.name}: "
-                    f"known keys are {list_names(self.known)}{did_you_mean(key, self.known)}",
-                )
-
-
 # -- sections -------------------------------------------------------------------------------
 
 
 def _placement(node: YamlNode, name: str, problems: ConfigProblems) -> PlacementConfig:
     default = DEFAULT.placement
-    section = _ConfigSection.of(node, name, problems)
+    section = ConfigSection.of(node, name, problems)
     if section is None:
         return default
     budget = seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
@@ -151,7 +95,7 @@ def _placement(node: YamlNode, name: str, problems: ConfigProblems) -> Placement
 
 def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
     default = DEFAULT.cycle
-    section = _ConfigSection.of(node, name, problems)
+    section = ConfigSection.of(node, name, problems)
     if section is None:
         return default
     debounce = seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
@@ -172,7 +116,7 @@ def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
 
 def _election(node: YamlNode, name: str, problems: ConfigProblems) -> LeaderElectionConfig:
     default = DEFAULT.leader_election
-    section = _ConfigSection.of(node, name, problems)
+    section = ConfigSection.of(node, name, problems)
     if section is None:
         return default
     span = seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
@@ -192,7 +136,7 @@ def _election(node: YamlNode, name: str, problems: ConfigProblems) -> LeaderElec
     return election
 
 
-def _check_timing(election: LeaderElectionConfig, section: _ConfigSection) -> None:
+def _check_timing(election: LeaderElectionConfig, section: ConfigSection) -> None:
     """The rules that let a deposed leader's last call end before a successor's first."""
     lease, deadline = election.lease_duration_s, election.renew_deadline_s
     retry = election.retry_period_s
@@ -220,8 +164,8 @@ def _check_timing(election: LeaderElectionConfig, section: _ConfigSection) -> No
 def _tiers(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginTier, ...]:
     seen: dict[str, int] = {}
     tiers = []
-    for item in _items(node, name):
-        section = _ConfigSection.of(item, "a tier", problems)
+    for item in list_items(node, name):
+        section = ConfigSection.of(item, "a tier", problems)
         if section is None:
             continue
         if "plugins" not in section.entries:
@@ -242,8 +186,8 @@ def _tiers(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginT
 
 def _choices(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginChoice, ...]:
     choices = []
-    for item in _items(node, name):
-        section = _ConfigSection.of(item, "a plugin of a tier", problems)
+    for item in list_items(node, name):
+        section = ConfigSection.of(item, "a plugin of a tier", problems)
         if section is None:
             continue
         if "name" not in section.entries:
@@ -275,20 +219,9 @@ def _arguments(node: YamlNode, name: str, _: ConfigProblems) -> Mapping[str, Yam
 # -- values ---------------------------------------------------------------------------------
 
 
-def _items(node: YamlNode, name: str) -> tuple[YamlNode, ...]:
-    if not isinstance(node.value, tuple) or not node.value:
-        what = "an empty list" if node.value == () else describe_value(node)
-        raise BadValueError(node.line, f"{name} must be a list of at least one, not {what}")
-    if len(node.value) > limits.CONFIG_NAMES_MAX:
-        raise BadValueError(
-            node.line, f"{name} has {len(node.value)} items, at most {limits.CONFIG_NAMES_MAX}"
-        )
-    return node.value
-
-
 def _names(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[str, ...]:
     names: list[str] = []
-    for item in _items(node, name):
+    for item in list_items(node, name):
         try:
             value = object_name(item, f"an item of {name}", problems)
         except BadValueError as error:
@@ -301,21 +234,11 @@ def _names(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[str, ..
 
 
 def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
-    return _one_of(node, name, SOLVERS)
+    return one_of(node, name, SOLVERS)
 
 
 def _group_priority(node: YamlNode, name: str, _: ConfigProblems) -> GroupPriority:
-    return _one_of(node, name, GROUP_PRIORITIES)
-
-
-def _one_of(node: YamlNode, name: str, words: tuple[W, ...]) -> W:
-    for word in words:
-        if node.value == word:
-            return word
-    close = did_you_mean(node.value, words) if isinstance(node.value, str) else ""
-    raise BadValueError(
-        node.line, f"{name} must be one of {list_names(words)}, not {describe_value(node)}{close}"
-    )
+    return one_of(node, name, GROUP_PRIORITIES)
 
 
 def _lease_seconds(node: YamlNode, name: str, _: ConfigProblems) -> float:

@@ -20,14 +20,16 @@ from gpusched.config.yaml_tree import list_names
 _SECTIONS: Final = {
     "scheduler_names": "schedulerNames",
     "pod_group_priority": "podGroupPriority",
+    "gpu_resources": "gpuResources",
     "actions": "actions",
     "tiers": "tiers",
     "placement": "placement",
     "cycle": "cycle",
     "leader_election": "leaderElection",
 }
-_NEED_A_START: Final = ("schedulerNames", "leaderElection")
-"""Whose pods are ours, and who may act, must not change under decisions already taken."""
+_NEED_A_START: Final = ("schedulerNames", "gpuResources", "leaderElection")
+"""Whose pods are ours, what their amounts are counted in, and who may act must not change under
+decisions already taken."""
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ConfigError
 from gpusched.cache.cache import Cache
@@ -62,13 +63,14 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
     guard = PluginGuard(clock)
     guard.begin_session()
     try:
-        decide(
-            Cache(config.scheduler_names).snapshot(clock.now()),
-            policy,
-            guard=guard,
-            masks=SessionCache(),
-            placement=config.placement,
-        )
+        with gpu_resources_in_force(config.gpu_resources):
+            decide(
+                Cache(config.scheduler_names).snapshot(clock.now()),
+                policy,
+                guard=guard,
+                masks=SessionCache(),
+                placement=config.placement,
+            )
     except Exception as error:  # noqa: BLE001 - ours, and sessions contain it: no reason not to start
         return (f"a session on nothing failed: {type(error).__name__}: {error}",)
     records = guard.records()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.config.model import PlacementConfig
@@ -107,10 +108,11 @@ def decide(
         hand=hand,
         began=began,
     )
-    held = decide_contained(snapshot, setting, memory)
-    return _with_set_aside_statuses(
-        snapshot, held.decided, memory, contained=held.contained, again=held.again
-    )
+    with gpu_resources_in_force(snapshot.gpu_resources):
+        held = decide_contained(snapshot, setting, memory)
+        return _with_set_aside_statuses(
+            snapshot, held.decided, memory, contained=held.contained, again=held.again
+        )
 
 
 def _with_set_aside_statuses(

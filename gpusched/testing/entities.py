@@ -15,6 +15,7 @@ from gpusched.api.devices.gpu_layout import parse_islands
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import gpu_request
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, PODS, Resources
 from gpusched.api.meta.units import pieces_to_base_units
@@ -22,7 +23,7 @@ from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass, PodPhase
 from gpusched.api.pod.pod_class import add_share_requests
 
-GPU: Final = "nvidia.com/gpu"
+GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 GIB: Final = 2**30
 NOW: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: when a session runs unless told."""

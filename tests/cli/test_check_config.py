@@ -34,6 +34,10 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         f"{file} is good; the daemon would run:",
         "  schedulerNames     gpusched",
         "  podGroupPriority   trusted",
+        (
+            "  gpuResources       nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "
+            "gpu.intel.com/xe, habana.ai/gaudi, huawei.com/Ascend910"
+        ),
         "  actions            enqueue, allocate, preempt, reclaim, backfill",
         "  tier 1             sla, priority, gang, quota, conformance, minruntime",
         (

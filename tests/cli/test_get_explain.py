@@ -176,6 +176,39 @@ def test_get_queues(cluster, capsys):
     assert second.split() == ["odd?[31m", "<unknown>"]
 
 
+def test_get_counts_the_gpu_resources_of_the_configuration(cluster, capsys, tmp_path):
+    """Given a configuration with NPUs, then the columns of GPUs count them, and all kinds together."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("gpuResources: [{name: example.com/npu}, {name: nvidia.com/gpu}]\n")
+    amounts = {"example.com/npu": "16", "cpu": "4"}
+    cluster.objects[f"{API}/queues"] = [
+        {"metadata": {"name": "npus"}, "status": {"allocated": amounts}},
+        {
+            "metadata": {"name": "both"},
+            "status": {"allocated": {**amounts, "nvidia.com/gpu": "500m"}},
+        },
+    ]
+    assert main(["get", "queues", "--config", str(file)]) == 0
+    _, npus, both = capsys.readouterr().out.splitlines()
+    assert npus.split() == ["npus", "16", "<unknown>"]
+    assert both.split() == ["both", "16500m", "<unknown>"]
+    assert main(["get", "queues"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["npus", "<unknown>"]
+
+
+def test_a_configuration_with_a_mistake_is_told_in_one_sentence(cluster, capsys, tmp_path):
+    """By get as by explain, before the cluster is asked for anything."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("gpuResources: [{name: npu}]\n")
+    for command in (["get", "queues"], ["explain", "podgroup", "team-a/x"]):
+        assert main([*command, "--config", str(file)]) == 78
+        assert capsys.readouterr().err == (
+            f"gpusched: {file}:1: name must be an extended resource such as nvidia.com/gpu, "
+            'not "npu"\n'
+        )
+    assert cluster.asked == []
+
+
 def test_get_podgroups_of_the_contexts_namespace(cluster, capsys):
     """Without -n it is the context's namespace; pages are joined."""
     cluster.objects[f"{API}/namespaces/team-a/podgroups"] = [

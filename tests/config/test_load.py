@@ -14,7 +14,7 @@ from gpusched.config.load import load_config, load_file
 from gpusched.config.model import DEFAULT, PluginChoice
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
-TOP = "schedulerNames, podGroupPriority, actions, tiers, placement, cycle, leaderElection"
+TOP = "schedulerNames, podGroupPriority, gpuResources, actions, tiers, placement, cycle, leaderElection"
 
 
 def problems(text: str) -> tuple[str, ...]:

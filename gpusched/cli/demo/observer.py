@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.api.devices.slots import parse_slots, slot_numbers
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.base import limits
 from gpusched.base.clock import Clock
@@ -22,7 +23,7 @@ from gpusched.io.client.api_client import ApiClient, api_error
 
 Key: TypeAlias = tuple[str, str, str]
 """Kind, namespace and name of a gang."""
-GPU: Final = "nvidia.com/gpu"
+GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 _GROUP: Final = "gpusched.io/pod-group"
 _QUEUE: Final = "gpusched.io/queue"
 _SLOTS: Final = "gpusched.io/slots"

@@ -12,9 +12,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kubernetes_asyncio.config import ConfigException, list_kube_config_contexts
 
+from gpusched.api.meta.gpu_resources import GpuResources
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
+from gpusched.config.load import configuration_path, load_file
+from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.responses import explain_denied
 
@@ -44,6 +47,19 @@ def with_cluster(kubeconfig: str | None, read: Callable[[ApiClient], Awaitable[T
             await api.close()
 
     return asyncio.run(session())
+
+
+def configured_gpu_resources(config: str | None) -> GpuResources:
+    """The GPU resources that a configuration names.
+
+    Args:
+        config: a file; None for the mounted one, or the built-in configuration.
+
+    Raises:
+        ConfigError: the file is wrong.
+    """
+    path = configuration_path(config)
+    return (load_file(path) if path else DEFAULT).gpu_resources
 
 
 async def get_object(api: ApiClient, path: str, *, what: str) -> Json | None:

@@ -8,10 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from gpusched.api.meta import wire
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.pod.gang_annotations import read_group_name
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
+from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.explanation import GangObjects
@@ -44,6 +45,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
     add_kubeconfig(parser)
+    add_config(parser)
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -52,10 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Gather what the API shows and tell it.
 
     Raises:
+        ConfigError: the configuration is wrong.
         UsageError: nothing of that name, or no name at all.
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
+    with gpu_resources_in_force(cluster_reader.configured_gpu_resources(arguments.config)):
+        return _gather_and_tell(arguments)
+
+
+def _gather_and_tell(arguments: argparse.Namespace) -> int:
     namespace, slash, name = arguments.name.rpartition("/")
     if slash and arguments.namespace not in {None, namespace}:
         raise UsageError(f"{arguments.name} is not in the namespace given by -n")

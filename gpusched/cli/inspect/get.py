@@ -6,11 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
+from gpusched.api.meta.gpu_resources import gpu_resources, gpu_resources_in_force
 from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import NotFound
 from gpusched.cli.command import (
     Subparsers,
+    add_config,
     add_kubeconfig,
     add_output,
     age,
@@ -20,7 +23,6 @@ from gpusched.cli.command import (
 from gpusched.cli.inspect import cluster_reader
 from gpusched.io.client.api_client import ApiClient
 
-_GPU: Final = "nvidia.com/gpu"
 _KINDS: Final = {
     "queues": "queues", "queue": "queues", "gq": "queues",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
@@ -41,6 +43,7 @@ def register(subparsers: Subparsers) -> None:
         "-A", "--all-namespaces", action="store_true", help="pod groups of every namespace"
     )
     add_kubeconfig(parser)
+    add_config(parser)
     add_output(parser, "json", "wide")
     parser.set_defaults(run=run)
 
@@ -49,9 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
     """List and print.
 
     Raises:
+        ConfigError: the configuration is wrong.
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
+    with gpu_resources_in_force(cluster_reader.configured_gpu_resources(arguments.config)):
+        return _list_and_print(arguments)
+
+
+def _list_and_print(arguments: argparse.Namespace) -> int:
     kind = _KINDS[arguments.kind]
     scope = ""
     if kind == "podgroups" and not arguments.all_namespaces:
@@ -107,6 +116,24 @@ def _field(*path: str) -> _Cell:
     return cell
 
 
+def _gpus(*path: str) -> _Cell:
+    """GPUs of all resources in a ResourceList: as it is written where it names one of them."""
+
+    def cell(item: dict[str, Any], now: float) -> Any:
+        amounts = _field(*path)(item, now)
+        names = gpu_resources().names
+        found = [amounts[name] for name in names if name in amounts] if amounts else []
+        if len(found) < 2:
+            return found[0] if found else None
+        try:
+            total = sum(parse_quantity(str(text), power=3) for text in found)
+        except QuantityError:
+            return "<invalid>"
+        return format_quantity(total, resource=names[0])
+
+    return cell
+
+
 def _condition(kind: str, key: str) -> _Cell:
     def cell(item: dict[str, Any], now: float) -> Any:
         conditions = _field("status", "conditions")(item, now)
@@ -135,13 +162,13 @@ _QUEUE_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
     ("RUNNING", _field("status", "running"), False),
     ("INQUEUE", _field("status", "inqueue"), False),
     ("PENDING", _field("status", "pending"), False),
-    ("GPUS", _field("status", "allocated", _GPU), False),
-    ("DESERVED", _field("spec", "deserved", _GPU), False),
+    ("GPUS", _gpus("status", "allocated"), False),
+    ("DESERVED", _gpus("spec", "deserved"), False),
     ("AGE", _age, False),
-    ("FAIRSHARE", _field("status", "fairShare", _GPU), True),
-    ("BORROWED", _field("status", "borrowed", _GPU), True),
-    ("REQUESTED", _field("status", "requested", _GPU), True),
-    ("LIMIT", _field("spec", "capability", _GPU), True),
+    ("FAIRSHARE", _gpus("status", "fairShare"), True),
+    ("BORROWED", _gpus("status", "borrowed"), True),
+    ("REQUESTED", _gpus("status", "requested"), True),
+    ("LIMIT", _gpus("spec", "capability"), True),
     ("ORDERING", _field("spec", "ordering"), True),
     ("READY", _condition("Ready", "status"), True),
 )

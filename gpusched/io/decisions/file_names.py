@@ -33,6 +33,7 @@ from gpusched.api.gang.pod_group import (
     TopologyRequest,
 )
 from gpusched.api.jobs.job import DisruptionBudget, Job, JobTemplate, Namespace
+from gpusched.api.meta.gpu_resources import GpuResource, GpuResources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
@@ -132,6 +133,8 @@ TAGS: Final[dict[type[Any], str]] = {
     CycleConfig: "cycle",
     LeaderElectionConfig: "leader-election",
     PlacementConfig: "placement",
+    GpuResources: "gpu-resources",
+    GpuResource: "gpu-resource",
     PluginChoice: "plugin-choice",
     PluginTier: "tier",
     GpuLayoutCatalog: "catalogue",

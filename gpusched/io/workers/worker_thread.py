@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -44,7 +45,8 @@ class WorkerThread:
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((job, done, loop))
+        context = copy_context()  # which GPU resources are in force, and spans
+        self._jobs.put((lambda: context.run(job), done, loop))
         return await done
 
     def stop(self, last: Callable[[], object] | None = None) -> None:

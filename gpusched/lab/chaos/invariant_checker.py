@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.devcluster.storage.store import Change, Store
 from gpusched.lab.chaos.objects import GROUPS, QUEUES, TOPOLOGIES
 from gpusched.testing.invariants import gangs, model, nodes, queues
@@ -313,7 +314,7 @@ class InvariantChecker:
             return
         within = []
         for name in theirs:
-            deserved = (known[name]["spec"].get("deserved") or {}).get(model.GPU)
+            deserved = (known[name]["spec"].get("deserved") or {}).get(shared_resource())
             held = max((each.get(name, 0) for _, each in self._usage), default=0)
             if deserved is None or held > 1000 * int(deserved):
                 return
@@ -328,7 +329,7 @@ class InvariantChecker:
         groups = {model.object_name(each): each for each in self._all(GROUPS)}
         jobs = {model.object_name(each): each for each in self._all("jobs.batch")}
         held = queues.queue_usage(self._all("pods"), known, groups=groups, jobs=jobs, namespaces={})
-        self._usage.append((now, {name: each[model.GPU] for name, each in held.items()}))
+        self._usage.append((now, {name: each[shared_resource()] for name, each in held.items()}))
         while len(self._usage) > 1 and self._usage[1][0] < now - _BURST_S:
             self._usage.popleft()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
+
 Obj = dict[str, Any]
 NAMESPACE: Final = "default"
 GROUP: Final = "scheduling.gpusched.io"
@@ -17,7 +19,7 @@ PRIORITIES: Final = "priorityclasses.scheduling.k8s.io"
 LEASES: Final = "leases.coordination.k8s.io"
 GROUP_LABEL: Final = "gpusched.io/pod-group"
 GATE: Final = "gpusched.io/chaos"
-GPU: Final = "nvidia.com/gpu"
+GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 
 
 def node(args: Mapping[str, Any]) -> Obj:

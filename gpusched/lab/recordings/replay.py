@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import Clock
 from gpusched.base.errors import SolverFault
 from gpusched.config.model import Config
@@ -238,7 +239,8 @@ def replay_decision(file: DecisionFile, *, clock: Clock, config: Config | None =
         placement=used.placement,
         search=search if config is None else search_in_process,
     )
-    plain = plan_as_json(decision.plan)
+    with gpu_resources_in_force(inputs.snapshot.gpu_resources):
+        plain = plan_as_json(decision.plan)
     body = canonical_json(plain)
     notes = [*search.notes()] if config is None else []
     if config is None and list(decision.faults) != file.header.faults:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched import API_VERSION
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import ConfigError
 from gpusched.config.model import Config, PluginChoice
 from gpusched.lab.simulate.engine.objects import Obj
@@ -20,7 +21,6 @@ FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")
 _AMOUNTS: Final = ("deserved", "capability", "guarantee")
 _EXPECTED: Final = "gpusched.io/expected-duration"
 _QUEUE: Final = "gpusched.io/queue"
-GPU: Final = "nvidia.com/gpu"
 
 
 @attrs.frozen(kw_only=True)
@@ -107,9 +107,9 @@ def _queue(obj: Obj, changes: Variations) -> Obj:
         if not fnmatchcase(obj["metadata"]["name"], pattern):
             continue
         if field == "guarantee":
-            spec[field] = {"resource": {GPU: str(value)}}
+            spec[field] = {"resource": {gpu_resources().main.name: str(value)}}
         elif field in _AMOUNTS:
-            spec[field] = {**(spec.get(field) or {}), GPU: str(value)}
+            spec[field] = {**(spec.get(field) or {}), gpu_resources().main.name: str(value)}
         else:
             spec[field] = value
     return {**obj, "spec": spec}

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import parse_time
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 
@@ -17,7 +18,6 @@ GROUP_LABEL: Final = "gpusched.io/pod-group"
 SUB_GROUP_LABEL: Final = "gpusched.io/sub-group"
 QUEUE_LABEL: Final = "gpusched.io/queue"
 DEFAULT_QUEUE: Final = "default"
-GPU: Final = "nvidia.com/gpu"
 RECOVERY_S: Final = 120.0
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -100,7 +100,7 @@ def _part(wanted: int, gpu_memory: int | None) -> Fraction:
 
 def node_gpu_memory(node: Obj) -> int | None:
     """Bytes of one GPU of a node; None where it is not said."""
-    text = (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.memory", "")
+    text = (node["metadata"].get("labels") or {}).get(gpu_resources().main.memory_label, "")
     return int(text) * 2**20 if text.isdecimal() else None
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+from gpusched.api.devices.gpu_share import shared_resource
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.testing.invariants.model import (
-    GPU,
     Finding,
     Obj,
     annotation_value,
@@ -49,13 +50,13 @@ def overcommitted_amounts(
     # A GPU that is shared is no other pod's, whatever part of it is free.
     opened = {annotation_value(pod, "slots") for pod in here if gpu_share(pod, None) is not None}
     if opened:
-        asked[GPU] += len(opened)
+        asked[shared_resource()] += len(opened)
     looked_at = here if newcomer is None else [newcomer]
     ours = {
         key for pod in looked_at if is_ours(pod) for key, asks in pod_requests(pod).items() if asks
     }
     if any(gpu_share(pod, None) is not None for pod in looked_at):
-        ours.add(GPU)
+        ours.add(shared_resource())
     have = base_amounts((node.get("status") or {}).get("allocatable"))
     for resource, amount in sorted(asked.items()):
         most = max(have.get(resource, 0), offer.get(resource, 0))
@@ -123,9 +124,7 @@ def node_findings(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding
 
 def _gpus(pod: Obj) -> int:
     return sum(
-        amount
-        for key, amount in pod_requests(pod).items()
-        if key.endswith("/gpu") or key.startswith("nvidia.com/mig-")
+        amount for key, amount in pod_requests(pod).items() if gpu_resources().is_accelerator(key)
     )
 
 

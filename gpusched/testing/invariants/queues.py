@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.testing.invariants.model import (
     DEFAULT_QUEUE,
-    GPU,
     GROUP_LABEL,
     QUEUE_LABEL,
     Finding,
@@ -66,7 +66,7 @@ def pod_charge(pod: Obj, memory: int | None = None) -> dict[str, int]:
         for name, amount in pod_requests(pod).items()
     }
     if (share := gpu_share(pod, memory)) is not None:
-        asks[GPU] = asks.get(GPU, 0) + int(share * _WHOLE)
+        asks[shared_resource()] = asks.get(shared_resource(), 0) + int(share * _WHOLE)
     return asks
 
 

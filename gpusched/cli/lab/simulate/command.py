@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources_in_force
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_output, print_json
 from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
@@ -119,7 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fill:
         return run_fill(arguments)
     chosen = settings(arguments.config, arguments.sets)
-    given = read_input(arguments)
+    gpus = _gpu_resources(chosen)
+    with gpu_resources_in_force(gpus):
+        given = read_input(arguments)
     _tell_holes(given)
     records = _play_all(given, chosen)
     if arguments.report is not None:
@@ -135,6 +138,23 @@ def run(arguments: argparse.Namespace) -> int:
         for line in comparison_lines(given, records, top=arguments.top):
             print(line)
     return int(any(record.broken or record.unfinished for record in records))
+
+
+def _gpu_resources(chosen: list[SimulationSetting]) -> GpuResources:
+    """The GPU resources of nodes and jobs that a trace does not name.
+
+    Raises:
+        UsageError: configurations name different ones first.
+    """
+    first = chosen[0]
+    for each in chosen[1:]:
+        named, other = first.config.gpu_resources.main.name, each.config.gpu_resources.main.name
+        if named != other:
+            raise UsageError(
+                f"configuration {first.name} begins gpuResources with {named}, {each.name} with "
+                f"{other}: they cannot be compared on the same jobs"
+            )
+    return first.config.gpu_resources
 
 
 def _tell_holes(given: SimulationInput) -> None:
@@ -169,7 +189,8 @@ def _play_all(given: SimulationInput, chosen: list[SimulationSetting]) -> list[R
                 bars.update(task, completed=done, at=at)  # type: ignore[arg-type]
                 bars.refresh()
 
-            records.append(_play(given, setting, told))
+            with gpu_resources_in_force(setting.config.gpu_resources):
+                records.append(_play(given, setting, told))
             bars.update(task, visible=False)
     return records
 

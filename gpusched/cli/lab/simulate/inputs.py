@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import UsageError
 from gpusched.lab.recordings.snapshot_file import read_snapshot
 from gpusched.lab.simulate.engine.objects import Obj
@@ -25,7 +26,6 @@ from gpusched.lab.simulate.traces.philly import read_philly
 from gpusched.lab.simulate.traces.workload import (
     CPUS_PER_GPU,
     GIB_PER_GPU,
-    GPU,
     JobShape,
     equal_nodes,
     gpu_shares,
@@ -87,8 +87,12 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
     jobs = trace.jobs[: arguments.first] if arguments.first else trace.jobs
     trace = attrs.evolve(trace, jobs=jobs)
     made = cluster(trace)
-    gpus = sum(int(each["status"]["allocatable"].get(GPU, "0")) for each in made)
-    most = max(int(each["status"]["allocatable"].get(GPU, "0")) for each in made)
+    gpus = sum(
+        int(each["status"]["allocatable"].get(gpu_resources().main.name, "0")) for each in made
+    )
+    most = max(
+        int(each["status"]["allocatable"].get(gpu_resources().main.name, "0")) for each in made
+    )
     shape = JobShape(node_gpus=most, suspend=arguments.suspend)
     return SimulationInput(
         source=f"{trace.source}: {len(jobs):,} jobs on {len(made):,} nodes with {gpus:,} GPUs",
@@ -175,7 +179,7 @@ def _machines(found: Mapping[str, int]) -> list[Obj]:
     for name, gpus in sorted(found.items()):
         offer = {
             "cpu": str(CPUS_PER_GPU * gpus + 8), "memory": f"{GIB_PER_GPU * gpus + 64}Gi",
-            "pods": "256", GPU: str(gpus),
+            "pods": "256", gpu_resources().main.name: str(gpus),
         }  # fmt: skip
         made.append(node_manifest(name, {"kubernetes.io/hostname": name}, offer))
     return made

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.lab.scenario.expansion.templates import compile_value, is_template
 from gpusched.lab.scenario.model.scenario import Obj
 
-GPU: Final = "nvidia.com/gpu"
-PRODUCT: Final = "nvidia.com/gpu.product"
 RACK: Final = "gpusched.io/rack"
 BLOCK: Final = "gpusched.io/block"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -90,16 +89,17 @@ def _node(nodes: NodesSpec, number: int, offsets: Mapping[str, int]) -> Obj:
         "kubernetes.io/os": "linux",
         "type": "kwok",
     }
+    gpu = gpu_resources().main
     if nodes.gpus:
-        labels[f"{GPU}.count"] = str(nodes.gpus)
-    if nodes.product:
-        labels[PRODUCT] = nodes.product
+        labels[f"{gpu.name}.count"] = str(nodes.gpus)
+    if nodes.product and gpu.product_labels:
+        labels[gpu.product_labels[0]] = nodes.product
     for label, word, per in _levels(nodes):
         if per:
             labels[label] = f"{word}-{offsets[label] + number // per}"
     capacity = {"cpu": nodes.cpu, "memory": nodes.memory, "pods": str(nodes.pods)}
     if nodes.gpus:
-        capacity[GPU] = str(nodes.gpus)
+        capacity[gpu.name] = str(nodes.gpus)
     capacity.update(nodes.resources)
     node: Obj = {
         "apiVersion": "v1",
@@ -147,4 +147,4 @@ def priority_of(name: str, value: int) -> Obj:
 
 
 def _gpus(value: Any) -> Any:
-    return {GPU: str(value)} if isinstance(value, int | float) else value
+    return {gpu_resources().main.name: str(value)} if isinstance(value, int | float) else value

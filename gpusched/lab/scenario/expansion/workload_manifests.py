@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.lab.scenario.model.scenario import CLASS_LABEL, Obj
 from gpusched.lab.scenario.model.workload import (
     GpuRequest,
@@ -288,7 +289,7 @@ def _sleep(seconds: float | None) -> str:
 def _resources(work: WorkloadSpec, role: PodRole | None) -> Obj:
     source: WorkloadSpec | PodRole = work if role is None else role
     requests = {"cpu": source.cpu, "memory": source.memory}
-    limits = {} if not source.gpus else {"nvidia.com/gpu": str(source.gpus)}
+    limits = {} if not source.gpus else {gpu_resources().main.name: str(source.gpus)}
     if role is None:
         limits.update(_extended(work.share))
     return {"requests": requests, "limits": limits} if limits else {"requests": requests}
@@ -297,5 +298,5 @@ def _resources(work: WorkloadSpec, role: PodRole | None) -> Obj:
 def _extended(share: GpuRequest) -> dict[str, str]:
     found = dict(share.resources)
     if share.mig:
-        found[f"nvidia.com/mig-{share.mig}"] = str(share.slices)
+        found[f"{gpu_resources().main.slice_prefix}{share.mig}"] = str(share.slices)
     return found

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import SCENARIO_FILE_BYTES_MAX
 from gpusched.config.values import BadValueError
@@ -145,7 +146,8 @@ def _scenario(file: Path, config: Path | None) -> Scenario:
     elif not reading.sentences:
         raise ConfigError(f"{file}: holds no document of kind Scenario")
     if scenario is not None and not reading.sentences:
-        check_scenario(scenario, reading.refuse)
+        with gpu_resources_in_force(scenario.config.gpu_resources):
+            check_scenario(scenario, reading.refuse)
     if sentences := reading.sentences:
         raise ConfigError(*sentences)
     assert scenario is not None
@@ -163,7 +165,24 @@ def _read(
     metadata, spec = found.get("metadata"), found.get("spec")
     if metadata is None or spec is None:
         return None
-    default = Scenario(name="", teaches="", folder=reading.folder, place=reading.place(node.line))
+    said = daemon_configuration(spec.get("config"), config, reading)
+    default = Scenario(
+        name=metadata.get("name", ""),
+        teaches=spec.get("teaches", ""),
+        folder=reading.folder,
+        place=reading.place(node.line),
+        config=said,
+        config_said="config" in spec,
+    )
+    # Bare numbers of GPUs are of the resource that the configuration names first.
+    with gpu_resources_in_force(said.gpu_resources):
+        return _with_story(default, spec, beside, reading)
+
+
+def _with_story(
+    default: Scenario, spec: MappingValues, beside: Sequence[YamlNode], reading: ReadContext
+) -> Scenario:
+    """A scenario with what is there before, what happens, and what is expected."""
     stages = [reading.path(each.value, each.line) for each in spec.get("stages", ())]
     timeline = [made for each in spec.get("timeline", ()) if (made := read_entry(each, reading))]
     expect = [one for each in spec.get("expect", ()) if (one := read_expectation(each, reading))]
@@ -174,15 +193,10 @@ def _read(
         *read_object_list(spec.get("objects", ()), reading),
         *(each for one in beside for each in read_manifests(one, reading)),
     ]
-    said = daemon_configuration(spec.get("config"), config, reading)
     before += _folder_objects(reading)
     return attrs.evolve(
         default,
-        name=metadata.get("name", ""),
-        teaches=spec.get("teaches", ""),
         seed=spec.get("seed", default.seed),
-        config=said,
-        config_said="config" in spec,
         daemons=spec.get("daemons", default.daemons),
         limit_s=spec.get("limit", default.limit_s),
         settle_s=spec.get("settle", default.settle_s),

@@ -17,6 +17,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.devices.gpu_share import shared_resource
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.lab.report.record import BrokenInvariant
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj
@@ -191,7 +193,7 @@ class InvariantWatch:
             return
         opened = sum(1 for held in node.slots.values() if any(s < _WHOLE for s in held.values()))
         for resource in body.asked.whole:
-            taken = node.taken[resource] + (opened if resource == object_fields.GPU else 0)
+            taken = node.taken[resource] + (opened if resource == shared_resource() else 0)
             have = node.most(resource, at)
             if taken > have:
                 self._say(at, "room", f"node {body.node} offers {have} {resource}, its pods ask "
@@ -208,7 +210,7 @@ class InvariantWatch:
         wanted = 1 if body.asked.share else sum(
             number
             for resource, number in body.asked.whole.items()
-            if resource.endswith("/gpu") or resource.startswith("nvidia.com/mig-")
+            if gpu_resources().is_accelerator(resource)
         )  # fmt: skip
         if wanted != len(body.slots) and not pod["spec"].get("resourceClaims"):
             self._say(at, "slots", f"pod {name} asks for {wanted} GPUs and has {len(body.slots)}")
@@ -332,5 +334,5 @@ def _thousandths(body: OpenPod) -> dict[str, int]:
         name: number * (1 if name == "cpu" else _WHOLE) for name, number in body.asked.whole.items()
     }
     if body.asked.share:
-        asks[object_fields.GPU] = asks.get(object_fields.GPU, 0) + body.asked.share
+        asks[shared_resource()] = asks.get(shared_resource(), 0) + body.asked.share
     return asks

@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.app import AppOptions
 from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.run import PlaySite, RunProgress, ScenarioRun, play_scenario
@@ -62,7 +63,8 @@ def play_embedded(
         stage_files=scenario.stages,
         limit_s=scenario.limit_s + _BEFORE_S,
     )
-    outcome = simulate_cluster(story, options=options)
+    with gpu_resources_in_force(scenario.config.gpu_resources):
+        outcome = simulate_cluster(story, options=options)
     run = outcome.value
     assert run.record is not None, "it was played"
     counters = {**run.record.counters, "writes": float(outcome.writes)}

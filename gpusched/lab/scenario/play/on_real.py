@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.app import AppOptions
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.io.client.api_client import ApiClient
@@ -98,7 +99,8 @@ async def play_on(
 
         site = PlaySite(ground=ground, name=NAME, daemon=daemon, led=bool(prepared.led))
         try:
-            run = await play_scenario(scenario, site, tell=tell)
+            with gpu_resources_in_force(scenario.config.gpu_resources):
+                run = await play_scenario(scenario, site, tell=tell)
         finally:
             await remove_run_objects(ground, tell=note)
     finally:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.api.devices.slots import parse_slots, slot_numbers
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.testing.invariants import pod_requests
@@ -19,8 +20,6 @@ QUEUE_LABEL: Final = "gpusched.io/queue"
 MIN_MEMBER: Final = "gpusched.io/min-member"
 FRACTION: Final = "gpusched.io/gpu-fraction"
 GPU_MEMORY: Final = "gpusched.io/gpu-memory"
-NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
-GPU: Final = "nvidia.com/gpu"
 DEFAULT_QUEUE: Final = "default"
 _GROUP_KEYS: Final = (GROUP_LABEL, "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name")
 _QUEUE_KEYS: Final = (
@@ -29,7 +28,8 @@ _QUEUE_KEYS: Final = (
     "kueue.x-k8s.io/queue-name",
     "scheduling.volcano.sh/queue-name",
 )
-_SLICE: Final = re.compile(r"nvidia\.com/mig-(\d+)g\.")
+_SLICE: Final = re.compile(r"(\d+)g\.")
+"""Sevenths of a GPU, as names of slices go on behind their prefix."""
 _SLICES_OF_A_GPU: Final = 7
 _MEBI: Final = 2**20
 _FINITE: Final = ("gpusched.io/run-for", "gpusched.io/fail-after")
@@ -82,10 +82,10 @@ def gpus_of_amounts(amounts: Mapping[str, int]) -> int:
     """Thousandths of GPUs in base amounts of resources."""
     total = 0
     for name, number in amounts.items():
-        if name.endswith("/gpu"):
+        if name in gpu_resources().whole:
             total += 1000 * number
-        elif found := _SLICE.match(name):
-            total += 1000 * int(found[1]) * number // _SLICES_OF_A_GPU
+        elif sevenths := _sevenths(name):
+            total += 1000 * sevenths * number // _SLICES_OF_A_GPU
     return total
 
 
@@ -104,18 +104,26 @@ def gpus_of(listed: Any) -> int:
     """Thousandths of GPUs in a ResourceList, fractions included."""
     total = 0
     for name, text in (listed or {}).items():
-        if name.endswith("/gpu"):
+        if name in gpu_resources().whole:
             total += base_amount(str(text), power=3)
-        elif found := _SLICE.match(name):
-            total += base_amount(str(text), power=3) * int(found[1]) // _SLICES_OF_A_GPU
+        elif sevenths := _sevenths(name):
+            total += base_amount(str(text), power=3) * sevenths // _SLICES_OF_A_GPU
     return total
 
 
 def gpu_limit(listed: Any) -> int | None:
     """The same of a limit; None where it does not speak of GPUs."""
-    if not any(name.endswith("/gpu") or _SLICE.match(name) for name in listed or ()):
+    if not any(name in gpu_resources().whole or _sevenths(name) for name in listed or ()):
         return None
     return gpus_of(listed)
+
+
+def _sevenths(name: str) -> int:
+    """How many sevenths of a GPU a piece of a resource is; 0 where it is no slice."""
+    for prefix in gpu_resources().slice_prefixes:
+        if name.startswith(prefix) and (found := _SLICE.match(name, len(prefix))):
+            return int(found[1])
+    return 0
 
 
 def base_amount(text: str, *, power: int = 0) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.lab.report.record import EvictionRecord, LifeEnd
 from gpusched.lab.scenario.model.scenario import CLASS_LABEL
 from gpusched.lab.scenario.recorder import object_fields
@@ -127,7 +128,7 @@ class PodRecorder:
         body.bound, body.node = at, pod["spec"]["nodeName"]
         body.slots = object_fields.recorded_slots(pod)
         before = body.gpus
-        memory = self._node(body.node).get(object_fields.NODE_GPU_MEMORY, "")
+        memory = self._node(body.node).get(gpu_resources().main.memory_label, "")
         if (
             memory.isdigit()
             and body.asked.share

@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
@@ -179,7 +180,8 @@ def run_simulation(case: SimulationCase) -> RunRecord:
         ConfigError: the configuration names what does not exist.
         InvariantBroken: what was decided cannot be carried out: a bug.
     """
-    return Simulation(case).run()
+    with gpu_resources_in_force(case.config.gpu_resources):
+        return Simulation(case).run()
 
 
 class Simulation:

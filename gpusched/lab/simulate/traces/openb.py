@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import ConfigError
 from gpusched.lab.simulate.engine.job_records import CLASS_LABEL
 from gpusched.lab.simulate.engine.objects import Obj
@@ -28,7 +29,7 @@ from gpusched.lab.simulate.traces.rows import (
     parse_integer,
     read_csv,
 )
-from gpusched.lab.simulate.traces.workload import GPU, node_manifest
+from gpusched.lab.simulate.traces.workload import node_manifest
 
 WHOLE: Final = 1000
 ARRIVED: Final = 130
@@ -259,7 +260,7 @@ def hosts_as_nodes(hosts: Sequence[TraceHost]) -> Iterator[Obj]:
         offer = {"cpu": f"{host.cpu}m", "memory": f"{host.memory}Mi", "pods": "10000"}
         labels = {"kubernetes.io/hostname": host.name}
         if host.gpus:
-            offer[GPU] = str(host.gpus)
+            offer[gpu_resources().main.name] = str(host.gpus)
             labels[MODEL] = host.model
         yield node_manifest(host.name, labels, offer)
 
@@ -270,7 +271,7 @@ def pod_manifest(name: str, request: TracePod) -> Obj:
     notes: dict[str, str] = {}
     limits: dict[str, str] = {}
     if request.gpus and request.part == WHOLE:
-        limits = {GPU: str(request.gpus)}
+        limits = {gpu_resources().main.name: str(request.gpus)}
     elif request.gpus:
         notes["gpusched.io/gpu-fraction"] = f"0.{request.part:03d}"
     container = {

@@ -9,13 +9,13 @@ import attrs
 
 from gpusched import API_VERSION
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.lab.simulate.engine.job_records import CLASS_LABEL
 from gpusched.lab.simulate.engine.objects import Obj
 from gpusched.lab.simulate.engine.simulation import Arrival
 from gpusched.lab.simulate.engine.world import RUN_FOR
 from gpusched.lab.simulate.traces.model import TraceJob
 
-GPU: Final = "nvidia.com/gpu"
 NAMESPACE: Final = "trace"
 USER_LABEL: Final = "simulate.gpusched.io/user"
 CPUS_PER_GPU: Final = 4
@@ -92,7 +92,7 @@ def job_manifest(job: TraceJob, shape: JobShape) -> Obj:
 
 def _pod_spec(gpus: int, shape: JobShape) -> dict[str, Any]:
     asks = {"cpu": str(max(1, CPUS_PER_GPU * gpus)), "memory": f"{max(1, GIB_PER_GPU * gpus)}Gi"}
-    limits = {GPU: str(gpus)} if gpus else {}
+    limits = {gpu_resources().main.name: str(gpus)} if gpus else {}
     container = {
         "name": "main",
         "image": "registry.example/train:1",
@@ -122,7 +122,7 @@ def equal_nodes(count: int, gpus: int, *, per_rack: int = 0) -> Iterator[Obj]:
         "cpu": str(CPUS_PER_GPU * gpus + 8),
         "memory": f"{GIB_PER_GPU * gpus + 64}Gi",
         "pods": "256",
-        GPU: str(gpus),
+        gpu_resources().main.name: str(gpus),
     }
     for number in range(count):
         name = f"node-{number:0{width}d}"
@@ -151,7 +151,7 @@ def queue_manifests(deserved: Mapping[str, int], *, ordering: str = "Priority") 
     for name, gpus in sorted(deserved.items()):
         spec: dict[str, Any] = {"ordering": ordering}
         if gpus:
-            spec["deserved"] = {GPU: str(gpus)}
+            spec["deserved"] = {gpu_resources().main.name: str(gpus)}
         yield {
             "apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": name}, "spec": spec,
         }  # fmt: skip
