@@ -1,4 +1,4 @@
-# Built from the repository root: docker build -t gpusched:0.1.0 .
+# Built from the repository root: docker build -t gpusched:0.2.0 .
 # Give BASE by digest when the image must be reproducible.
 ARG BASE=python:3.11-slim
 
@@ -19,19 +19,25 @@ COPY gpusched gpusched
 COPY plugins plugins
 COPY manifests manifests
 COPY conf conf
-COPY kwok-scenarios kwok-scenarios
 RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel . \
-    && python -m pip --python /opt/gpusched/bin/python install --no-deps --no-index /tmp/wheel/*.whl \
-    && cp -r /opt/gpusched /opt/gpusched-run \
-    && python -m pip --python /opt/gpusched/bin/python install --require-hashes --only-binary :all: -r requirements-scenarios.lock
+    && python -m pip --python /opt/gpusched/bin/python install --no-deps --no-index /tmp/wheel/*.whl
 
-# For CI: plays scenarios on an embedded cluster. docker build --target scenarios -t gpusched-scenarios:0.1.0 .
+# The daemon's environment with the extras devcluster and lab; what the daemon's image holds does not
+# depend on it.
+FROM build AS build-scenarios
+COPY distributions distributions
+COPY kwok-scenarios kwok-scenarios
+RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/extras distributions/devcluster distributions/lab \
+    && python -m pip --python /opt/gpusched/bin/python install --require-hashes --only-binary :all: -r requirements-scenarios.lock \
+    && python -m pip --python /opt/gpusched/bin/python install --no-deps --no-index /tmp/extras/*.whl
+
+# For CI: plays scenarios on an embedded cluster. docker build --target scenarios -t gpusched-scenarios:0.2.0 .
 FROM ${BASE} AS scenarios
 LABEL org.opencontainers.image.title="gpusched-scenarios" \
       org.opencontainers.image.description="Plays scheduling scenarios with the whole gpusched daemon" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /opt/gpusched /opt/gpusched
+COPY --from=build-scenarios /opt/gpusched /opt/gpusched
 ENV PATH=/opt/gpusched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
 USER 65532:65532
 WORKDIR /work
@@ -41,9 +47,9 @@ CMD ["scenario", "run", "/work"]
 FROM ${BASE}
 LABEL org.opencontainers.image.title="gpusched" \
       org.opencontainers.image.description="A gang scheduler for AI jobs that runs beside kube-scheduler" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /opt/gpusched-run /opt/gpusched
+COPY --from=build /opt/gpusched /opt/gpusched
 # Byte code is there since pip made it, so nothing is written next to it; /tmp is the only place the
 # daemon writes to, and the Deployment mounts an emptyDir there.
 ENV PATH=/opt/gpusched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp

@@ -56,10 +56,12 @@ format: setup ## let ruff format and fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+ALL := pyproject.toml distributions/devcluster/pyproject.toml distributions/lab/pyproject.toml $(foreach name,gpusched gpusched-devcluster gpusched-lab,--no-emit-package $(name))
 lock: ## pin again after editing dependencies (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraint requirements.lock pyproject.toml -o requirements-run.lock
-	uv pip compile --quiet --universal --python-version 3.11 --extra devcluster --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraint requirements.lock pyproject.toml -o requirements-scenarios.lock
+	$(COMPILE) --group dev $(ALL) -o requirements.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements-run.lock
+	$(COMPILE) --constraint requirements.lock $(ALL) -o requirements-scenarios.lock
 
 clean: ## forget everything that was installed or built
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build *.egg-info distributions/*/build distributions/*/*.egg-info

@@ -1,14 +1,24 @@
-"""What pyproject.toml cannot say: the folder plugins is the package gpusched_plugins, and the
-folders of shipped files keep their shape under share/gpusched.
+"""What pyproject.toml cannot say: which packages are the daemon, that the folder plugins is the
+package gpusched_plugins, that the folders of shipped files keep their shape under share/gpusched,
+and where the extras come from.
 """
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
-SHIPPED = ("manifests", "conf", "kwok-scenarios")
+ROOT = Path(__file__).resolve().parent
+SHIPPED = ("manifests", "conf")
+EXTRAS = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
+"""Distributions of each extra: folders below distributions/."""
+OF_EXTRAS = (
+    "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
+    "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",
+)  # fmt: skip
+"""Packages that those distributions hold."""
 
 
 def shipped_files() -> list[tuple[str, list[str]]]:
@@ -21,11 +31,26 @@ def shipped_files() -> list[tuple[str, list[str]]]:
     return sorted(folders.items())
 
 
+def requirement(name: str) -> str:
+    """The distribution of that name as a requirement: the folder of a checkout, else by version."""
+    folder = ROOT / "distributions" / name
+    if folder.is_dir():
+        return f"gpusched-{name} @ {folder.as_uri()}"
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return f"gpusched-{name}=={version}"
+
+
 setup(
     packages=[
-        *find_packages(include=["gpusched", "gpusched.*"]),
+        *find_packages(
+            include=["gpusched", "gpusched.*"],
+            exclude=[*OF_EXTRAS, *(f"{name}.*" for name in OF_EXTRAS)],
+        ),
         "gpusched_plugins",
         *(f"gpusched_plugins.{name}" for name in find_packages("plugins")),
     ],
     data_files=shipped_files(),
+    extras_require={
+        extra: [requirement(name) for name in names] for extra, names in EXTRAS.items()
+    },
 )

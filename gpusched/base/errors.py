@@ -33,6 +33,12 @@ class UsageError(GpuschedError):
     exit_status = 2
 
 
+class NotInstalled(GpuschedError):
+    """A command of a distribution that is not installed; the sentence says how to install it."""
+
+    exit_status = 78
+
+
 class ClusterUnreachable(GpuschedError):
     """No answer from the API server, or no way in."""
 

@@ -2,7 +2,7 @@
 
 Exit status: 0 done, 1 an expectation or check failed, 2 wrong usage, 69 the cluster cannot be
 reached, 70 a bug (its story is in a file that is named), 77 the API server does not allow it,
-78 bad configuration.
+78 bad configuration, or a command whose extra is not installed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Final
 
 from gpusched import __version__
-from gpusched.base.errors import ConfigError, GpuschedError
+from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled
 from gpusched.cli.command import Parser
 
 COMMANDS: Final = {
@@ -50,6 +52,10 @@ COMMANDS: Final = {
     "version": ("print version, API version, solver version", "version"),
 }  # fmt: skip
 """Summary and module of each command; the module is imported only when the command is named."""
+EXTRAS: Final = {"devcluster": "devcluster", "demo": "devcluster", "lab": "lab"}
+"""The extra of the distribution that holds a package of commands; the others are always there."""
+_PACKAGES: Final = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
+"""Packages of gpusched that are there when an extra is installed."""
 BUG: Final = 70
 INTERRUPTED: Final = 130
 """What a shell reports of a program that Ctrl-C ended."""
@@ -75,11 +81,34 @@ def build_parser(prog: str, *, named: str | None) -> Parser:
     )
     for name, (summary, place) in COMMANDS.items():
         if name == named:
-            module = import_module(f"gpusched.cli.{place}")
-            module.register(commands)
+            _command_module(name, place).register(commands)
         else:
             commands.add_parser(name, help=summary)
     return parser
+
+
+def _command_module(name: str, place: str) -> ModuleType:
+    """The module of a command.
+
+    Raises:
+        NotInstalled: the command belongs to an extra that is not, or not wholly, installed.
+    """
+    try:
+        return import_module(f"gpusched.cli.{place}")
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(place.split(".", maxsplit=1)[0])
+        missing = error.name or ""
+        if extra is None or (missing.startswith("gpusched") and _is_installed(extra)):
+            raise
+        needed = f"the extra {extra}" if missing.startswith("gpusched") else missing
+        raise NotInstalled(
+            f"the command {name} needs {needed}, which is not installed: "
+            f'run pip install ".[{extra}]" in a checkout of gpusched {__version__}'
+        ) from error
+
+
+def _is_installed(extra: str) -> bool:
+    return all(find_spec(f"gpusched.{package}") for package in _PACKAGES[extra])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -64,6 +64,35 @@ def test_every_listed_command_is_a_module():
         assert (folder / f"{place.replace('.', '/')}.py").is_file()
 
 
+def without(monkeypatch, missing):
+    """Let the import of a module fail as if it were not installed."""
+
+    def refuse(name):
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr(cli, "import_module", refuse)
+
+
+def test_a_library_of_an_extra_that_is_missing_is_named(monkeypatch, capsys):
+    """An extra installed by halves is the installation's fault, and the sentence says the cure."""
+    without(monkeypatch, "rich")
+    assert cli.main(["scenario", "run", "x"]) == 78
+    assert capsys.readouterr().err == (
+        "gpusched: the command scenario needs rich, which is not installed: "
+        f'run pip install ".[lab]" in a checkout of gpusched {__version__}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"), [("scenario", "gpusched.lab.scenario.nowhere"), ("run", "numpy")]
+)
+def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, command, missing):
+    """An import of ours that leads nowhere, or a daemon without its libraries: no sentence helps."""
+    without(monkeypatch, missing)
+    assert cli.main([command]) == 70
+    assert "this is a bug: ModuleNotFoundError" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
