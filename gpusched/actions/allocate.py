@@ -46,22 +46,22 @@ class Allocate:
     def run(self, session: Session) -> None:
         """See the class."""
         if "backfill" in session.actions and session.hooks.reservations_per_pool:
-            session.reservations = Reservations(
-                session, per_pool=session.hooks.reservations_per_pool
+            session.track_reservations(
+                Reservations(session, per_pool=session.hooks.reservations_per_pool)
             )
         ready = [gang for gang in session.gangs if gang.pending and _admitted(session, gang)]
         broken: list[Gang] = []
         if session.nominations:
             trying = {gang.key for gang in ready}
             for gang in session.gangs:
-                if gang.key in session.nominations and gang.key not in trying:
-                    session.withdraw(gang)
+                if session.nominations.has(gang) and gang.key not in trying:
+                    session.nominations.cancel(gang)
         self._fill(session, ready, broken)
         # Held until here: what was freed for a gang is not given to others before the actions
         # that evict have had the chance to complete it.
         for gang in broken:
-            if gang.key not in session.claims:
-                session.withdraw(gang)
+            if gang.key not in session.nominations.plans:
+                session.nominations.cancel(gang)
 
     def _fill(self, session: Session, ready: list[Gang], broken: list[Gang]) -> None:
         refused, joint = EquivalenceCache(session), BatchAdmission(session)
@@ -72,7 +72,7 @@ class Allocate:
             elif start_gang(session, gang, refused, joint=joint):
                 broken.append(gang)
         for gang in in_queue_order(session, later):
-            if session.full:
+            if session.placements.is_full:
                 return
             waits = gang.need or not gang.placed
             if not waits or not session.has_budget_for(gang):
@@ -83,13 +83,13 @@ class Allocate:
 
 
 def _admitted(session: Session, gang: Gang) -> bool:
-    if not session.enqueue_ran:
-        session.admit(gang, queue_admission(session, gang))
-    if gang.key not in session.admitted:
+    if not session.outcomes.has_admission(gang):
+        session.outcomes.admit(gang, queue_admission(session, gang))
+    if not session.outcomes.is_admitted(gang):
         return False
     have = gang.ready + gang.pending
     if have < gang.min_member:
-        session.refuse(
+        session.outcomes.refuse(
             gang,
             Reason.NOT_ENOUGH_MEMBERS,
             not_enough_members_message(
@@ -99,7 +99,7 @@ def _admitted(session: Session, gang: Gang) -> bool:
         return False
     verdict = first_refusal(session.hooks.ready_checks, gang)
     if verdict.refuses:
-        session.refuse(gang, verdict.reason, verdict.sentence)
+        session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
     return not verdict.refuses
 
 
@@ -120,17 +120,16 @@ def start_gang(
         _refuse_and_reserve(session, gang, known)
         return False
     session.work.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.tasks))
-    promised = gang.key in session.nominations
+    promised = session.nominations.has(gang)
     refusal: Unschedulable | None = None
     ways = 0
     for variant in node_pool_variants(session, gang):
         ways += 1
         statement = session.statement()
-        session.lift(statement, gang)
+        session.nominations.take_back(gang, statement)
         refusal = _place_within_quota(session, variant.gang, statement)
         if refusal is None:
-            session.variants[gang.key] = variant
-            session.keep(gang, statement)
+            session.placements.commit(gang, statement, variant=variant)
             if joint is not None:
                 joint.started(gang, promised=promised)
             return False
@@ -140,7 +139,7 @@ def start_gang(
         return False
     if promised and nomination_still_fits(session, gang):
         told = nominated_message(session, gang)
-        session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
+        session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
         return False
     if not _nominate_leaving_room(session, gang):
         _refuse_and_reserve(session, gang, refusal)
@@ -152,14 +151,14 @@ def _refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) ->
     """It is blocked: the next in turn may have to leave it room."""
     sentence, reservations = refusal.sentence, session_reservations(session)
     if reservations is None:
-        session.refuse(gang, refusal.reason, sentence)
+        session.outcomes.refuse(gang, refusal.reason, sentence)
         return
     before = reservations.looked_at
     holder = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
     session.work.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
     if holder is not None:
         sentence = truncate_message(f"{sentence}; {own_reservation_message(reservations, holder)}")
-    session.refuse(gang, refusal.reason, sentence)
+    session.outcomes.refuse(gang, refusal.reason, sentence)
 
 
 def _place_within_quota(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
@@ -175,19 +174,21 @@ def _nominate_leaving_room(session: Session, gang: Gang) -> bool:
         return False
     with session.pipelining():
         statement = session.statement()
-        session.lift(statement, gang)
+        session.nominations.take_back(gang, statement)
         if _place_within_quota(session, gang, statement) is not None:
             statement.discard()
             return False
-        session.claim(gang, statement, action="allocate", reason="", sentence="")
+        session.nominations.nominate(gang, statement, action="allocate", reason="", sentence="")
     told = nominated_message(session, gang)
-    session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
+    session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, told)
     return True
 
 
 def _may_grow(session: Session, gang: Gang) -> bool:
     """Whether it has its minimum and more members than that wait."""
-    return gang.key not in session.asks and gang.pending > len(session.kept(gang))
+    return session.outcomes.refusal(gang) is None and gang.pending > len(
+        session.placements.assigned(gang)
+    )
 
 
 def _grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
@@ -195,15 +196,15 @@ def _grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     growing: dict[GangKey, GrowthSteps] = {}
     finished: set[GangKey] = set()
     for gang in in_queue_order(session, gangs, again=lambda gang: gang.key not in finished):
-        if session.full:
+        if session.placements.is_full:
             return
         if not session.has_budget_for(gang):
             finished.add(gang.key)
             continue
         session.work.spend(limits.WORK_CLASS)
         if gang.key not in growing:
-            variant = session.variants.get(gang.key)
-            growing[gang.key] = grow_step_by_step(session, variant.gang if variant else gang)
+            variant = session.placements.variant(gang)
+            growing[gang.key] = grow_step_by_step(session, variant.gang)
         steps = 1 if len(finished) < len(gangs) - 1 else None
         if _grow_some(session, gang, growing[gang.key], steps):
             finished.add(gang.key)
@@ -219,9 +220,9 @@ def _grow_some(session: Session, gang: Gang, extras: GrowthSteps, steps: int | N
             except StopIteration as end:
                 refusal: Unschedulable | None = end.value
                 if refusal is not None:
-                    session.refuse(gang, refusal.reason, refusal.sentence)
+                    session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
                 return True
-            if session.full:
+            if session.placements.is_full:
                 return True
             steps = None if steps is None else steps - 1
     return False
@@ -229,7 +230,7 @@ def _grow_some(session: Session, gang: Gang, extras: GrowthSteps, steps: int | N
 
 def nominated_message(session: Session, gang: Gang) -> str:
     """The sentence for a gang whose room is promised and not free yet."""
-    places = session.nominations[gang.key]
+    places = session.nominations.places(gang)
     rows = {place.row for place in places}
     return truncate_message(
         f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))} and is held for it"

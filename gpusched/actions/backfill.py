@@ -36,23 +36,23 @@ class Backfill:
             _retry_reserved(session, reservations)
         waiting = [gang for gang in reservations.waiting if _is_waiting(session, gang)]
         _number_positions(session, waiting)
-        session.estimates.update(estimate_starts(reservations, waiting))
+        session.outcomes.set_estimates(estimate_starts(reservations, waiting))
 
 
 def _retry_reserved(session: Session, reservations: Reservations) -> None:
     refused = EquivalenceCache(session)
     for gang in tuple(reservations.waiting):
-        if session.full:
+        if session.placements.is_full:
             return
-        ask = session.asks.get(gang.key)
+        ask = session.outcomes.refusal(gang)
         if ask is not None and ask.reason == Reason.RESERVED and _is_waiting(session, gang):
             start_gang(session, gang, refused)
-            if session.kept(gang):
-                del session.asks[gang.key]
+            if session.placements.assigned(gang):
+                session.outcomes.retract_refusal(gang)
 
 
 def _is_waiting(session: Session, gang: Gang) -> bool:
-    return not session.kept(gang) and gang.key not in session.nominations
+    return not session.placements.assigned(gang) and not session.nominations.has(gang)
 
 
 def _number_positions(session: Session, waiting: list[Gang]) -> None:
@@ -61,4 +61,4 @@ def _number_positions(session: Session, waiting: list[Gang]) -> None:
     step = limits.POSITIONS_EXACT_MAX
     for gang in waiting:
         place = counts[gang.queue] = counts.get(gang.queue, 0) + 1
-        session.positions[gang.key] = place if place <= step else -(-place // step) * step
+        session.outcomes.set_position(gang, place if place <= step else -(-place // step) * step)

@@ -16,7 +16,6 @@ from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.state.equivalence import EquivalenceClass
-from gpusched.session.state.plan import PendingReason
 from gpusched.session.state.session import Session
 
 _GAVE_BACK: Final = "was admitted and did not start"
@@ -36,7 +35,6 @@ class Enqueue:
         it counted as taken. Who only waits for quota stays ``Pending``, but may still be served:
         with room that preemption makes inside its own queue, say.
         """
-        session.enqueue_ran = True
         fresh = []
         for gang in session.gangs:
             session.hand(gang.key)
@@ -44,14 +42,14 @@ class Enqueue:
             new = not gang.placed
             if new and not verdict.refuses and session.hooks.enqueue_checks:
                 verdict = first_refusal(session.hooks.enqueue_checks, gang)
-            moved = session.moved and session.moved.get(gang.key)
+            moved = session.nominations.moved_places(gang)
             if new and not moved and not verdict.refuses:
                 verdict = _check_admission_age(
                     session, gang
                 )  # whose room is held elsewhere has its own time
-            session.admit(gang, verdict)
-            promised = session.nominations and session.nominations.get(gang.key)
-            if new and not promised and not moved and gang.key in session.admitted:
+            session.outcomes.admit(gang, verdict)
+            nominated = session.nominations.places(gang)
+            if new and not nominated and not moved and session.outcomes.is_admitted(gang):
                 fresh.append(gang)
         _check_quota_in_order(session, fresh)
 
@@ -73,9 +71,7 @@ def _check_quota_in_order(session: Session, gangs: Sequence[Gang]) -> None:
         if verdict.refuses:
             if kind is not None:
                 refused[kind] = told
-            session.admission[gang.key] = PendingReason(
-                reason=verdict.reason, sentence=verdict.sentence
-            )
+            session.outcomes.postpone_admission(gang, verdict)
             continue
         if holds_nothing(gang):
             continue
@@ -168,7 +164,7 @@ def _check_job_admission_age(session: Session, gang: Gang, age: float) -> Verdic
         pause_s = limits.ADMIT_AGAIN_S
         return _back_off(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
     if age > limits.ADMITTED_MAX_S and not gang.succeeded:
-        session.returned_jobs.append(gang)
+        session.outcomes.return_job(gang)
         return _back_off(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
     return ALLOW
 
@@ -184,14 +180,22 @@ def _back_off(limit: float, pause_s: float) -> Verdict:
     )
 
 
+@attrs.define
+class _QueueVerdicts:
+    """Answers of queues in one session, by queue, namespace and whether a gang is repaired."""
+
+    known: dict[tuple[str, str, bool], Verdict] = attrs.Factory(dict)
+
+
 def queue_admission(session: Session, gang: Gang) -> Verdict:
     """What the mechanism itself asks of a gang's queue, whatever policies say."""
     if gang.trouble[0]:
         return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
-    door = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
-    verdict = session.queue_gate_cache.get(door)
+    known = session.cycle_state.get_or_make(_QueueVerdicts, _QueueVerdicts).known
+    key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
+    verdict = known.get(key)
     if verdict is None:
-        verdict = session.queue_gate_cache[door] = _queue_verdict(session, gang, repairs=door[2])
+        verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
     return verdict
 
 

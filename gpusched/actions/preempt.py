@@ -57,9 +57,9 @@ def preemption_claimants(
         if might(gang)
         and gang.pending
         and (gang.need or not gang.placed)
-        and gang.key in session.admitted
-        and gang.key not in session.nominations
-        and not session.kept(gang)
+        and session.outcomes.is_admitted(gang)
+        and not session.nominations.has(gang)
+        and not session.placements.assigned(gang)
         and gang.ready + gang.pending >= gang.min_member
     ]
 

@@ -54,10 +54,10 @@ class Small:
             statement = session.statement()
             refusal = place_minimum(session, gang, statement)
             if refusal is None:
-                session.keep(gang, statement)
+                session.placements.commit(gang, statement)
             else:
                 statement.discard()
-                session.refuse(gang, refusal.reason, refusal.sentence)
+                session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
 '''
 
 

@@ -38,15 +38,15 @@ def place_and_fail(session):
     first, second = session.gangs
     kept = session.statement()
     assert place_minimum(session, first, kept) is None
-    session.keep(first, kept)
+    session.placements.commit(first, kept)
     place_minimum(session, second, session.statement())
     raise LookupError("half-way")
 
 
 def misuse(session):
     statement = session.statement()
-    statement.keep()
-    statement.keep()
+    statement.commit()
+    statement.commit()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def session_of(c: Given) -> Session:
         masks=c.masks,
         placement=c.placement,
     )
-    session.reservations = Reservations(session, per_pool=8)
+    session.track_reservations(Reservations(session, per_pool=8))
     return session
 
 
@@ -120,7 +120,7 @@ def state(session: Session) -> dict[str, object]:
         "fixed": [session.accounts.fixed(name) for name in ("root", "one", "two")],
         "profile": profile.staying.tolist(),
         "releases": [(each.time, each.gang, sorted(each.rows.tolist())) for each in profile.releases],
-        "proofs": dict(session.proofs),
+        "proofs": [session.placements.proof(gang) for gang in session.gangs],
         "binds": [(bind.gang, bind.binds) for bind in build_gang_binds(session)],
         "boards": [
             session.seat(task.pod_class).board.fits.tolist()
@@ -178,16 +178,16 @@ def test_after_a_move_all_is_as_if_they_had_been_placed_there_at_first(seed: int
     assert moved.reservations.profile is not None
     for name in ("c", "a", "b"):
         gang = named(moved, name)
-        moved.keep(gang, placed(moved, gang, first[name]))
+        moved.placements.commit(gang, placed(moved, gang, first[name]))
     moves = Reassignment(moved, [named(moved, "a"), named(moved, "b")])
     for name in ("a", "b"):
         gang = named(moved, name)
         assert moves.settle(gang, placed(moved, gang, then[name]))
-    moves.keep()
+    moves.commit()
     straight = session_of(c)
     for name in ("c", "a", "b"):
         gang = named(straight, name)
-        straight.keep(gang, placed(straight, gang, then[name]))
+        straight.placements.commit(gang, placed(straight, gang, then[name]))
     assert state(moved) == state(straight)
 
 
@@ -201,13 +201,14 @@ def test_a_try_that_is_given_up_leaves_no_trace(seed: int) -> None:
     session = session_of(c)
     for name in ("a", "b", "c"):
         gang = named(session, name)
-        session.keep(gang, placed(session, gang, first[name]))
+        statement = placed(session, gang, first[name])
+        statement.proof = "optimal" if name == "a" else ""
+        session.placements.commit(gang, statement)
     one_is_held(session)
-    session.proofs[named(session, "a").key] = "optimal"
     before, held = state(session), slack(session)
     moves = Reassignment(session, [named(session, "a"), named(session, "b")])
-    assert not session.kept(named(session, "a"))
-    assert not session.proofs
+    assert not session.placements.assigned(named(session, "a"))
+    assert not any(session.placements.proof(gang) for gang in session.gangs)
     gang = named(session, "a")
     assert moves.settle(gang, placed(session, gang, then["a"]))
     moves.discard()
@@ -225,14 +226,14 @@ def test_what_holders_leave_to_others_follows_a_move(seed: int) -> None:
     session = session_of(c)
     for name in ("a", "b", "c"):
         gang = named(session, name)
-        session.keep(gang, placed(session, gang, first[name]))
+        session.placements.commit(gang, placed(session, gang, first[name]))
     one_is_held(session)
     assert slack(session) == counted_slack(session)
     moves = Reassignment(session, [named(session, "a"), named(session, "b")])
     for name in ("a", "b"):
         gang = named(session, name)
         assert moves.settle(gang, placed(session, gang, then[name]))
-    moves.keep()
+    moves.commit()
     assert slack(session) == counted_slack(session)
 
 
@@ -241,12 +242,12 @@ def test_other_members_do_not_settle() -> None:
     c = cluster(1)
     session = session_of(c)
     gang, other = named(session, "a"), named(session, "b")
-    session.keep(gang, placed(session, gang, [0] * gang.pending))
+    session.placements.commit(gang, placed(session, gang, [0] * gang.pending))
     moves = Reassignment(session, [gang])
     statement = placed(session, other, [1] * other.pending)
     assert not moves.settle(gang, statement)
     statement.discard()
     with pytest.raises(InvariantBroken):
-        moves.keep()
+        moves.commit()
     moves.discard()
-    assert len(session.kept(gang)) == gang.pending
+    assert len(session.placements.assigned(gang)) == gang.pending

@@ -151,7 +151,7 @@ def sits(c, session, queue, pool):
         for member in (*gang.placed, *gang.leaving_placed):
             if member.node.startswith(pool):
                 held += member.pod.pod_class.gpus
-    for gang, places in session.all_assignments():
+    for gang, places in session.placements.by_gang_with_nominations():
         if gang.queue.startswith(queue):
             nodes = session.snapshot.nodes.nodes
             held += sum(

@@ -56,7 +56,7 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
     """Extras of complete sub-groups one by one; further sub-groups with their minimum or not."""
     refusal: Unschedulable | None = None
     have = Counter(dict(gang.ready_sub_groups))
-    have.update(place.pod.sub_group for place in session.kept(gang))
+    have.update(place.pod.sub_group for place in session.placements.assigned(gang))
     parts = {part.name: part for part in gang.sub_groups}
     for name in sorted({task.sub_group for task in gang.tasks}):
         tasks = tuple(task for task in gang.tasks if task.sub_group == name)
@@ -96,7 +96,7 @@ def _start_sub_group(
         for rows in sub_group_rows(session, gang, part, area.rows, chosen):
             statement = session.statement()
             if place_within_rows(session, chosen, statement, rows):
-                session.keep(gang, statement)
+                session.placements.commit(gang, statement)
                 return None
             statement.discard()
     task, count = chosen[0]
@@ -108,7 +108,7 @@ def _grow_tasks(
     session: Session, gang: Gang, tasks: Sequence[PodSet], areas: Sequence[NodeSet]
 ) -> GrowthSteps:
     refusal: Unschedulable | None = None
-    taken = {place.pod.uid for place in session.kept(gang)}
+    taken = {place.pod.uid for place in session.placements.assigned(gang)}
     for task in tasks:
         ordered = in_pod_order(task.pods, session.hooks.pod_orders)
         waiting = [pod for pod in ordered if pod.uid not in taken]
@@ -138,5 +138,5 @@ def _place_extra(
         return explain_shortage(session, task, left, areas[-1] if areas else ALL_NODES, pod=pod)
     statement = session.statement()
     statement.place(pod, row, seat.ask)
-    session.keep(gang, statement)
+    session.placements.commit(gang, statement)
     return None

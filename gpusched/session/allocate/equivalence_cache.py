@@ -57,7 +57,7 @@ class EquivalenceCache:
             return
         known = self._known[kind] = (self._state(), refusal)
         # Room that is becoming free, or is made by moving others, may depend on reservations.
-        moves = self._session.bench.parts or any(self._session.started)
+        moves = self._session.bench.parts or bool(self._session.placements)
         if ways > 1 or moves or refusal.reason != Reason.INSUFFICIENT_RESOURCES:
             return
         if self._quota_allows(gang):
@@ -77,7 +77,7 @@ def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | Non
     Those with promises have rooms of their own, and rules between pods read their labels.
     """
     kind = session.masks.kinds.of(gang)
-    if kind is None or gang.key in session.nominations:
+    if kind is None or session.nominations.has(gang):
         return None
     if session.seats.concern_equivalence_class(kind) and has_inter_pod_rules(
         session, [(task, len(task.pods)) for task in gang.tasks]

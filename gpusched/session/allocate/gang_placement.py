@@ -171,13 +171,13 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
 
     A promise for fewer members than it needs, as a crash may leave one, is none.
     """
-    if len(session.nominations.get(gang.key, ())) < gang.at_once:
+    if len(session.nominations.places(gang)) < gang.at_once:
         return False
     statement = session.statement()
     with session.pipelining():
         # Each is lifted and placed again, so that none is in the way of itself.
-        session.lift(statement, gang)
-        left = list(session.nominations.get(gang.key, ()))
+        session.nominations.take_back(gang, statement)
+        left = list(session.nominations.places(gang))
         found = True
         while left and found:
             # Members may wait for each other: whoever can go first does.

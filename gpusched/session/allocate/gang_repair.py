@@ -110,7 +110,9 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
     but not before a gang of higher priority in its own. Broken gangs whose members nobody has
     made again yet are among the first as well: room is held for them.
     """
-    broken = [gang for gang in session.gangs if is_broken(gang) and gang.key in session.admitted]
+    broken = [
+        gang for gang in session.gangs if is_broken(gang) and session.outcomes.is_admitted(gang)
+    ]
     if not broken:
         return [], list(ready)
     highest: dict[str, int] = {}
@@ -136,7 +138,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
     whole = with_stand_ins(gang)
     if since and session.snapshot.now - since > limits.REPAIR_ROOM_MAX_S:
         return
-    if whole.pending < gang.need or gang.key in session.nominations:
+    if whole.pending < gang.need or session.nominations.has(gang):
         return
     with session.pipelining():
         statement = session.statement()
@@ -146,4 +148,4 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
         ):
             statement.discard()
         else:
-            session.hold(gang, statement)
+            session.nominations.nominate_for_session(gang, statement)

@@ -116,7 +116,7 @@ def intersect_rows(one: Bools | None, other: Bools | None) -> Bools | None:
 def _node_sets_of_level(session: Session, gang: Gang, level: TopologyLevel) -> list[NodeSet]:
     """The domains of a level, only that of the placed members when there are any."""
     rows = [session.snapshot.nodes.row.get(member.node, -1) for member in gang.placed]
-    rows += [place.row for place in session.kept(gang)]
+    rows += [place.row for place in session.placements.assigned(gang)]
     fixed = {int(level.domain[row]) for row in rows if row >= 0}
     if len(fixed) > 1 or -1 in fixed:
         return []

@@ -136,7 +136,7 @@ def placed_rows(session: Session, gang: Gang, sub_group: str | None = None) -> l
         for each in gang.placed
         if each.node in row_of and sub_group in (None, each.pod.sub_group)
     ]
-    kept = session.kept(gang)
+    kept = session.placements.assigned(gang)
     return rows + [place.row for place in kept if sub_group in (None, place.pod.sub_group)]
 
 

@@ -13,7 +13,12 @@ import numpy as np
 
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Bools
-from gpusched.base.limits import POD_RULES_DOMAINS_MAX, POD_RULES_STEPS_MAX, WORK_STEP
+from gpusched.base.limits import (
+    POD_RULES_DOMAINS_MAX,
+    POD_RULES_SESSION_STEPS_MAX,
+    POD_RULES_STEPS_MAX,
+    WORK_STEP,
+)
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.session.allocate.node_sets import (
@@ -53,6 +58,13 @@ def has_inter_pod_rules(session: Session, tasks: Sequence[tuple[PodSet, int]]) -
         if session.seats.concern(task.pod_class)
         for pod in task.pods
     )
+
+
+@attrs.define
+class _InterPodSteps:
+    """Places that searches for gangs with rules between pods may still try in one session."""
+
+    left: int = POD_RULES_SESSION_STEPS_MAX
 
 
 class InterPodSearch:
@@ -102,9 +114,10 @@ class InterPodSearch:
         self._back(self._start)
         if self._one_pass_is_exact() or self._hopeless():
             return False
-        self._steps = granted = min(POD_RULES_STEPS_MAX, self._session.inter_pod_steps_left)
+        budget = self._session.cycle_state.get_or_make(_InterPodSteps, _InterPodSteps)
+        self._steps = granted = min(POD_RULES_STEPS_MAX, budget.left)
         found = self._search()
-        self._session.inter_pod_steps_left -= granted - max(0, self._steps)
+        budget.left -= granted - max(0, self._steps)
         return found
 
     def _search(self) -> bool:

@@ -280,4 +280,6 @@ def _rows_of_placed_members(session: Session, gang: Gang, part: SubGroup) -> lis
         for each in gang.placed
         if each.pod.sub_group == part.name and each.node in row_of
     ]
-    return rows + [place.row for place in session.kept(gang) if place.pod.sub_group == part.name]
+    return rows + [
+        place.row for place in session.placements.assigned(gang) if place.pod.sub_group == part.name
+    ]

@@ -15,9 +15,9 @@ from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import job_parallelism
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
+from gpusched.session.state.decided.placements import NodePoolVariant
 from gpusched.session.state.plan import JobSuspendChange
 from gpusched.session.state.session import Session
-from gpusched.session.state.session_gangs import NodePoolVariant
 
 ADMITTED_ANNOTATION = "gpusched.io/admitted"
 PARALLELISM_ANNOTATION = "gpusched.io/parallelism"
@@ -57,7 +57,8 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
     started = [
         _resume_job(session, gang)
         for gang in session.gangs
-        if gang.suspended and (session.kept(gang) or gang.key in session.claims)
+        if gang.suspended
+        and (session.placements.assigned(gang) or gang.key in session.nominations.plans)
     ]
     back = [
         suspend_job(
@@ -70,7 +71,7 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
             action="enqueue",
             keep_time=True,
         )
-        for gang in session.returned_jobs
+        for gang in session.outcomes.returned_jobs
         if gang.job is not None
     ]
     return tuple(sorted((*started, *back), key=lambda each: each.key))
@@ -79,8 +80,8 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
 def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
     job = gang.job
     assert job is not None
-    variant = session.variants.get(gang.key, NodePoolVariant(gang))
-    count, wanted = len(session.kept(gang)), job_parallelism(job)
+    variant = session.placements.variant(gang)
+    count, wanted = len(session.placements.assigned(gang)), job_parallelism(job)
     notes = {ADMITTED_ANNOTATION: format_time(session.snapshot.now)}
     parallelism = None
     if job.min_parallelism and count:

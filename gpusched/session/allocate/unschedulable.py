@@ -18,6 +18,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit, request_vector
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.cache.snapshot import Snapshot
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
 from gpusched.session.allocate.node_sets import ALL_NODES, LevelConstraint, NodeSet, Unschedulable
@@ -176,6 +177,20 @@ def never_fits(pod_class: PodClass, bench: NodeUsage, allowed: Bools) -> str:
 _NAMED_MAX: Final = 2
 
 
+class _GangsByRow:
+    """Classes of the members of our gangs on each row, by row and gang, as the snapshot has them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.classes: dict[int, dict[GangKey, list[PodClass]]] = {}
+        row_of = snapshot.nodes.row
+        for key, gang in snapshot.active.items():
+            for member in gang.placed:
+                row = row_of.get(member.node, -1)
+                if row >= 0:
+                    here = self.classes.setdefault(row, {})
+                    here.setdefault(key, []).append(member.pod.pod_class)
+
+
 def gangs_in_the_way_text(
     session: Session, task: PodSet, inside: Bools, *, lacking: int, claimant: GangKey
 ) -> str:
@@ -193,8 +208,11 @@ def gangs_in_the_way_text(
     if ask.missing or lacking <= 0:
         return ""
     gains: Counter[GangKey] = Counter()
+    by_row = session.cycle_state.get_or_make(
+        _GangsByRow, lambda: _GangsByRow(session.snapshot)
+    ).classes
     for row in np.flatnonzero(inside & seat.board.allowed).tolist():
-        for key, classes in session.gangs_by_row.get(row, {}).items():
+        for key, classes in by_row.get(row, {}).items():
             if key == claimant:
                 continue
             free = session.bench.free_on(row, ask.columns) + _freed_by_leaving(

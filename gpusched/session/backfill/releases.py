@@ -43,7 +43,7 @@ class ReleaseForecast:
             if (end := self._lengths.end_of_running(gang)) < FOREVER
             and (room := self.running(gang, end)) is not None
         ]
-        for gang, places in session.all_assignments():
+        for gang, places in session.placements.by_gang_with_nominations():
             end = self._lengths.end_if_started_now(gang)
             if end < FOREVER:
                 releases.append(self.placed(gang, places, end))
@@ -66,7 +66,8 @@ class ReleaseForecast:
         """Whether what it would leave depends on nothing else than its members' nodes."""
         session = self._session
         return session.accounts.pools is None and not (
-            session.evicted and any(each.pod.uid in session.evicted for each in gang.placed)
+            session.nominations.evicted
+            and any(each.pod.uid in session.nominations.evicted for each in gang.placed)
         )
 
     def _kept(self, gang: Gang) -> GangUsage | None:
@@ -77,7 +78,7 @@ class ReleaseForecast:
 
     def _room(self, gang: Gang) -> GangUsage | None:
         row_of = self._session.snapshot.nodes.row
-        evicted = self._session.evicted
+        evicted = self._session.nominations.evicted
         members = [
             (row_of[member.node], member.pod.pod_class)
             for member in gang.placed

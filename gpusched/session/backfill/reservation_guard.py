@@ -67,7 +67,7 @@ def place_within_reservations(
     """
     before = statement.checkpoint()
     reservations = session_reservations(session)
-    if reservations is None or statement.lifted:
+    if reservations is None or statement.unnominated:
         return place_minimum(session, gang, statement)
     with reservations.own_reservation(gang) as has_own:
         refusal = place_minimum(session, gang, statement) if has_own else None

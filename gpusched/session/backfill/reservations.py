@@ -170,12 +170,16 @@ class Reservations:
             Whether they did, so that others may start.
         """
         due = any(holder.due for holder in self.holders)
-        if self._settled or not (due or self.session.claims or self.session.stops):
+        if self._settled or not (
+            due or self.session.nominations.plans or self.session.nominations.stops
+        ):
             return False
         self._settled = True
         self._reset()
         for gang in self.waiting:
-            if not self.session.kept(gang) and gang.key not in self.session.nominations:
+            if not self.session.placements.assigned(gang) and not self.session.nominations.has(
+                gang
+            ):
                 self._consider(gang)
         return True
 

@@ -192,7 +192,7 @@ def _run_session(
         faults=(*faults, *session.hooks.faults),
         searches=tuple(session.searches),
         rounds=session.gang_selection.rounds(),
-        closed=session.closed,
+        closed=session.outcomes.closed,
     )
 
 

@@ -29,7 +29,6 @@ from gpusched.session.preempt.role_victims import RoleVictimSearch
 from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
 from gpusched.session.preempt.victims import Victims
-from gpusched.session.state.plan import PendingReason
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
@@ -213,7 +212,7 @@ class Preemption:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         evictions = statement.evictions
-        session.claim(
+        session.nominations.nominate(
             gang,
             statement,
             action=self._rules.action,
@@ -222,7 +221,7 @@ class Preemption:
         )
         self._victims.claimed(evictions)
         self._evicted += len(evictions)
-        session.refuse(
+        session.outcomes.refuse(
             gang,
             Reason.PREEMPTION_IN_PROGRESS,
             preemption_in_progress_message(session, gang, evictions),
@@ -270,7 +269,7 @@ class Preemption:
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:
         """Add to what it was told why nobody is evicted for it."""
-        ask = self._session.asks.get(gang.key)
+        ask = self._session.outcomes.refusal(gang)
         if reach < 0 or ask is None:
             return
         whom = (
@@ -282,9 +281,7 @@ class Preemption:
             why = f"{whom} would leave the room, but not all of it may go for this gang"
         else:
             why = f"{whom} would leave room for {reach} of {need}"
-        self._session.asks[gang.key] = PendingReason(
-            reason=ask.reason, sentence=truncate_message(f"{ask.sentence}; {why}")
-        )
+        self._session.outcomes.extend_refusal(gang, why)
 
     def _kind(self, claimant: Gang) -> ClaimantClass:
         wish = claimant.topology
@@ -328,17 +325,14 @@ def _asks_for_resources(pod_class: PodClass) -> bool:
 
 def session_victims(session: Session) -> Victims:
     """The victims of the session: one list for all its actions."""
-    if session.victims is None:
-        session.victims = Victims(session)
-    assert isinstance(session.victims, Victims)
-    return session.victims
+    return session.cycle_state.get_or_make(Victims, lambda: Victims(session))
 
 
 def preemption_in_progress_message(
     session: Session, gang: Gang, evictions: Sequence[EvictOperation]
 ) -> str:
     """The sentence for a gang for which room is being made."""
-    places = session.nominations[gang.key]
+    places = session.nominations.places(gang)
     rows = {place.row for place in places}
     gangs = {each.gang.key for each in evictions}
     whose = "1 gang" if len(gangs) == 1 else f"{len(gangs)} gangs"

@@ -8,7 +8,8 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.suspended_jobs import suspend_job
-from gpusched.session.state.nominations import PreemptionDraft, make_move_record
+from gpusched.session.state.decided.moved_gangs import make_move_record
+from gpusched.session.state.decided.nominations import PreemptionDraft
 from gpusched.session.state.plan import (
     Eviction,
     GangStop,
@@ -43,7 +44,7 @@ def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
                 for each in sorted(draft.moves, key=lambda each: each.gang.key)
             ),
         )
-        for key, draft in sorted(session.claims.items())
+        for key, draft in sorted(session.nominations.plans.items())
         if not draft.gang.suspended  # it is started first; its pods then claim what they need
     )
 
@@ -52,7 +53,7 @@ def gang_stops(session: Session) -> tuple[GangStop, ...]:
     """Gangs stopped for their own sake, sorted."""
     return tuple(
         stop
-        for _, draft in sorted(session.stops.items())
+        for _, draft in sorted(session.nominations.stops.items())
         for stop in _stops_of_draft(session, draft)
     )
 

@@ -18,7 +18,7 @@ STOP_ACTION = "stop"
 
 def stop_gangs(session: Session) -> None:
     """Ask the policies, and make those gangs leave whole; see ``Hooks.stop_check``."""
-    if not session.hooks.stop_checks or session.closed:
+    if not session.hooks.stop_checks or session.outcomes.closed:
         return
     budgets = DisruptionBudgets(session.snapshot.budgets)
     for gang in _gangs_to_check(session):
@@ -64,7 +64,7 @@ def _gangs_to_check(session: Session) -> Iterator[Gang]:
 def _stop_verdict(session: Session, gang: Gang) -> Verdict:
     node = session.queue_of(gang)
     # Room that is being freed for its repair is waited for: a promise has its own end.
-    broken = is_broken(gang) and gang.key not in session.nominations
+    broken = is_broken(gang) and not session.nominations.has(gang)
     for check, queues in session.hooks.stop_checks:
         if broken or (node is not None and queues(node)):
             verdict = check(gang)
@@ -81,7 +81,7 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
     if not statement.evictions:
         statement.discard()
         return
-    session.stop(
+    session.nominations.stop(
         gang, statement, action=STOP_ACTION, reason=verdict.reason, sentence=verdict.sentence
     )
-    session.refuse(gang, verdict.reason, verdict.sentence)
+    session.outcomes.refuse(gang, verdict.reason, verdict.sentence)

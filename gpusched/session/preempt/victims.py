@@ -94,7 +94,7 @@ class Victims:
         self._lowest = {
             queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
         }
-        for draft in (*session.claims.values(), *session.stops.values()):
+        for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
             for each in draft.evictions:
                 self._budgets.take(each)
 
@@ -126,7 +126,7 @@ class Victims:
 
     def _examine(self, gang: Gang) -> RunningGang | None:
         session = self._session
-        staying = [each for each in gang.placed if each.pod.uid not in session.evicted]
+        staying = [each for each in gang.placed if each.pod.uid not in session.nominations.evicted]
         seats = []
         for member in staying:
             row = session.snapshot.nodes.row.get(member.node, -1)

@@ -61,7 +61,7 @@ def choose_movable_gangs(
         return [], True
     order: dict[GangKey, tuple[int, int]] = {}
     for number, each in enumerate(movable):
-        rows = [place.row for place in session.kept(each)]
+        rows = [place.row for place in session.placements.assigned(each)]
         order[each.key] = (int(ranks[rows].min(initial=_RANK_NEVER)), -number)
     chosen: set[GangKey] = set()
     asked = 0
@@ -79,7 +79,7 @@ def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints
 
     None when no domain has room for the gang whoever moves.
     """
-    places = [place for each in movable for place in session.kept(each)]
+    places = [place for each in movable for place in session.placements.assigned(each)]
     now = make_candidate(session, gang, batch_resources(session, [gang], ())).problem
     then = make_candidate(session, gang, batch_resources(session, [gang], places)).problem
     rows = len(session.bench.nodes)
@@ -128,13 +128,13 @@ class Reassignment:
         self._settled: list[tuple[Gang, Statement]] = []
         self._gangs = tuple(gangs)
         # What was proven of the places they had says nothing of others.
-        self._proofs = {gang.key: session.proofs.pop(gang.key, "") for gang in gangs}
+        self._proofs = {gang.key: session.placements.proof(gang) for gang in gangs}
         for gang in gangs:
-            places = tuple(session.kept(gang))
+            places = tuple(session.placements.assigned(gang))
             self._before[gang.key] = places
             for place in reversed(places):
-                self._cleared.clear(place)
-            self._enter(gang, (), before=places)
+                self._cleared.unassign(place)
+            session.placements.replace(gang, (), proof="")
 
     def settle(self, gang: Gang, statement: Statement) -> bool:
         """Give a gang the places of a statement; False, and nothing done, for other members."""
@@ -143,10 +143,10 @@ class Reassignment:
         if sorted(place.pod.uid for place in places) != before:
             return False
         self._settled.append((gang, statement))
-        self._enter(gang, places)
+        self._session.placements.replace(gang, places, proof=statement.proof)
         return True
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """All have settled, and stay.
 
         Raises:
@@ -154,35 +154,20 @@ class Reassignment:
         """
         if len(self._settled) != len(self._gangs):
             raise InvariantBroken("a gang that was to move has no places")
-        self._cleared.keep()
-        for gang, statement in self._settled:
-            statement.keep()
-            if statement.proof:
-                self._session.proofs[gang.key] = statement.proof
+        self._cleared.commit()
+        for _, statement in self._settled:
+            statement.commit()
 
     def discard(self) -> None:
         """Everybody is where he was. Statements made since must be discarded already."""
         while self._settled:
             gang, statement = self._settled.pop()
-            self._enter(gang, (), before=statement.places)
+            self._session.placements.replace(gang, (), proof="")
             statement.discard()
         self._cleared.discard()
         for gang in self._gangs:
-            self._enter(gang, self._before[gang.key])
-            if self._proofs[gang.key]:
-                self._session.proofs[gang.key] = self._proofs[gang.key]
-
-    def _enter(
-        self, gang: Gang, places: Sequence[Assignment], *, before: Sequence[Assignment] = ()
-    ) -> None:
-        session = self._session
-        session.move(gang, places)
-        if session.reservations is None:
-            return
-        if before:
-            session.reservations.unassigned(gang, before)
-        if places:
-            session.reservations.started(gang, places)
+            before, proof = self._before[gang.key], self._proofs[gang.key]
+            self._session.placements.replace(gang, before, proof=proof)
 
 
 _REASONS_WITHOUT_ROOM: Final = (
@@ -239,7 +224,7 @@ class BatchAdmission:
         if not self._on or refusal.reason not in _REASONS_WITHOUT_ROOM or not self._movable:
             return False
         session = self._session
-        if gang.key in session.nominations or not self._may_move(gang):
+        if session.nominations.has(gang) or not self._may_move(gang):
             return False
         kind = self._kind(gang)
         state = (session.accounts.version, len(self._movable))
@@ -303,7 +288,7 @@ class BatchAdmission:
         self._tries -= 1
         firm = [each for each in (as_movable(session, one) for one in movable) if each is not None]
         gangs = (*firm, gang)
-        places = [place for each in firm for place in session.kept(each)]
+        places = [place for each in firm for place in session.placements.assigned(each)]
         ground = batch_resources(session, gangs, places)
         window = AdmissionBatch(
             free=ground.free,
@@ -359,8 +344,8 @@ class BatchAdmission:
         if statement is None:
             moves.discard()
             return False
-        moves.keep()
-        session.keep(gang, statement)
+        moves.commit()
+        session.placements.commit(gang, statement)
         return True
 
     def _placed(
@@ -418,6 +403,6 @@ def _counts_by_task_and_row(session: Session, gang: Gang) -> Ints:
     """Where the gang's members are now, as the solver counts: by task and node."""
     task_of = {pod.uid: number for number, task in enumerate(gang.tasks) for pod in task.pods}
     counts: Ints = np.zeros((len(gang.tasks), len(session.bench.nodes)), dtype=np.int64)
-    for place in session.kept(gang):
+    for place in session.placements.assigned(gang):
         counts[task_of[place.pod.uid], place.row] += 1
     return counts

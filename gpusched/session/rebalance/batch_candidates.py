@@ -27,7 +27,7 @@ def as_movable(session: Session, gang: Gang) -> Gang | None:
     What it got of its wishes it keeps: where it lies in one domain of a preferred level, it does
     so wherever it moves. None where a preference is met in part: it could only get worse.
     """
-    places = session.kept(gang)
+    places = session.placements.assigned(gang)
     whole = _required_request(session, gang.topology, places)
     if whole is None:
         return None

@@ -35,7 +35,7 @@ from gpusched.session.rebalance.consolidation_model import (
     build_consolidation_model,
     cost_lower_bound,
 )
-from gpusched.session.state.nominations import MovedGangDraft, as_pending_gang
+from gpusched.session.state.decided.moved_gangs import as_pending_gang
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
@@ -81,7 +81,7 @@ class Consolidation:
                 self._serve(gang)
 
     def _waits_for_room(self, gang: Gang) -> bool:
-        ask = self._session.asks.get(gang.key)
+        ask = self._session.outcomes.refusal(gang)
         waits = ask is not None and ask.reason in _REASONS_WITHOUT_ROOM
         return waits and not gang.placed and not gang.shares
 
@@ -153,8 +153,8 @@ class Consolidation:
         return (
             (own_group or own_job)
             and gang.key not in self._recent
-            and gang.key not in session.nominations
-            and gang.key not in session.stops
+            and not session.nominations.has(gang)
+            and gang.key not in session.nominations.stops
             and not (gang.tasks or gang.gated or gang.leaving)
             and gang.ready >= gang.min_member
             and all(
@@ -162,7 +162,7 @@ class Consolidation:
                 and each.pod.pod_class.share is None  # what a share frees no model says
                 and each.pod.owner is not None
                 and each.pod.created < at
-                and each.pod.uid not in session.evicted
+                and each.pod.uid not in session.nominations.evicted
                 and session.seat(each.pod.pod_class).ask.share is None
                 for each in gang.placed
             )
@@ -301,14 +301,9 @@ class Consolidation:
     ) -> None:
         session = self._session
         evictions = statement.evictions
-        moves = []
-        for each, other in places:
-            found = session.moved[each.gang.key] = other.keep()
-            for place in found:
-                session.accounts.promise(session.path(each.gang), place.pod.pod_class.requests)
-            moves.append(MovedGangDraft(each.gang, found))
+        moves = [session.nominations.nominate_for_move(each.gang, other) for each, other in places]
         lost = sum(each.cost // _COST_OF_GPU_SECOND for each in chosen)
-        session.claim(
+        session.nominations.nominate(
             gang,
             statement,
             action=CONSOLIDATE,
@@ -318,13 +313,13 @@ class Consolidation:
         )
         self._victims.claimed(evictions)
         self._recent |= {each.gang.key for each in chosen}
-        session.refuse(
+        session.outcomes.refuse(
             gang, Reason.PREEMPTION_IN_PROGRESS, _claimant_message(session, gang, chosen)
         )
 
 
 def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang]) -> str:
-    places = session.nominations[gang.key]
+    places = session.nominations.places(gang)
     rows = {place.row for place in places}
     pods = sum(len(each.seats) for each in chosen)
     whose = "1 gang" if len(chosen) == 1 else f"{len(chosen)} gangs"

@@ -75,7 +75,7 @@ class UnassignOperation:
 class Statement:
     """Moves tried on a workbench.
 
-    A statement ends with ``keep`` or with ``discard``; afterwards it takes no moves.
+    A statement ends with ``commit`` or with ``discard``; afterwards it takes no moves.
 
     Args:
         bench: on which is moved.
@@ -106,7 +106,7 @@ class Statement:
         return tuple(move for move in self._moves if isinstance(move, EvictOperation))
 
     @property
-    def lifted(self) -> tuple[Assignment, ...]:
+    def unnominated(self) -> tuple[Assignment, ...]:
         """Promises taken back so far."""
         return tuple(move.place for move in self._moves if isinstance(move, UnnominateOperation))
 
@@ -175,7 +175,7 @@ class Statement:
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(EvictOperation(gang, member, row, ask, tuple(path)))
 
-    def lift(self, place: Assignment, *, path: Sequence[str], lasting: bool = False) -> None:
+    def unnominate(self, place: Assignment, *, path: Sequence[str], lasting: bool = False) -> None:
         """Take back a promise, to use its room or to give it up.
 
         Args:
@@ -191,7 +191,7 @@ class Statement:
             self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests, times=-1)
         self._moves.append(UnnominateOperation(place, tuple(path), lasting))
 
-    def clear(self, place: Assignment) -> None:
+    def unassign(self, place: Assignment) -> None:
         """Free a place that an earlier statement of this session gave; see ``session.moves``."""
         self._must_be_open()
         self._undo(place)
@@ -228,7 +228,7 @@ class Statement:
             bench.remove(move.row, move.ask, slots=move.slots)
             self._neighbours.place(move.pod, move.row, times=-1)
 
-    def keep(self) -> tuple[Assignment, ...]:
+    def commit(self) -> tuple[Assignment, ...]:
         """The moves stand; the places among them."""
         self._must_be_open()
         self._open = False

@@ -10,9 +10,9 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
     """The kept moves, sorted by gang."""
     nodes = session.snapshot.nodes.nodes
     binds = []
-    for gang, places in session.started:
+    for gang, places in session.placements.by_gang():
         if gang.expected_count:
-            continue  # their room is held for them; see session.claims.switches
+            continue  # their room is held for them; see ``job_suspend_changes``
         moved = [
             PodBind(
                 place.pod.key,
@@ -35,7 +35,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
                 min_member=gang.min_member,
                 placed=gang.ready,
                 binds=tuple(moved),
-                proof=session.proofs.get(gang.key, ""),
+                proof=session.placements.proof(gang),
             )
         )
     return tuple(binds)

@@ -43,23 +43,25 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     for gang in session.gangs:
         session.hand(gang.key)
         if gang.placed:
-            if session.kept(gang) or not all(member.confirmed for member in gang.placed):
+            if session.placements.assigned(gang) or not all(
+                member.confirmed for member in gang.placed
+            ):
                 continue
-        elif gang.done or session.kept(gang):
+        elif gang.done or session.placements.assigned(gang):
             continue
-        if session.gang_selection.is_deferred(gang) and gang.key not in session.asks:
+        if session.gang_selection.is_deferred(gang) and session.outcomes.refusal(gang) is None:
             continue
         about = (
-            session.admission.get(gang.key),
-            session.asks.get(gang.key),
-            session.positions.get(gang.key, 0),
-            session.estimates.get(gang.key, 0.0),
+            session.outcomes.admission(gang),
+            session.outcomes.refusal(gang),
+            session.outcomes.position(gang),
+            session.outcomes.estimate(gang),
         )
         # Who waits without a promise is told the same as long as this is the same.
         known = told.get(gang)
         if known is None or known[0] != about:
             known = (about, _gang_status(session, gang))
-            if not known[1].is_scheduled and gang.key not in session.nominations:
+            if not known[1].is_scheduled and not session.nominations.has(gang):
                 told.put(gang, known)
         found.append(known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
@@ -110,9 +112,9 @@ def _waiting_for_turn_message(gang: Gang, before: int) -> str:
 
 def _gang_status(session: Session, gang: Gang) -> GangStatus:
     whole = bool(gang.placed or gang.credit) and not gang.need
-    admission = session.admission.get(gang.key)
-    ask = session.asks.get(gang.key)
-    held = session.nominations.get(gang.key, ())
+    admission = session.outcomes.admission(gang)
+    ask = session.outcomes.refusal(gang)
+    held = session.nominations.places(gang)
     nodes = session.snapshot.nodes.nodes
     if whole:
         scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=_running_message(gang))
@@ -148,8 +150,8 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         ),
         preempted=runs_again,
         is_preempted=runs_again is None,
-        queue_position=session.positions.get(gang.key, 0),
-        estimated_start=session.estimates.get(gang.key, 0.0),
+        queue_position=session.outcomes.position(gang),
+        estimated_start=session.outcomes.estimate(gang),
         placement=_placement_domains(session, gang) if whole and gang.pod_group else (),
     )
 
@@ -256,8 +258,8 @@ def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
             continue
         if gang.key in left_out:
             found[gang.queue, Reason.WAITING_FOR_TURN] += 1
-        elif not gang.done and not session.kept(gang):
-            reason = (session.asks.get(gang.key) or _reason_before_attempt(gang)).reason
+        elif not gang.done and not session.placements.assigned(gang):
+            reason = (session.outcomes.refusal(gang) or _reason_before_attempt(gang)).reason
             found[gang.queue, reason] += 1
     counts: dict[tuple[str, str], int] = {}
     for (queue, reason), number in found.items():

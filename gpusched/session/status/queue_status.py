@@ -67,15 +67,15 @@ def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:
 
 def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
     """How many of them wait, not admitted and admitted."""
-    left_out, admitted = session.gang_selection.left_out, session.admitted
+    left_out = session.gang_selection.left_out
     counts = [0, 0]
     for gang in gangs:
-        if not gang.need or session.kept(gang):
+        if not gang.need or session.placements.assigned(gang):
             continue
         if gang.key in left_out:  # as it was when it was looked at last
             counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1
         else:
-            counts[gang.key in admitted] += 1
+            counts[session.outcomes.is_admitted(gang)] += 1
     return counts[0], counts[1]
 
 

@@ -26,7 +26,11 @@ class TakeRoom:
     def run(self, session: Any) -> None:
         """See ``Action``."""
         for gang in session.gangs:
-            if gang.need and gang.key in session.admitted and gang.key not in session.nominations:
+            if (
+                gang.need
+                and session.outcomes.is_admitted(gang)
+                and not session.nominations.has(gang)
+            ):
                 self._take(session, gang)
 
     def _take(self, session: Any, gang: Any) -> None:
@@ -38,7 +42,7 @@ class TakeRoom:
                 statement.rollback(len(statement.evictions))
                 if victim.priority < gang.priority and victim.placed:
                     for member in victim.placed:
-                        if member.pod.uid not in session.evicted:
+                        if member.pod.uid not in session.nominations.evicted:
                             session.evict(statement, victim, member)
             else:
                 if place_minimum(session, gang, statement) is not None:
@@ -47,14 +51,14 @@ class TakeRoom:
             if not statement.evictions:
                 statement.discard()
                 return
-            session.claim(
+            session.nominations.nominate(
                 gang,
                 statement,
                 action="preempt",
                 reason=Reason.PREEMPTED,
                 sentence=f"{gang.key} {PREEMPTED}",
             )
-            session.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, "room is made for it")
+            session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, "room is made for it")
 
 
 def priority(world: Any, name: str, value: int) -> None:

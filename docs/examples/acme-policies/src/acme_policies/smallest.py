@@ -22,27 +22,28 @@ class Smallest:
         """See the class."""
         waiting = [gang for gang in session.gangs if _complete(gang, session)]
         for gang in sorted(waiting, key=lambda gang: (gang.need, gang.key)):
-            if session.full:
+            if session.placements.is_full:
                 return
             _start(session, gang)
 
 
 def _complete(gang: Gang, session: Session) -> bool:
     """Admitted, not started, and every missing member is there to be placed."""
-    return gang.key in session.admitted and 0 < gang.need <= gang.pending
+    return session.outcomes.is_admitted(gang) and 0 < gang.need <= gang.pending
 
 
 def _start(session: Session, gang: Gang) -> None:
     hooks = session.hooks
     verdict = first_refusal((*hooks.ready_checks, *hooks.quota_checks), gang)
     if verdict.refuses:
-        session.refuse(gang, verdict.reason, verdict.sentence)
+        session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
         return
     statement = session.statement()
-    session.lift(statement, gang)  # what an earlier session promised to this gang it may use
+    # What an earlier session nominated for this gang it may use itself.
+    session.nominations.take_back(gang, statement)
     refusal = place_minimum(session, gang, statement)
     if refusal is None:
-        session.keep(gang, statement)
+        session.placements.commit(gang, statement)
     else:
         statement.discard()
-        session.refuse(gang, refusal.reason, refusal.sentence)
+        session.outcomes.refuse(gang, refusal.reason, refusal.sentence)

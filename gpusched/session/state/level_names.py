@@ -9,10 +9,7 @@ import attrs
 
 from gpusched.api.foreign.pod_groups import TIER
 from gpusched.api.gang.pod_group import TopologyRequest
-from gpusched.api.meta.identity import GangKey
-from gpusched.api.pod.pod import PodClass
 from gpusched.cache.gangs.gang import Gang
-from gpusched.cache.snapshot import Snapshot
 from gpusched.topology.levels import HOST, TopologyLevel
 
 _NOT_A_LEVEL_NAME: Final = ("/", ":")
@@ -70,33 +67,3 @@ def _resolve_level_name(text: str, levels: Sequence[TopologyLevel]) -> str:
         return next((level.name for level in levels if level.label == HOST), text)
     # A tier above the widest level allows the whole cluster: the widest is the nearest to that.
     return above[min(tier, len(above)) - 1] if above else text
-
-
-GangsByRow = dict[int, dict[GangKey, list[PodClass]]]
-"""By row and gang the classes of its members there."""
-
-
-def index_gangs_by_row(snapshot: Snapshot) -> GangsByRow:
-    """Who sits on which row, gangs of ours only."""
-    found: GangsByRow = {}
-    row_of = snapshot.nodes.row
-    for key, gang in snapshot.active.items():
-        for member in gang.placed:
-            row = row_of.get(member.node, -1)
-            if row >= 0:
-                found.setdefault(row, {}).setdefault(key, []).append(member.pod.pod_class)
-    return found
-
-
-@attrs.frozen(slots=True, eq=False)
-class NodePoolVariant:
-    """The gang with the pool's labels in its pods' node selectors.
-
-    Attributes:
-        pool: the pool's name, empty when its queue has no pools.
-        node_selector: what the pool adds, pairs sorted by label.
-    """
-
-    gang: Gang
-    pool: str = ""
-    node_selector: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,6 @@
-"""Room that an earlier session promised and that is not free yet: read back from the API.
+"""Gangs that leave so that others fit, and the room held for them until they are made again.
 
-A promise is the ``nominatedNodeName`` of each waiting pod, and the reason and time of its
-``PodScheduled`` condition: nothing lives in memory, so a restart keeps it.
+What is held is recorded on the gang's PodGroup or Job, so that a restart keeps it.
 """
 
 from __future__ import annotations
@@ -17,87 +16,12 @@ from gpusched.api.gang.move_record import MoveRecord, MoveTarget
 from gpusched.api.meta.identity import UID, GangKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod, PodClass, PodPhase
-from gpusched.arrays.columns import pod_class_vector, request_vector
-from gpusched.arrays.node_usage import NodeUsage
+from gpusched.arrays.columns import request_vector
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import expected_pod_uid, job_parallelism
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.statement import Assignment, EvictOperation
-
-
-def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
-    """The promises in force, by gang.
-
-    That of a gang ends as a whole: with its time, with one of its nodes, or with one of the
-    pods for whom it was made, whose share is simply not there any more.
-    """
-    found: dict[GangKey, tuple[Assignment, ...]] = {}
-    for gang in snapshot.gangs:
-        if gang.suspended:
-            continue  # its pods do not exist
-        places = _nominations_of_gang(gang, snapshot)
-        if places:
-            found[gang.key] = places
-    return found
-
-
-def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ...]:
-    places: list[Assignment] = []
-    nodes = snapshot.nodes
-    for task in gang.tasks:
-        for pod in task.pods:
-            if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
-                continue
-            row = nodes.row.get(pod.nominated)
-            if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
-                return ()
-            ask = pod_class_vector(task.pod_class, nodes.columns)
-            places.append(Assignment(pod, row, 0, ask, promised=True))
-    return tuple(places)
-
-
-@attrs.frozen(slots=True, eq=False)
-class MovedGangDraft:
-    """A gang that leaves for a claim, and the places that are held for it meanwhile."""
-
-    gang: Gang
-    places: tuple[Assignment, ...]
-
-
-@attrs.frozen(slots=True, eq=False)
-class PreemptionDraft:
-    """What a kept statement of promises came to.
-
-    Attributes:
-        places: promised, at least one.
-        evictions: who leaves for them.
-        action, reason, sentence: who decided, and what victims and the gang are told.
-        moves: those of the victims that have other places.
-    """
-
-    gang: Gang
-    places: tuple[Assignment, ...]
-    evictions: tuple[EvictOperation, ...]
-    action: str
-    reason: str
-    sentence: str
-    moves: tuple[MovedGangDraft, ...] = ()
-
-
-def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
-    """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
-    gpu = 0
-    if place.ask.share is not None and place.ask.gpu >= 0:
-        usage.look(later=True)
-        fits = usage.shares_fit([place.row], place.ask)[0]
-        # Where it does not fit any more, it is let go like others whose room is gone.
-        found = usage.gpu_to_join(place.row, place.ask) if fits else None
-        gpu = usage.next_unnamed_gpu(place.row) if found is None else found
-        usage.look(later=False)
-    usage.reserve(place.row, place.ask, gpu=gpu)
-    return attrs.evolve(place, gpu=gpu)
+from gpusched.session.state.statement import Assignment
 
 
 def assignments_held_for_move(
@@ -137,7 +61,7 @@ def assignments_held_for_move(
     for number, (node, requests) in enumerate(left):
         ask = request_vector(requests, nodes.columns)
         charged = requests if number >= old else NOTHING
-        pod = _stand_in(gang.key, number, charged)
+        pod = _expected_pod(gang.key, number, charged)
         places.append(Assignment(pod, nodes.row[node], 0, ask, promised=True))
     return tuple(places)
 
@@ -206,7 +130,7 @@ def _total_requests(pods: Sequence[Pod]) -> Resources:
     return asked
 
 
-def _stand_in(gang: GangKey, number: int, requests: Resources) -> Pod:
+def _expected_pod(gang: GangKey, number: int, requests: Resources) -> Pod:
     """A pod that asks for so much and has no rules."""
     gpu, gpus = gpu_request(requests)
     digest = hashlib.blake2b(repr(requests.items).encode(), digest_size=16).hexdigest()

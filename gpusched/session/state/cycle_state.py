@@ -1,0 +1,22 @@
+"""Values that packages above the session keep for its length, as kube-scheduler's CycleState does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+class CycleState:
+    """One value of each class, made by the first that needs it and gone with the session."""
+
+    def __init__(self) -> None:
+        self._values: dict[type[object], object] = {}
+
+    def get_or_make(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The session's value of a class; made now when there is none."""
+        known = self._values.get(kind)
+        if known is None:
+            known = self._values[kind] = make()
+        return cast("T", known)

@@ -1,0 +1,1 @@
+"""What has this session decided so far? Places that gangs were given, room that is nominated for them with the evictions that free it, and for each gang that waits the reason. Each part is written only through its own methods; queues and reservations follow every change."""

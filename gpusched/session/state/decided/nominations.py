@@ -1,0 +1,255 @@
+"""Room that is held for gangs until the pods that are in the way have left it.
+
+A nomination is the ``nominatedNodeName`` of each waiting pod, and the reason and time of its
+``PodScheduled`` condition: nothing lives in memory, so a restart keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import attrs
+
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.arrays.columns import pod_class_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.pod_counts import PodCounts
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.decided.moved_gangs import assignments_held_for_move
+from gpusched.session.state.decided.placement_effects import PlacementEffects
+from gpusched.session.state.statement import Assignment, EvictOperation, Statement
+
+
+@attrs.frozen(slots=True, eq=False)
+class MovedGangDraft:
+    """A gang that leaves for a claim, and the places that are held for it meanwhile."""
+
+    gang: Gang
+    places: tuple[Assignment, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class PreemptionDraft:
+    """What a kept statement of promises came to.
+
+    Attributes:
+        places: promised, at least one.
+        evictions: who leaves for them.
+        action, reason, sentence: who decided, and what victims and the gang are told.
+        moves: those of the victims that have other places.
+    """
+
+    gang: Gang
+    places: tuple[Assignment, ...]
+    evictions: tuple[EvictOperation, ...]
+    action: str
+    reason: str
+    sentence: str
+    moves: tuple[MovedGangDraft, ...] = ()
+
+
+class Nominations:
+    """Nominated places of one session by gang, and the evictions that free them.
+
+    Args:
+        statement: makes an empty statement.
+        effects: on queues and reservations.
+    """
+
+    def __init__(self, statement: Callable[[], Statement], effects: PlacementEffects) -> None:
+        self._statement = statement
+        self._effects = effects
+        self._nominated: dict[GangKey, tuple[Assignment, ...]] = {}
+        self._moved: dict[GangKey, tuple[Assignment, ...]] = {}
+        self._plans: dict[GangKey, PreemptionDraft] = {}
+        self._stops: dict[GangKey, PreemptionDraft] = {}
+        self._evicted: set[UID] = set()
+
+    def __bool__(self) -> bool:
+        """Whether any gang has a nomination."""
+        return bool(self._nominated)
+
+    # -- reading -----------------------------------------------------------------------------
+    def has(self, gang: Gang) -> bool:
+        """Whether room is nominated for the gang, by an earlier session or by this one."""
+        return gang.key in self._nominated
+
+    def places(self, gang: Gang) -> tuple[Assignment, ...]:
+        """Places nominated for the gang's pods; none without a nomination."""
+        return self._nominated.get(gang.key, ())
+
+    def moved_places(self, gang: Gang) -> tuple[Assignment, ...]:
+        """Places held for members of a moved gang until they are made again and placed."""
+        return self._moved.get(gang.key, ())
+
+    def gang_keys(self) -> set[GangKey]:
+        """Keys of all gangs for which room is held."""
+        return {*self._nominated, *self._moved}
+
+    def nominated_keys(self) -> AbstractSet[GangKey]:
+        """Keys of gangs with a nomination."""
+        return self._nominated.keys()
+
+    @property
+    def plans(self) -> Mapping[GangKey, PreemptionDraft]:
+        """Nominations made in this session, with the evictions that free them."""
+        return self._plans
+
+    @property
+    def stops(self) -> Mapping[GangKey, PreemptionDraft]:
+        """Gangs that this session stops for their own sake; no room is nominated for them."""
+        return self._stops
+
+    @property
+    def evicted(self) -> AbstractSet[UID]:
+        """Pods that leave by what was decided in this session."""
+        return self._evicted
+
+    # -- making ------------------------------------------------------------------------------
+    def nominate(
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str,
+        moves: tuple[MovedGangDraft, ...] = (),
+    ) -> None:  # fmt: skip
+        """Nominate the statement's places; its victims are evicted for them.
+
+        Args:
+            gang: for which room is made or waited for.
+            statement: made while pipelining; with at least one place.
+            action: that decides: ``preempt``, ``reclaim``, ``allocate``.
+            reason: of the evictions, one of the contract's.
+            sentence: for the victims; it names the gang and the numbers.
+            moves: victims that have other places, which the session holds for them.
+        """
+        evictions = statement.evictions
+        taken_back, places = statement.unnominated, statement.commit()
+        if taken_back:
+            self._moved.pop(gang.key, None)
+        self._plans[gang.key] = PreemptionDraft(
+            gang, places, evictions, action, reason, sentence, moves
+        )
+        self._evicted.update(each.member.pod.uid for each in evictions)
+        self._nominated[gang.key] = places
+        self._effects.charge_nominated(gang, places)
+        self._effects.announce_started(gang, places)
+
+    def nominate_for_session(self, gang: Gang, statement: Statement) -> None:
+        """Hold the statement's places, made while pipelining, until this session ends."""
+        places = self._nominated[gang.key] = statement.commit()
+        self._effects.charge_nominated(gang, places)
+
+    def nominate_for_move(self, gang: Gang, statement: Statement) -> MovedGangDraft:
+        """Hold the statement's places for a gang that leaves, until it is made again."""
+        places = self._moved[gang.key] = statement.commit()
+        self._effects.charge_nominated(gang, places)
+        return MovedGangDraft(gang, places)
+
+    def stop(
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
+    ) -> None:
+        """Evict the statement's victims, members of this gang, for its own sake."""
+        evictions = statement.evictions
+        statement.commit()
+        self._stops[gang.key] = PreemptionDraft(gang, (), evictions, action, reason, sentence)
+        self._evicted.update(each.member.pod.uid for each in evictions)
+
+    # -- taking back -------------------------------------------------------------------------
+    def take_back(self, gang: Gang, statement: Statement) -> None:
+        """Let the statement use the room that is held for the gang; final when it is committed."""
+        path = self._effects.queue_path(gang)
+        for place in (*self.places(gang), *self.moved_places(gang)):
+            statement.unnominate(place, path=path, lasting=not gang.terms.preemptible)
+
+    def cancel(self, gang: Gang) -> None:
+        """Give up the room that is held for the gang."""
+        statement = self._statement()
+        self.take_back(gang, statement)
+        if statement.unnominated:
+            self.forget(gang)
+        statement.commit()
+
+    def forget(self, gang: Gang) -> None:
+        """Drop the entries of a gang whose nominations a committed statement took back."""
+        self._nominated.pop(gang.key, None)
+        self._moved.pop(gang.key, None)
+
+    # -- what earlier sessions nominated -----------------------------------------------------
+    def restore(
+        self,
+        snapshot: Snapshot,
+        gangs: Mapping[GangKey, Gang],
+        usage: NodeUsage,
+        pod_counts: PodCounts,
+    ) -> None:
+        """Hold again what earlier sessions nominated, as the API has it.
+
+        Args:
+            snapshot: with the nominated nodes of pods and the records of moved gangs.
+            gangs: of the session, by key.
+            usage: of nodes, on which the room is reserved.
+            pod_counts: count the pods on the nodes where they will be.
+        """
+
+        def hold(gang: Gang, places: Sequence[Assignment]) -> tuple[Assignment, ...]:
+            held = tuple(restore_nomination(usage, place) for place in places)
+            for place in held:
+                pod_counts.promise(place.pod, place.row)
+            self._effects.charge_nominated(gang, held)
+            return held
+
+        for key, places in sorted(read_nominations(snapshot).items()):
+            self._nominated[key] = hold(gangs[key], places)
+        for key, move in snapshot.moves:
+            gang = gangs.get(key) or snapshot.active.get(key)
+            if gang is not None:
+                nominated = len(self.places(gang))
+                left = assignments_held_for_move(snapshot, gang, move, nominated)
+                self._moved[key] = hold(gang, left)
+
+
+def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
+    """The promises in force, by gang.
+
+    That of a gang ends as a whole: with its time, with one of its nodes, or with one of the
+    pods for whom it was made, whose share is simply not there any more.
+    """
+    found: dict[GangKey, tuple[Assignment, ...]] = {}
+    for gang in snapshot.gangs:
+        if gang.suspended:
+            continue  # its pods do not exist
+        places = _nominations_of_gang(gang, snapshot)
+        if places:
+            found[gang.key] = places
+    return found
+
+
+def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ...]:
+    places: list[Assignment] = []
+    nodes = snapshot.nodes
+    for task in gang.tasks:
+        for pod in task.pods:
+            if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
+                continue
+            row = nodes.row.get(pod.nominated)
+            if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
+                return ()
+            ask = pod_class_vector(task.pod_class, nodes.columns)
+            places.append(Assignment(pod, row, 0, ask, promised=True))
+    return tuple(places)
+
+
+def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
+    """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
+    gpu = 0
+    if place.ask.share is not None and place.ask.gpu >= 0:
+        usage.look(later=True)
+        fits = usage.shares_fit([place.row], place.ask)[0]
+        # Where it does not fit any more, it is let go like others whose room is gone.
+        found = usage.gpu_to_join(place.row, place.ask) if fits else None
+        gpu = usage.next_unnamed_gpu(place.row) if found is None else found
+        usage.look(later=False)
+    usage.reserve(place.row, place.ask, gpu=gpu)
+    return attrs.evolve(place, gpu=gpu)

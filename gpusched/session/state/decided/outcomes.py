@@ -1,0 +1,113 @@
+"""What each gang that waits is told: admission, reason, place in its queue and expected start."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.framework.verdict import ALLOW, Verdict, error
+from gpusched.session.state.plan import PendingReason
+
+
+class Outcomes:
+    """Answers to the gangs of one session that are not given places.
+
+    Args:
+        stopped: keys of gangs that this session stops; their answer is why they are stopped.
+    """
+
+    def __init__(self, stopped: Container[GangKey]) -> None:
+        self._stopped = stopped
+        self._refusals: dict[GangKey, PendingReason] = {}
+        self._last_refusal: PendingReason | None = None
+        self._admission: dict[GangKey, PendingReason] = {}
+        self._admitted: set[GangKey] = set()
+        self._positions: dict[GangKey, int] = {}
+        self._estimates: dict[GangKey, float] = {}
+        self._returned_jobs: list[Gang] = []
+        self.closed = ""
+        """Why nothing may be placed in this session, as a policy could not open; empty if it may."""
+
+    # -- admission ---------------------------------------------------------------------------
+    def close(self, sentence: str) -> None:
+        """Refuse every gang of this session with this sentence."""
+        self.closed = sentence
+
+    def admit(self, gang: Gang, verdict: Verdict) -> None:
+        """Enter the answer on admission; a refused gang gets the same reason on both conditions."""
+        if gang.key in self._stopped:
+            return
+        if self.closed:
+            verdict = error(Reason.BACK_OFF, self.closed)
+        if verdict is not ALLOW and verdict.refuses:
+            self.postpone_admission(gang, verdict)
+            self.refuse(gang, verdict.reason, verdict.sentence)
+        else:
+            self._admitted.add(gang.key)
+
+    def postpone_admission(self, gang: Gang, verdict: Verdict) -> None:
+        """The gang's condition says that it is not admitted; it may be given places all the same."""
+        self._admission[gang.key] = PendingReason(reason=verdict.reason, sentence=verdict.sentence)
+
+    def is_admitted(self, gang: Gang) -> bool:
+        """Whether the gang may be given places in this session."""
+        return gang.key in self._admitted
+
+    def admission(self, gang: Gang) -> PendingReason | None:
+        """Why the gang is not admitted; None when it is, or was not asked about."""
+        return self._admission.get(gang.key)
+
+    def has_admission(self, gang: Gang) -> bool:
+        """Whether this session has answered on the gang's admission."""
+        return gang.key in self._admitted or gang.key in self._admission
+
+    def return_job(self, gang: Gang) -> None:
+        """The gang's Job was started and got no place: it is suspended again."""
+        self._returned_jobs.append(gang)
+
+    @property
+    def returned_jobs(self) -> Sequence[Gang]:
+        """Gangs whose Jobs are suspended again as they got no place in time."""
+        return self._returned_jobs
+
+    # -- why a gang waits --------------------------------------------------------------------
+    def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
+        """The gang does not start in this session, and this is why."""
+        last = self._last_refusal
+        if last is None or last.sentence != sentence or last.reason != reason:
+            last = self._last_refusal = PendingReason(reason=reason, sentence=sentence)
+        self._refusals[gang.key] = last
+
+    def extend_refusal(self, gang: Gang, why: str) -> None:
+        """Add words to the sentence with which the gang was refused."""
+        known = self._refusals[gang.key]
+        self._refusals[gang.key] = PendingReason(
+            reason=known.reason, sentence=truncate_message(f"{known.sentence}; {why}")
+        )
+
+    def retract_refusal(self, gang: Gang) -> None:
+        """The gang was refused and got places after all."""
+        del self._refusals[gang.key]
+
+    def refusal(self, gang: Gang) -> PendingReason | None:
+        """Why the gang does not start in this session; None when nothing was said."""
+        return self._refusals.get(gang.key)
+
+    # -- when it will start ------------------------------------------------------------------
+    def set_position(self, gang: Gang, position: int) -> None:
+        """Enter the gang's place in its queue, from 1."""
+        self._positions[gang.key] = position
+
+    def position(self, gang: Gang) -> int:
+        """Place of a waiting gang in its queue, from 1; 0 for none."""
+        return self._positions.get(gang.key, 0)
+
+    def set_estimates(self, starts: Mapping[GangKey, float]) -> None:
+        """Enter when gangs are expected to start, seconds since the epoch."""
+        self._estimates.update(starts)
+
+    def estimate(self, gang: Gang) -> float:
+        """When a waiting gang is expected to start, seconds since the epoch; 0.0 for unknown."""
+        return self._estimates.get(gang.key, 0.0)

@@ -1,0 +1,68 @@
+"""What follows for queues and reservations when a gang is given or promised places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueTree
+from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.state.decided.reservation_tracker import ReservationTracker
+from gpusched.session.state.statement import Assignment
+
+
+class PlacementEffects:
+    """Accounts of queues and reservations of one session, kept in step with its places.
+
+    Args:
+        queues: of the snapshot.
+        accounts: what queues hold, charged from the leaf up.
+    """
+
+    def __init__(self, queues: QueueTree, accounts: QueueAccounts) -> None:
+        self._queues = queues
+        self._accounts = accounts
+        self.reservations: ReservationTracker | None = None
+        """Room reserved for blocked gangs; None until an action reserves room."""
+
+    def queue_path(self, gang: Gang) -> tuple[str, ...]:
+        """Names of the gang's queue and those above it; empty when it does not exist."""
+        queue = self._queues.get(gang.queue)
+        return queue.path if queue else ()
+
+    def charge_placed(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Charge the gang's queues with places that its pods are bound to."""
+        counts: dict[str, tuple[PodClass, int]] = {}
+        for place in places:
+            digest = place.pod.pod_class.digest
+            known = counts.get(digest)
+            counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
+        path = self.queue_path(gang)
+        for pod_class, count in counts.values():
+            self._accounts.place(path, pod_class.requests, times=count)
+        self._charge_not_preemptible(gang, places)
+
+    def charge_nominated(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Charge the gang's queues with places that its pods will have once they are free."""
+        path = self.queue_path(gang)
+        for place in places:
+            self._accounts.promise(path, place.pod.pod_class.requests)
+        self._charge_not_preemptible(gang, places)
+
+    def announce_started(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Tell reservations that the gang was given or promised places."""
+        if self.reservations is not None and places:
+            self.reservations.started(gang, places)
+
+    def announce_unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Tell reservations that places which the gang was given are free again."""
+        if self.reservations is not None and places:
+            self.reservations.unassigned(gang, places)
+
+    def _charge_not_preemptible(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Note what cannot be taken back, as the gang that gets it is not preemptible."""
+        if not gang.terms.preemptible:
+            path = self.queue_path(gang)
+            for place in places:
+                self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests)

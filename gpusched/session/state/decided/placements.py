@@ -1,0 +1,123 @@
+"""Places that gangs were given in this session: what becomes the bindings of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base.limits import PLAN_BINDS_MAX
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.state.decided.nominations import Nominations
+from gpusched.session.state.decided.placement_effects import PlacementEffects
+from gpusched.session.state.statement import Assignment, Statement
+
+
+@attrs.frozen(slots=True, eq=False)
+class NodePoolVariant:
+    """The gang with the pool's labels in its pods' node selectors.
+
+    Attributes:
+        pool: the pool's name, empty when its queue has no pools.
+        node_selector: what the pool adds, pairs sorted by label.
+    """
+
+    gang: Gang
+    pool: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()
+
+
+class Placements:
+    """Assignments of one session by gang, with the node pool and the proof of each.
+
+    Args:
+        gangs: of the session, by key.
+        nominations: given up by gangs that are placed.
+        effects: on queues and reservations.
+    """
+
+    def __init__(
+        self, gangs: Mapping[GangKey, Gang], nominations: Nominations, effects: PlacementEffects
+    ) -> None:
+        self._gangs = gangs
+        self._nominations = nominations
+        self._effects = effects
+        self._places: dict[GangKey, list[Assignment]] = {}
+        self._variants: dict[GangKey, NodePoolVariant] = {}
+        self._proofs: dict[GangKey, str] = {}
+        self._pods = 0
+
+    def __bool__(self) -> bool:
+        """Whether any gang was given places."""
+        return bool(self._places)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the plan holds as many binds as one plan may."""
+        return self._pods >= PLAN_BINDS_MAX
+
+    def assigned(self, gang: Gang) -> Sequence[Assignment]:
+        """Places given to the gang in this session, in the order in which they were given."""
+        return self._places.get(gang.key, ()) if self._places else ()
+
+    def by_gang(self) -> Iterator[tuple[Gang, Sequence[Assignment]]]:
+        """Gangs that were given places, sorted by key, with these places."""
+        for key, places in sorted(self._places.items()):
+            yield self._gangs[key], places
+
+    def by_gang_with_nominations(self) -> Iterator[tuple[Gang, Sequence[Assignment]]]:
+        """Gangs with places given in this session or nominated in any, sorted by key, with these."""
+        for key in sorted({*self._places, *self._nominations.nominated_keys()}):
+            gang = self._gangs[key]
+            places = [*self._places.get(key, ()), *self._nominations.places(gang)]
+            if places:
+                yield gang, places
+
+    def variant(self, gang: Gang) -> NodePoolVariant:
+        """The node pool in which the gang was placed; without a pool when none was chosen."""
+        return self._variants.get(gang.key) or NodePoolVariant(gang)
+
+    def proof(self, gang: Gang) -> str:
+        """How good the gang's places are proven to be; empty when nothing is known."""
+        return self._proofs.get(gang.key, "")
+
+    def commit(
+        self, gang: Gang, statement: Statement, *, variant: NodePoolVariant | None = None
+    ) -> None:
+        """Add the statement's places to the plan, and charge the gang's queues up the tree.
+
+        Args:
+            gang: that gets the places.
+            statement: with the places; what it took back of nominations is given up for good.
+            variant: the node pool with which a suspended Job is to be started.
+        """
+        taken_back = statement.unnominated
+        places = statement.commit()
+        if variant is not None:
+            self._variants[gang.key] = variant
+        if taken_back:
+            self._nominations.forget(gang)
+        if not places:
+            return
+        self._places.setdefault(gang.key, []).extend(places)
+        if statement.proof:
+            self._proofs[gang.key] = statement.proof
+        self._pods += len(places)
+        self._effects.charge_placed(gang, places)
+        if not taken_back:
+            self._effects.announce_started(gang, places)
+
+    def replace(self, gang: Gang, places: Sequence[Assignment], *, proof: str) -> None:
+        """Move a gang that was given places in this session to others, or for now to none.
+
+        Queues are charged for the same members before and after, so nothing changes for them.
+        """
+        before = self._places[gang.key]
+        self._places[gang.key] = list(places)
+        if proof:
+            self._proofs[gang.key] = proof
+        else:
+            self._proofs.pop(gang.key, None)
+        self._effects.announce_unassigned(gang, before)
+        self._effects.announce_started(gang, places)
