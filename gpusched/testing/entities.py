@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from gpusched.api.affinity.selector import NodeTerm, Taint, Toleration
 from gpusched.api.devices.gpu_layout import parse_islands
@@ -21,7 +19,7 @@ from gpusched.api.meta.resources import NOTHING, PODS, Resources
 from gpusched.api.meta.units import pieces_to_base_units
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass, PodPhase
-from gpusched.api.pod.pod_class import add_share_requests
+from gpusched.api.pod.pod_class import add_share_requests, class_digest
 
 GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 GIB: Final = 2**30
@@ -82,8 +80,7 @@ def pod_class(
         share=share,
         **more_rules,
     )
-    content = msgspec.json.encode(attrs.astuple(made))
-    return attrs.evolve(made, digest=hashlib.blake2b(content, digest_size=16).hexdigest())
+    return attrs.evolve(made, digest=class_digest(made))
 
 
 def node(

@@ -165,7 +165,7 @@ def _parse(spec: wire.PodSpec, granted: PodGrants | None, share: GpuShare | None
         aligned=_aligned(spec),
         share=share,
     )
-    return attrs.evolve(made, digest=_digest(made))
+    return attrs.evolve(made, digest=class_digest(made))
 
 
 def _aligned(spec: wire.PodSpec) -> tuple[Resources, ...]:
@@ -200,6 +200,7 @@ def has_claims(spec: wire.PodSpec) -> bool:
     )
 
 
-def _digest(content: PodClass) -> str:
+def class_digest(content: PodClass) -> str:
+    """Hexadecimal digest of all fields of a pod class whose own digest is still empty."""
     canonical = msgspec.json.encode(attrs.astuple(content))
     return hashlib.blake2b(canonical, digest_size=16).hexdigest()

@@ -8,7 +8,7 @@ Claimants of one class share what was worked out: where one found nothing, no ot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 
 import attrs
@@ -16,6 +16,7 @@ import attrs
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
+from gpusched.cache.gangs.equivalence import Omit, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
@@ -68,8 +69,11 @@ class Preemption:
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
         )
-        self._hopeless: dict[ClaimantClass, tuple[int, int]] = {}
-        """By class: what was needed when nothing helped, and how many would have fitted."""
+        self._hopeless: dict[Hashable, tuple[int, int]] = {}
+        """What was needed when nothing helped, and how many would have fitted; by the class of
+        claimants, or with their length where only a trial or a claim told."""
+        self._placed_on_trial = False
+        """Whether the search that runs placed members, which reservations may have forbidden."""
         self._evicted = 0
 
     @property
@@ -91,7 +95,7 @@ class Preemption:
                 refuse to the others: no claim of a session makes another's claim better.
         """
         claimants = {gang.key: claimant for gang in gangs if (claimant := eligible_claimant(gang))}
-        kinds = {key: self._kind(claimant) for key, claimant in claimants.items()}
+        kinds = {key: self._class_key(claimant) for key, claimant in claimants.items()}
         left = Counter(kinds.values())
         barred: set[ClaimantClass] = set()
         for gang in in_queue_order(self._session, [gang for gang in gangs if gang.key in kinds]):
@@ -112,16 +116,19 @@ class Preemption:
     def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
         need = claimant.at_once
-        known = self._hopeless.get(kind)
+        exact = (kind, placement_key(claimant, without=_sizes_compared(claimant)))
+        known = self._hopeless.get(kind) or self._hopeless.get(exact)
         self._session.work.spend(limits.WORK_GANG)
         if known is None or need < known[0]:
             before = self._chooser.work
+            self._placed_on_trial = False
             reach = self._try(gang, claimant, kind, need)
             looked_at = self._chooser.work - before
             self._session.work.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
             if reach is None:
                 return True
-            known = self._hopeless[kind] = (need, reach)
+            known = (need, reach)
+            self._hopeless[exact if self._placed_on_trial else kind] = known
         self._tell(gang, need, known[1])
         return False
 
@@ -170,6 +177,7 @@ class Preemption:
         gangs = self._chooser.allowed(claimant, kind)
         if not gangs:
             return None
+        self._placed_on_trial = True
         prover = EvictionTrials(
             self._session, self._victims, claimant, action=self._rules.action, gangs=gangs
         )
@@ -196,6 +204,7 @@ class Preemption:
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
     ) -> _PreemptionResult:
         session = self._session
+        self._placed_on_trial = True
         if not self._policies_agree(claimant, kind, chosen):
             return _PreemptionResult.REFUSED
         statement = session.statement()
@@ -283,18 +292,23 @@ class Preemption:
             why = f"{whom} would leave room for {reach} of {need}"
         self._session.outcomes.extend_refusal(gang, why)
 
-    def _kind(self, claimant: Gang) -> ClaimantClass:
-        wish = claimant.topology
-        return (
-            claimant.queue,
-            claimant.priority,
-            claimant.key.namespace,
-            claimant.terms.preemptible,
-            wish,
-            claimant.key if claimant.placed or wish.max_wait_ns else None,
-            tuple((t.role, t.sub_group, t.pod_class.digest) for t in claimant.tasks),
-            claimant.missing_roles,
-        )
+    def _class_key(self, claimant: Gang) -> ClaimantClass:
+        """The key of claimants that share victims and refusals, whatever their sizes and lengths.
+
+        Members of several classes are counted, as other counts may start. Rules between pods read
+        labels and volumes: pods of one class for which they say the same share one pod info.
+        """
+        session = self._session
+        key = placement_key(claimant, without=_sizes_compared(claimant) | Omit.LENGTH)
+        if not has_inter_pod_rules(session, [(task, len(task.pods)) for task in claimant.tasks]):
+            return key
+        infos = [Counter(id(session.pod_info(pod)) for pod in task.pods) for task in claimant.tasks]
+        return (key, tuple(frozenset(each.items()) for each in infos))
+
+
+def _sizes_compared(claimant: Gang) -> Omit:
+    """The size, where what a claimant needs at once tells all about it: pods of one class."""
+    return Omit.SIZE if len(claimant.tasks) == 1 else Omit.NOTHING
 
 
 def eligible_claimant(gang: Gang) -> Gang | None:

@@ -6,7 +6,7 @@ take from them, and only as many as are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -29,8 +29,8 @@ from gpusched.session.state.session import Session
 
 _QUEUES_AT_FIRST = 8
 """Queues among which losses are spread; more are taken in, fourfold, where these do not do."""
-ClaimantClass = tuple[Any, ...]
-"""What claimants of one class have in common."""
+ClaimantClass = Hashable
+"""The key under which claimants share victims, see ``Preemption``."""
 
 
 @attrs.frozen(slots=True, eq=False)

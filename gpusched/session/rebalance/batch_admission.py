@@ -7,17 +7,19 @@ been told yet. Tries are counted, and what failed is remembered for all gangs al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
 import attrs
 import numpy as np
 
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Ints
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import BATCH_GANGS_MAX, BATCH_MODEL_S, BATCH_TRIES_MAX, BATCH_WORK_S
+from gpusched.cache.gangs.equivalence import Omit, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.admission.admit import admit_batch
 from gpusched.placement.admission.model import AdmissionBatch, amounts_used_by
@@ -204,8 +206,8 @@ class BatchAdmission:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._movable: list[Gang] = []
-        self._stuck: dict[tuple[object, ...], tuple[int, int] | None] = {}
-        """Kinds of gangs that found no way: what stood then, None when it is proven for good."""
+        self._stuck: dict[Hashable, tuple[int, int] | None] = {}
+        """State in which gangs with a key found no way; None where that is proven for good."""
         self._tries = BATCH_TRIES_MAX
         self._work = BATCH_WORK_S
         # What pools of queues hold depends on where pods sit: nobody moves where that counts.
@@ -226,9 +228,9 @@ class BatchAdmission:
         session = self._session
         if session.nominations.has(gang) or not self._may_move(gang):
             return False
-        kind = self._kind(gang)
+        key = self._class_key(gang)
         state = (session.accounts.version, len(self._movable))
-        if kind in self._stuck and self._stuck[kind] in (None, state):
+        if key in self._stuck and self._stuck[key] in (None, state):
             return False
         if self._tries <= 0 or self._work <= 0:
             return False
@@ -242,7 +244,7 @@ class BatchAdmission:
         if seats is not None and self._apply_assignment(gang, chosen, seats):
             return True
         state = (session.accounts.version, len(self._movable))
-        self._stuck[kind] = None if proven and everybody and self._free_room_only_shrinks else state
+        self._stuck[key] = None if proven and everybody and self._free_room_only_shrinks else state
         return False
 
     @property
@@ -262,24 +264,12 @@ class BatchAdmission:
             and not has_inter_pod_rules(self._session, tasks)
         )
 
-    def _kind(self, gang: Gang) -> tuple[object, ...]:
-        """All that decides where it may go: gangs of a kind find room or none alike."""
-        holds_out = self._session.snapshot.now - gang.created < gang.topology.max_wait_ns / 1e9
-        return (
-            gang.queue,
-            gang.priority,
-            gang.terms,
-            gang.topology.required,
-            gang.topology.preferred if holds_out else "",
-            gang.at_once,
-            gang.min_roles,
-            gang.sub_groups,
-            gang.min_sub_groups,
-            tuple(
-                (task.role, task.sub_group, task.pod_class.digest, len(task.pods))
-                for task in gang.tasks
-            ),
-        )
+    def _class_key(self, gang: Gang) -> Hashable:
+        """The key of gangs that find room or none alike, with the level that each needs now."""
+        wish = gang.topology
+        holds_out = self._session.snapshot.now - gang.created < wish.max_wait_ns / 1e9
+        now = TopologyRequest(wish.required, wish.preferred if holds_out else "")
+        return placement_key(attrs.evolve(gang, topology=now), without=Omit.NAMESPACE)
 
     # -- where everybody would sit ---------------------------------------------------------------
     def _solved(self, gang: Gang, movable: Sequence[Gang]) -> tuple[_BatchAssignment | None, bool]:

@@ -10,10 +10,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, Generic, Literal, TypeVar
 from weakref import WeakValueDictionary
 
-import attrs
-
 from gpusched.api.pod.pod import PodClass
-from gpusched.cache.gangs.gang import Gang, GangTerms
+from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.gang import Gang
 
 V = TypeVar("V")
 _GANGS_KEPT_MIN: Final = 48
@@ -49,12 +48,12 @@ class GangCache(Generic[V]):
 
 
 class EquivalenceClass:
-    """All that placement reads of gangs of one kind; equal only to itself.
+    """Gangs with the same ``placement_key``; an object is equal only to itself.
 
     Args:
-        classes: of the members, each once.
-        timeless: the kind of gangs that nobody knows the length of and that are like these else;
-            None where these are such.
+        classes: pod classes of the members, each once.
+        timeless: the class of all gangs that differ from these at most in their length; None
+            for such a class itself.
     """
 
     __slots__ = ("__weakref__", "_timeless", "classes")
@@ -67,7 +66,7 @@ class EquivalenceClass:
 
     @property
     def timeless(self) -> EquivalenceClass:
-        """The same for all kinds that differ only in how long their gangs say they run."""
+        """The class that is the same for gangs that differ only in how long they say they run."""
         return self._timeless or self
 
 
@@ -105,33 +104,15 @@ class EquivalenceClasses:
             or any(task.pod_class.unsupported for task in gang.tasks)
         ):
             return None
-        terms = gang.terms
-        timeless = None
-        if terms.expected_duration_ns:
-            timeless = self._class_for_content(
-                gang, attrs.evolve(terms, expected_duration_ns=0), None
-            )
-        return self._class_for_content(gang, terms, timeless)
+        timeless = self._class_for(gang, Omit.NAMESPACE | Omit.LENGTH, None)
+        return self._class_for(gang, Omit.NAMESPACE, timeless)
 
-    def _class_for_content(
-        self, gang: Gang, terms: GangTerms, timeless: EquivalenceClass | None
+    def _class_for(
+        self, gang: Gang, without: Omit, timeless: EquivalenceClass | None
     ) -> EquivalenceClass:
-        content = (
-            gang.queue,
-            gang.priority,
-            terms,
-            gang.min_member,
-            gang.min_roles,
-            gang.topology,
-            gang.suspended,
-            gang.trouble,
-            gang.asked,
-            gang.held,
-            gang.pod_group.min_resources if gang.pod_group else None,
-            tuple((task.pod_class.digest, len(task.pods), task.role) for task in gang.tasks),
-        )
-        kind = self._known.get(content)
-        if kind is None:
+        key = placement_key(gang, without=without)
+        known = self._known.get(key)
+        if known is None:
             classes = {task.pod_class.digest: task.pod_class for task in gang.tasks}
-            kind = self._known[content] = EquivalenceClass(tuple(classes.values()), timeless)
-        return kind
+            known = self._known[key] = EquivalenceClass(tuple(classes.values()), timeless)
+        return known

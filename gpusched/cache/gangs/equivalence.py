@@ -1,0 +1,96 @@
+"""Which gangs are equal for placement: the one key under which an answer for one gang holds for others.
+
+Whoever remembers what was found for a gang asks here; what it compares itself, it leaves out by
+name. A test walks all fields of gangs and of what they are made of: each is in the key, or stands
+in the test's list with the reason why no placement reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Flag, auto
+from typing import Final
+
+import attrs
+
+from gpusched.cache.gangs.gang import Gang
+
+
+class Omit(Flag):
+    """Parts that a caller leaves out of the key.
+
+    Attributes:
+        LENGTH: how long the gang says it runs; for callers that no reservation concerns, or that
+            compare lengths.
+        SIZE: the minimum and the number of pods of each class; for callers that compare how many
+            members are needed, and only where all pods are of one class.
+        NAMESPACE: for callers that exclude gangs with rules about other pods or with volumes.
+    """
+
+    NOTHING = 0
+    LENGTH = auto()
+    SIZE = auto()
+    NAMESPACE = auto()
+
+
+def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
+    """All that decides where a gang may be placed, apart from the labels and volumes of its pods.
+
+    A gang that has places is equal to no other, and neither is one that holds out for a preferred
+    level: it has waited for a time of its own.
+    """
+    unique = bool(gang.placed) or bool(gang.topology.max_wait_ns)
+    return (
+        gang.queue,
+        gang.priority,
+        gang.topology,
+        gang.min_roles,
+        gang.ready_roles,
+        gang.sub_groups,
+        gang.min_sub_groups,
+        gang.ready_sub_groups,
+        gang.credit,
+        gang.held,
+        gang.leaving_held,
+        gang.trouble,
+        gang.suspended,
+        gang.expected_count,
+        gang.pod_group.min_resources if gang.pod_group else None,
+        gang.key if unique else None,
+        "" if Omit.NAMESPACE in without else gang.key.namespace,
+        _members(gang, sizes=Omit.SIZE not in without),
+        _terms(gang, lengths=Omit.LENGTH not in without),
+    )
+
+
+def _members(gang: Gang, *, sizes: bool) -> Hashable:
+    """The classes of the members; with sizes also how many there are, and how many are needed."""
+    if not sizes:
+        return tuple((each.role, each.sub_group, each.pod_class.digest) for each in gang.tasks)
+    return (
+        gang.min_member,
+        gang.asked,
+        tuple(
+            (each.role, each.sub_group, each.pod_class.digest, len(each.pods))
+            for each in gang.tasks
+        ),
+    )
+
+
+def _terms(gang: Gang, *, lengths: bool) -> Hashable:
+    if not lengths:
+        return attrs.evolve(gang.terms, expected_duration_ns=0)
+    job = gang.job
+    return (
+        gang.terms,
+        (job.deadline_s, job.parallelism) if job is not None else _NO_JOB,
+        _pod_deadlines(gang),
+    )
+
+
+_NO_JOB: Final = (0, 0)
+
+
+def _pod_deadlines(gang: Gang) -> tuple[int, ...]:
+    """Deadlines of members that wait, seconds, each once, sorted."""
+    return tuple(sorted({pod.deadline_s for each in gang.tasks for pod in each.pods}))

@@ -1,0 +1,220 @@
+"""The key of equal gangs: every field is in it, or stands here with the reason why none reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from gpusched.api.affinity.pod_terms import PodTerm
+from gpusched.api.affinity.selector import Selector, Toleration
+from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.pod.pod_class import class_digest
+from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.gang import Gang, GangTerms, Placed, PodSet
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+
+MANY = Resources.of({"cpu": 7})
+TERM = PodTerm("host", Selector())
+
+COUNTED = "counts members that are not to be placed; what they hold is in the key"
+TOLD = "is written to the status and decides no place"
+IDENTITY = "tells one gang from another: equal gangs differ in it"
+ORDER = "orders gangs; who holds out for a level, where it counts, is equal to no other"
+IN_GANG = "stands in the gang itself, which has it from here"
+PAIR_RULE = "is read by rules between pods and by volumes alone, which callers ask about first"
+PLACED = "belongs to pods with a place; a gang that has such is equal to no other"
+
+GANG = {
+    "key": GangKey("PodGroup", "other", "gang"),
+    "queue": "other", "priority": 1, "min_member": 3,
+    "min_roles": (("worker", 1),), "ready_roles": (("worker", 1),),
+    "topology": TopologyRequest("rack"),
+    "sub_groups": (SubGroup("a", 1, TopologyRequest()),),
+    "min_sub_groups": 1, "ready_sub_groups": (("a", 1),),
+    "tasks": (), "placed": "a place", "credit": 1, "held": MANY, "leaving_held": MANY,
+    "asked": MANY, "trouble": ("InvalidSpec", "why"), "terms": GangTerms(preemptible=False),
+    "expected_count": 2, "job": "a job", "pod_group": "a group",
+}  # fmt: skip
+GANG_UNREAD = {
+    "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "remark": TOLD,
+    "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
+    "failed": COUNTED, "leaving_placed": COUNTED,
+}  # fmt: skip
+POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
+TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
+SUB_GROUP = {"name": "b", "min_member": 2, "topology": TopologyRequest("rack")}
+TERMS = {
+    "preemptible": False, "expected_duration_ns": 1, "min_runtime_ns": 1,
+    "schedule_timeout_ns": 1, "disruption": "Group", "checkpoint_ns": 1,
+}  # fmt: skip
+JOB = {"parallelism": 7, "deadline_s": 7, "suspended": True}
+GROUP = {"min_resources": MANY}
+GROUP_UNREAD = {
+    "namespace": IN_GANG, "name": IDENTITY, "uid": IDENTITY, "resource_version": IDENTITY,
+    "generation": IDENTITY, "created": ORDER, "queue": IN_GANG, "min_member": IN_GANG,
+    "min_task_member": IN_GANG, "priority_class": IN_GANG, "preemptible": IN_GANG,
+    "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
+    "expected_duration_ns": IN_GANG, "min_runtime_ns": IN_GANG, "schedule_timeout_ns": IN_GANG,
+    "disruption": IN_GANG, "checkpoint_ns": IN_GANG, "phase": TOLD, "conditions": TOLD,
+    "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "remark": TOLD,
+    "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
+}  # fmt: skip
+POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
+POD_UNREAD = {
+    "namespace": IN_GANG, "name": IDENTITY, "uid": IDENTITY, "resource_version": IDENTITY,
+    "created": ORDER, "labels": PAIR_RULE, "claims": PAIR_RULE, "own_claims": PAIR_RULE,
+    "owner": IN_GANG, "scheduler": IN_GANG, "priority": IN_GANG, "priority_class": IN_GANG,
+    "group": IN_GANG, "queue": IN_GANG, "hints": IN_GANG, "family": IN_GANG,
+    "rank": "orders equal pods", "block": "orders equal pods",
+    "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
+    "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
+    "slots_error": PLACED, "gated": "a gated pod is in no task",
+    "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
+    "nominated": "is the nomination of this very gang, asked for by its key",
+    "may_preempt": "members that may not are taken out of a claimant before it has a key",
+}  # fmt: skip
+POD_CLASS = {
+    "requests": MANY, "gpu": "other", "gpus": 9, "node_selector": (("a", "b"),),
+    "affinity": (), "preferred": ((1, None),),
+    "tolerations": (Toleration("a", "Exists", "", ""),), "unsupported": "why",
+    "near": (TERM,), "apart": (TERM,), "preferred_pod_affinity": ((1, TERM),),
+    "preferred_pod_anti_affinity": ((1, TERM),), "spread": ("x",), "soft_spread": ("x",),
+    "ports": ("x",), "uses_claims": True, "aligned": (MANY,), "share": GpuShare(500),
+}  # fmt: skip
+
+
+def base(*, job: bool = False) -> Gang:
+    """A gang of two pods of one class, of a PodGroup or of a Job."""
+    c = Given()
+    if job:
+        c.job("g", parallelism=2, completions=2, indexed=True, suspended=False)
+        gang = attrs.evolve(
+            base(), pod_group=None, job=c.cache.jobs.items[ObjectKey("default", "g")]
+        )
+        return attrs.evolve(gang, key=GangKey("Job", "default", "g"))
+    c.gang("g", pods=2, gpus=1)
+    (gang,) = c.cache.snapshot(now=c.now).gangs
+    return gang
+
+
+def placed(gang: Gang) -> tuple[Placed, ...]:
+    """A place for its first pod."""
+    return (Placed(gang.tasks[0].pods[0], "n1", confirmed=True),)
+
+
+def with_pod_set(gang: Gang, **fields: Any) -> Gang:
+    """The gang with other fields in its only pod set."""
+    if fields.get("pod_class") == "other":
+        fields["pod_class"] = entities.pod_class(gpus=2)
+    return attrs.evolve(gang, tasks=(attrs.evolve(gang.tasks[0], **fields),))
+
+
+def names(kind: type) -> set[str]:
+    """Fields of an attrs class or of a struct."""
+    if issubclass(kind, msgspec.Struct):
+        return set(kind.__struct_fields__)
+    return {each.name for each in attrs.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_key", "unread"),
+    [
+        (Gang, GANG, GANG_UNREAD),
+        (GangTerms, TERMS, {}),
+        (TopologyRequest, TOPOLOGY, {}),
+        (SubGroup, SUB_GROUP, {}),
+        (PodSet, POD_SET, {}),
+        (PodClass, POD_CLASS, {"digest": "is made of the others"}),
+        (Pod, POD, POD_UNREAD),
+        (PodGroup, GROUP, GROUP_UNREAD),
+    ],
+)
+def test_each_field_is_in_the_key_or_told_why_not(kind, in_key, unread):
+    """A new field of these classes fails here until somebody has decided about it."""
+    assert names(kind) == set(in_key) | set(unread)
+    assert not set(in_key) & set(unread)
+
+
+@pytest.mark.parametrize("field", sorted(GANG))
+def test_gangs_that_differ_in_a_field_have_different_keys(field):
+    gang = base()
+    other = {
+        "placed": lambda: attrs.evolve(gang, placed=placed(gang)),
+        "job": lambda: attrs.evolve(gang, job=base(job=True).job),
+        "pod_group": lambda: attrs.evolve(gang, pod_group=None),
+    }.get(field, lambda: attrs.evolve(gang, **{field: GANG[field]}))()
+    assert placement_key(other) != placement_key(gang)
+
+
+@pytest.mark.parametrize("field", sorted(GANG_UNREAD))
+def test_gangs_that_differ_in_nothing_that_is_read_have_one_key(field):
+    gang = base()
+    other: Any = {
+        "uid": UID("other"), "remark": "told", "leaving_placed": placed(gang), "created": 7.0,
+    }.get(field, 5)  # fmt: skip
+    assert placement_key(attrs.evolve(gang, **{field: other})) == placement_key(gang)
+
+
+def test_gangs_that_differ_in_a_part_of_their_terms_have_different_keys():
+    gang = base()
+    parted = attrs.evolve(gang, sub_groups=(SubGroup("a", 1, TopologyRequest()),))
+    part, changes = parted.sub_groups[0], []
+    for field, value in TERMS.items():
+        changes.append((gang, attrs.evolve(gang, terms=attrs.evolve(gang.terms, **{field: value}))))
+    for field, value in TOPOLOGY.items():
+        topology = attrs.evolve(gang.topology, **{field: value})
+        changes.append((gang, attrs.evolve(gang, topology=topology)))
+    for field, value in SUB_GROUP.items():
+        sub_groups = (attrs.evolve(part, **{field: value}),)
+        changes.append((parted, attrs.evolve(parted, sub_groups=sub_groups)))
+    for field, value in GROUP.items():
+        group = attrs.evolve(gang.pod_group, **{field: value})
+        changes.append((gang, attrs.evolve(gang, pod_group=group)))
+    for field, value in POD_SET.items():
+        changes.append((gang, with_pod_set(gang, **{field: value})))
+    assert [one for one, other in changes if placement_key(one) == placement_key(other)] == []
+
+
+@pytest.mark.parametrize("field", sorted(JOB))
+def test_gangs_of_jobs_that_differ_in_what_walltimes_read_have_different_keys(field):
+    gang = base(job=True)
+    gang = attrs.evolve(gang, expected_count=2)
+    other = attrs.evolve(gang, job=attrs.evolve(gang.job, **{field: JOB[field]}))
+    assert placement_key(other) != placement_key(gang)
+
+
+def test_gangs_whose_pods_have_other_deadlines_have_different_keys():
+    gang = base()
+    first, *others = gang.tasks[0].pods
+    hurried = msgspec.structs.replace(first, deadline_s=9)
+    other = with_pod_set(gang, pods=(hurried, *others))
+    assert placement_key(other) != placement_key(gang)
+    assert placement_key(other, without=Omit.LENGTH) == placement_key(gang, without=Omit.LENGTH)
+
+
+@pytest.mark.parametrize("field", sorted(POD_CLASS))
+def test_pod_classes_that_differ_in_a_field_have_different_digests(field):
+    one = entities.pod_class(gpus=1)
+    assert class_digest(attrs.evolve(one, digest="", **{field: POD_CLASS[field]})) != one.digest
+
+
+def test_what_a_caller_compares_itself_is_left_out_by_name():
+    gang = base()
+    long = attrs.evolve(gang, terms=GangTerms(expected_duration_ns=9))
+    assert placement_key(long, without=Omit.LENGTH) == placement_key(gang, without=Omit.LENGTH)
+    pods = gang.tasks[0].pods
+    small = attrs.evolve(with_pod_set(gang, pods=pods[:1]), min_member=1, asked=NOTHING)
+    assert placement_key(small, without=Omit.SIZE) == placement_key(gang, without=Omit.SIZE)
+    assert placement_key(small, without=Omit.LENGTH) != placement_key(gang, without=Omit.LENGTH)
+    other = attrs.evolve(gang, key=GangKey("PodGroup", "other", "g"))
+    assert placement_key(other) != placement_key(gang)
+    namespace = Omit.NAMESPACE
+    assert placement_key(other, without=namespace) == placement_key(gang, without=namespace)
