@@ -34,7 +34,7 @@ async def _change(cluster: DevCluster, keys: list[str], count: int) -> None:
         stored = pods.get(keys[number % len(keys)])
         assert stored is not None
         meta = {**stored.obj["metadata"], "annotations": {"turn": str(number)}}
-        pods.put(keys[number % len(keys)], {**stored.obj, "metadata": meta})
+        pods.write(keys[number % len(keys)], {**stored.obj, "metadata": meta})
         if number % _TURN == _TURN - 1:
             await asyncio.sleep(0)
 

@@ -288,7 +288,7 @@ async def start(options: ClusterOptions) -> DevCluster:
     front = HandlerChain(core, endpoints, ActiveFaults(options.seed, options.faults))
     local = ipaddress.ip_address(options.host).is_loopback
     access = RequestAccess(core, token, local=local)
-    names = HostNames.of(options.host, options.host_names)
+    names = HostNames.from_options(options.host, options.host_names)
     server = HttpServer(front, access=access, clock=options.clock, names=names)
     host = Listener(server.handle, host=options.host, port=options.port)
     inside = InProcessTransport(front, access=access, clock=options.clock)

@@ -139,7 +139,7 @@ def said_in_flight(*, late):
         "spec": {"minMember": 1},
         "status": status,
     }
-    store.collection(GROUPS).put("default/g", group)
+    store.collection(GROUPS).write("default/g", group)
     return [each.finding.invariant for each in witness.seen]
 
 

@@ -17,7 +17,7 @@ POD_LIST = "/api/v1/pods"
 def verdict(host: str | None, *told: str, listening: str = "127.0.0.1") -> int:
     """The code with which a Host is refused, 200 for none."""
     try:
-        HostNames.of(listening, told).check([] if host is None else [host])
+        HostNames.from_options(listening, told).check([] if host is None else [host])
     except StatusError as refusal:
         return refusal.code
     return 200
@@ -75,7 +75,7 @@ def test_a_request_names_one_host():
     assert verdict(None) == 400
     assert verdict("") == 400
     with pytest.raises(StatusError) as refused:
-        HostNames.of("127.0.0.1", ()).check(["localhost", "evil.example"])
+        HostNames.from_options("127.0.0.1", ()).check(["localhost", "evil.example"])
     assert refused.value.code == 400
 
 

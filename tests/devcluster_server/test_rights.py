@@ -273,7 +273,7 @@ def test_the_manifests_grant_the_daemon_its_rights():
         name = f"{plural}.{group}" if group else plural
         meta = doc["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
-        core.store.collection(name).put(key, doc)
+        core.store.collection(name).write(key, doc)
     daemon = account_user("gpusched-system", "gpusched")
 
     def may(**what):

@@ -79,7 +79,7 @@ def test_the_kept_answer_is_what_the_program_says(text: str, *, typed: bool) -> 
     """Objects that differ in any way a program may see get its own answer, each time they come."""
     kept = ReadCache(lambda obj: without_views(outputs(text, obj)), typed=typed)
     for obj in [*objects(), *reversed(objects())]:
-        found = kept.of(obj)
+        found = kept.answer_for(obj)
         want = outputs(text, jq_value(obj, typed=typed))
         assert found == want
         assert [type(value) for value in found] == [type(value) for value in want]
@@ -97,7 +97,7 @@ def test_a_program_runs_once_for_all_that_read_alike() -> None:
     for beat in range(100):
         condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": str(beat)}
         obj: Obj = {"metadata": {"name": str(beat)}, "status": {"conditions": [condition]}}
-        assert kept.of(obj) == ["True"]
+        assert kept.answer_for(obj) == ["True"]
 
     assert len(runs) == 1
 

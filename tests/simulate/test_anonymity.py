@@ -158,7 +158,7 @@ def planted(resource: str) -> dict[str, Any]:
     plural, _, group = resource.partition(".")
     if resource in SCHEMAS:
         file, name = SCHEMAS[resource]
-        page = json.loads(gzip.decompress((DATA / f"v3-{file}.json.gz").read_bytes()))
+        page = json.loads(gzip.decompress((DATA / "openapi" / f"{file}.json.gz").read_bytes()))
         planter = Planter(page["components"]["schemas"])
         made = planter.of_schema(page["components"]["schemas"][name])
     elif plural in OWN and group == "scheduling.gpusched.io":

@@ -127,7 +127,7 @@ class CustomKindController:
             "conditions": conditions, "acceptedNames": accepted, "storedVersions": stored,
         }  # fmt: skip
         if new_status != status or meta != definition["metadata"]:
-            self._definitions.put(key, {**definition, "metadata": meta, "status": new_status})
+            self._definitions.write(key, {**definition, "metadata": meta, "status": new_status})
 
     def _dated(self, told: Obj, before: dict[str, Obj]) -> Obj:
         old = before.get(told["type"])
@@ -171,7 +171,7 @@ class CustomKindController:
         if not left:
             self._definitions.remove(key)
         elif CLEANUP in (meta.get("finalizers") or ()):
-            self._definitions.put(key, {**definition, "metadata": {**meta, "finalizers": left}})
+            self._definitions.write(key, {**definition, "metadata": {**meta, "finalizers": left}})
 
     def _forget(self, key: str) -> None:
         if stop := self._emptying.pop(key, None):

@@ -264,7 +264,7 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
     if passed is True:
         return None
     field = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
-    return _told(rule, field or "<nil>", _message(rule, context), value=value)
+    return _rule_error(rule, field or "<nil>", _message(rule, context), value=value)
 
 
 def _message(rule: _Rule, context: Any) -> str:
@@ -279,7 +279,7 @@ def _message(rule: _Rule, context: Any) -> str:
     return rule.message.strip() or f"failed rule: {rule.text}"
 
 
-def _told(rule: _Rule, field: str, message: str, *, value: Json) -> FieldError:
+def _rule_error(rule: _Rule, field: str, message: str, *, value: Json) -> FieldError:
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden(field, message)

@@ -77,16 +77,16 @@ class HostNames:
     Attributes:
         listening: the address that is listened on; on another than a loopback one every request
             needs a token, so that a page has nothing to gain, and any name will do.
-        told: further names, as of a container's host or a tunnel; without ports.
+        configured: further names, as of a container's host or a tunnel; without ports.
     """
 
     listening: str
-    told: frozenset[str] = frozenset()
+    configured: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, listening: str, told: Iterable[str]) -> HostNames:
+    def from_options(cls, listening: str, configured: Iterable[str]) -> HostNames:
         """Return those of an address and names in any case."""
-        return cls(listening, frozenset(name.lower().rstrip(".") for name in told))
+        return cls(listening, frozenset(name.lower().rstrip(".") for name in configured))
 
     def check(self, sent: Sequence[str]) -> None:
         """Refuse a request by its ``Host`` headers; raises StatusError 400 or 421."""
@@ -95,7 +95,7 @@ class HostNames:
         if len(sent) != 1 or not sent[0].strip():
             raise status.bad_request("the request must have one Host header, with a name in it")
         name = _name(sent[0].strip())
-        if name and (_loopback(name) or name == "localhost" or name in self.told):
+        if name and (_loopback(name) or name == "localhost" or name in self.configured):
             return
         why = (
             f"the Host {sent[0][:80]!r} is not this server: use localhost or {self.listening}, "

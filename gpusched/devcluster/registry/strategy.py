@@ -81,7 +81,7 @@ class Strategy:
     def prepare_update(self, new: Obj, old: Obj) -> None:
         """Undo what an update of the main resource may not touch."""
         if self.has_status:
-            _keep(new, old, "status")
+            _restore_field(new, old, "status")
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check a change of the main resource."""
@@ -130,7 +130,7 @@ class Strategy:
         return False
 
 
-def _keep(new: Obj, old: Obj, key: str) -> None:
+def _restore_field(new: Obj, old: Obj, key: str) -> None:
     if key in old:
         new[key] = old[key]
     else:

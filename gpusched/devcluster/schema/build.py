@@ -41,7 +41,7 @@ def openapi_document(group: str, version: str) -> Doc:
     """
     path = f"apis_{group}_{version}" if group else f"api_{version}"
     try:
-        document: Doc = load_shipped(f"v3-{path}.json.gz")
+        document: Doc = load_shipped(f"openapi/{path}.json.gz")
     except FileNotFoundError:
         raise NoSchema(f"no OpenAPI document of {group or 'core'}/{version} is shipped") from None
     return document

@@ -149,7 +149,7 @@ class StageEngine:
         self._strays: dict[str, dict[str, tuple[str, str]]] = {}
         self._addresses = AddressBook(self._pod_network)
         for stage in stages:
-            self.put(stage)
+            self.add_stage(stage)
 
     async def run(self) -> None:
         """Watch and play until cancelled."""
@@ -159,7 +159,7 @@ class StageEngine:
                 group.create_task(self._watch(resource))
             group.create_task(self._play_due())
 
-    def put(self, stage: KwokStage) -> None:
+    def add_stage(self, stage: KwokStage) -> None:
         """Play a stage from now on, instead of the one of that name if there is one.
 
         Objects that wait for the stage replaced, or for none, or that match the new one choose

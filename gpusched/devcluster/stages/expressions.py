@@ -101,7 +101,7 @@ class ExpressionInput:
             return _evaluated(compile_jq(text), self.obj)
         typed = is_typed(self.obj.get("apiVersion", ""), self.obj.get("kind", ""))
         if is_pure(text):
-            return _outputs(text, typed=typed).of(self.obj)
+            return _outputs(text, typed=typed).answer_for(self.obj)
         return _evaluated(compile_jq(text), jq_value(self.obj, typed=typed))
 
     def cel(self, text: str) -> tuple[Any, bool]:

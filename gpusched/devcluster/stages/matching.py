@@ -145,7 +145,7 @@ class StageMatcher:
         """The Stages whose selector matches."""
         if self._readings is None:
             return matching_stages(self._stages, subject)
-        return self._readings.of(subject.obj)
+        return self._readings.answer_for(subject.obj)
 
 
 def stage_weight(stage: KwokStage, subject: ExpressionInput) -> int | None:

@@ -198,8 +198,8 @@ class ReadCache(Generic[T]):
         self._kept = 0
         self._traced = True
 
-    def of(self, obj: Obj) -> T:
-        """The answer for an object, which is not changed."""
+    def answer_for(self, obj: Obj) -> T:
+        """Return the answer for an object, which is not changed."""
         node, slots = self._top, [obj]
         while type(node) is _RecordedRead:
             raw = slots[node.slot].get(node.key)
@@ -225,7 +225,7 @@ class ReadCache(Generic[T]):
                 self._forget()
                 self._traced = False
             else:
-                self._keep(notes.taken, answer)
+                self._remember(notes.taken, answer)
                 return answer
         return self._run(jq_value(obj, typed=self._typed))
 
@@ -233,7 +233,7 @@ class ReadCache(Generic[T]):
         self._top = None
         self._kept = 0
 
-    def _keep(self, taken: list[tuple[int, str, bool, Any]], answer: T) -> None:
+    def _remember(self, taken: list[tuple[int, str, bool, Any]], answer: T) -> None:
         if self._kept >= STAGE_READINGS_MAX:
             self._forget()
         self._kept += 1

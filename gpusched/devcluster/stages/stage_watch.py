@@ -76,7 +76,7 @@ class StageWatch:
         try:
             stage = load.read_stage(obj)
             if stage is not None:
-                self._engine.put(stage)
+                self._engine.add_stage(stage)
         except StageError as fault:
             self._engine.remove(name)
             self._refused[name] = None

@@ -230,7 +230,7 @@ class Collection:
 
     # -- writes ------------------------------------------------------------------------------
 
-    def put(self, key: str, obj: Obj) -> Stored:
+    def write(self, key: str, obj: Obj) -> Stored:
         """Store an object under the next version.
 
         ``obj`` and its metadata become the store's: the version is written into them.

@@ -34,5 +34,5 @@ def restore_snapshot(cluster: DevCluster, snapshot: SnapshotFile) -> tuple[str, 
             meta = dict(item["metadata"])
             key = kind.key(meta.get("namespace", ""), meta["name"])
             # The store writes its version into the metadata; the snapshot stays as it was read.
-            collection.put(key, {**item, "metadata": meta})
+            collection.write(key, {**item, "metadata": meta})
     return tuple(left_out)

@@ -53,7 +53,7 @@ def charge_quotas(core: ServerState, resource: Resource, obj: Obj, *, dry_run: b
             raised.append((key, new))
     if not dry_run:
         for key, quota in raised:
-            quotas.put(key, quota)
+            quotas.write(key, quota)
 
 
 class _QuotaExceeded(Exception):  # it never leaves this module

@@ -40,12 +40,12 @@ def answer_path(core: ServerState, request: ApiRequest, *, address: str) -> ApiA
             return unknown_path() if found is None else ApiAnswer(body=found)
         case ["metrics"]:
             return ApiAnswer(body=_metrics(core), content_type=_METRICS)
-    told = _told(registry, parts, address=address)
-    if told is None:
+    document = _document(registry, parts, address=address)
+    if document is None:
         return unknown_path()
     if parts[0] in _ROUTED and request.method != "GET":
         raise status.method_not_allowed()
-    return ApiAnswer(body=representations.encode(told))
+    return ApiAnswer(body=representations.encode(document))
 
 
 def unserved_resource(registry: Registry, route: Route) -> ApiAnswer:
@@ -63,26 +63,26 @@ def unknown_path() -> ApiAnswer:
     return ApiAnswer(body=b"404 page not found\n", code=404, content_type=_PLAIN)
 
 
-def _told(registry: Registry, parts: list[str], *, address: str) -> Obj | None:
-    told: Obj | None = None
+def _document(registry: Registry, parts: list[str], *, address: str) -> Obj | None:
+    document: Obj | None = None
     match parts:
         case [""]:
-            told = _root(registry)
+            document = _root(registry)
         case ["version"]:
-            told = documents.VERSION
+            document = documents.VERSION
         case ["devcluster", "features"]:
-            told = unsupported.unsupported_features(registry)
+            document = unsupported.unsupported_features(registry)
         case ["api"]:
-            told = documents.api_versions(address)
+            document = documents.api_versions(address)
         case ["apis"]:
-            told = documents.group_list(registry)
+            document = documents.group_list(registry)
         case ["apis", group]:
-            told = documents.one_group(registry, group)
+            document = documents.one_group(registry, group)
         case ["api", version]:
-            told = _of_version(registry, "", version)
+            document = _of_version(registry, "", version)
         case ["apis", group, version]:
-            told = _of_version(registry, group, version)
-    return told
+            document = _of_version(registry, group, version)
+    return document
 
 
 def _of_version(registry: Registry, group: str, version: str) -> Obj | None:

@@ -28,10 +28,10 @@ class TypedObjectError(GpuschedError):
 
 def path_text(path: Path) -> str:
     """A path as error messages write it: ``.spec.containers[name="c"].image``."""
-    return "".join(_told(element) for element in path)
+    return "".join(_path_element_text(element) for element in path)
 
 
-def _told(element: str) -> str:
+def _path_element_text(element: str) -> str:
     kind, text = element[:2], element[2:]
     if kind == "f:":
         return f".{text}"
@@ -96,7 +96,7 @@ def elements_of(value: list[Json], node: SchemaNode) -> dict[str, Json]:
     for index, element in enumerate(value):
         key = element_path(element, node, index)
         if key in found:
-            raise TypedObjectError(f"duplicate entries for key {_told(key)}")
+            raise TypedObjectError(f"duplicate entries for key {_path_element_text(key)}")
         found[key] = element
     return found
 

@@ -54,8 +54,8 @@ class ManagerId:
     subresource: str = ""
 
     @property
-    def told(self) -> str:
-        """As conflict messages name it."""
+    def description(self) -> str:
+        """The manager as conflict messages name it."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'

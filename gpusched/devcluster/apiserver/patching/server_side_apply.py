@@ -162,8 +162,8 @@ def _yielded(others: Managers, written: set[Path], removed: set[Path], *, force:
 
 def _conflict(taken: dict[ManagerId, FieldSet]) -> ApplyConflict:
     by_manager = [
-        (key.told, sorted(path_text(path) for path in fields))
-        for key, fields in sorted(taken.items(), key=lambda item: item[0].told)
+        (key.description, sorted(path_text(path) for path in fields))
+        for key, fields in sorted(taken.items(), key=lambda item: item[0].description)
     ]
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": place}

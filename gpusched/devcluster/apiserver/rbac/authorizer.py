@@ -56,11 +56,13 @@ class RbacAuthorizer:
 
     def _grants(self, user: User, namespace: str) -> Iterator[tuple[str, list[Obj]]]:
         """Yield what grants a user something, in words, and its rules."""
-        yield from self._of("clusterrolebindings", user, "")
+        yield from self._rules_bound_by("clusterrolebindings", user, "")
         if namespace:
-            yield from self._of("rolebindings", user, namespace)
+            yield from self._rules_bound_by("rolebindings", user, namespace)
 
-    def _of(self, plural: str, user: User, namespace: str) -> Iterator[tuple[str, list[Obj]]]:
+    def _rules_bound_by(
+        self, plural: str, user: User, namespace: str
+    ) -> Iterator[tuple[str, list[Obj]]]:
         for _, stored in self._store.collection(f"{plural}.{GROUP}").scan(namespace):
             binding = stored.obj
             subject = _first_subject(binding, user, namespace)

@@ -37,7 +37,7 @@ def bind_pod(
     if dry_run:
         return None
     new = _bound(stored.obj, node, meta=meta, now=core.time_text())
-    return pods.put(f"{namespace}/{name}", new)
+    return pods.write(f"{namespace}/{name}", new)
 
 
 def _target(body: Obj) -> str:

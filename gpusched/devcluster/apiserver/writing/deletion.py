@@ -38,19 +38,19 @@ class DeleteOptions:
     propagation: str = ""
     dry_run: bool = False
 
-    def told(self) -> Obj:
-        """The options as an object of the API."""
-        told: Obj = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    def as_object(self) -> Obj:
+        """Return the options as an object of the API."""
+        body: Obj = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace_s is not None:
-            told["gracePeriodSeconds"] = self.grace_s
+            body["gracePeriodSeconds"] = self.grace_s
         if self.propagation:
-            told["propagationPolicy"] = self.propagation
+            body["propagationPolicy"] = self.propagation
         if self.dry_run:
-            told["dryRun"] = ["All"]
+            body["dryRun"] = ["All"]
         wanted = {"uid": self.uid, "resourceVersion": self.version}
         if held := {key: value for key, value in wanted.items() if value}:
-            told["preconditions"] = held
-        return told
+            body["preconditions"] = held
+        return body
 
     @classmethod
     def from_body(cls, body: Obj | None, query: dict[str, str]) -> DeleteOptions:
@@ -121,7 +121,7 @@ def delete_object(
         return Stored(marked, stored.version), not stays
     if grace is None and not stays:
         return collection.remove(key), True
-    written = collection.put(key, marked)
+    written = collection.write(key, marked)
     if stays:
         return written, False
     return collection.remove(key), True
@@ -157,7 +157,7 @@ def _delete_again(
     key = resource.key(meta.get("namespace", ""), meta["name"])
     if gone:
         return collection.remove(key, new), True
-    return collection.put(key, new), False
+    return collection.write(key, new), False
 
 
 def _redirect(
@@ -179,7 +179,7 @@ def _redirect(
     key = resource.key(meta.get("namespace", ""), meta["name"])
     if gone:
         return collection.remove(key, new), True
-    return collection.put(key, new), False
+    return collection.write(key, new), False
 
 
 def _marked(

@@ -118,7 +118,7 @@ def _charge(core: ServerState, key: str, budget: Obj, *, pod: Obj, dry_run: bool
     if allowed == 1:
         left["conditions"] = with_condition(counts.get("conditions"), left, now=core.clock.now())
     changed = {**budget, "metadata": dict(budget["metadata"]), "status": left}
-    core.store.collection("poddisruptionbudgets.policy").put(key, changed)
+    core.store.collection("poddisruptionbudgets.policy").write(key, changed)
 
 
 def _refused(why: str, *, retry_s: int = 0) -> status.StatusError:
@@ -174,4 +174,4 @@ def _mark_disrupted(core: ServerState, stored: Stored) -> Stored:
         return stored
     status_ = {**pod["status"], "conditions": conditions}
     new = {**pod, "metadata": dict(meta), "status": status_}
-    return core.store.collection("pods").put(f"{meta['namespace']}/{meta['name']}", new)
+    return core.store.collection("pods").write(f"{meta['namespace']}/{meta['name']}", new)

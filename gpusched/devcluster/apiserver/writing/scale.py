@@ -78,7 +78,10 @@ def with_scale(resource: Resource, obj: Obj, scale: Any) -> Obj:
     mine = dict(obj["metadata"])
     if version := meta.get("resourceVersion"):
         mine["resourceVersion"] = version
-    return {**_put(obj, _keys(paths_of(resource)["specReplicasPath"]), replicas), "metadata": mine}
+    return {
+        **_with_value(obj, _keys(paths_of(resource)["specReplicasPath"]), replicas),
+        "metadata": mine,
+    }
 
 
 def _keys(path: str) -> list[str]:
@@ -94,7 +97,7 @@ def _get(obj: Obj, path: str) -> Any:
     return value if path else None
 
 
-def _put(obj: Obj, keys: list[str], value: Any) -> Obj:
+def _with_value(obj: Obj, keys: list[str], value: Any) -> Obj:
     first, *rest = keys
-    inner = _put(obj.get(first) or {}, rest, value) if rest else value
+    inner = _with_value(obj.get(first) or {}, rest, value) if rest else value
     return {**obj, first: inner}

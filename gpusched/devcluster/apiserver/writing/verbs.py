@@ -83,14 +83,14 @@ class WriteOptions:
         """The same request with its kind's schema and verdict."""
         return attrs.evolve(self, schema=schema, check=check)
 
-    def told(self, kind: str) -> Obj:
-        """The options as an object of the API, ``CreateOptions`` or the like."""
-        told: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    def as_object(self, kind: str) -> Obj:
+        """Return the options as an object of the API, ``CreateOptions`` or the like."""
+        body: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
-            told["dryRun"] = ["All"]
+            body["dryRun"] = ["All"]
         if self.manager:
-            told["fieldManager"] = self.manager
-        return told
+            body["fieldManager"] = self.manager
+        return body
 
 
 def admit_write(
@@ -134,7 +134,7 @@ def admit_write(
             obj=new,
             old=old,
             dry_run=options.dry_run,
-            options=options.told(kinds.get(operation, "DeleteOptions")),
+            options=options.as_object(kinds.get(operation, "DeleteOptions")),
             warnings=options.warnings,
         )
     )
@@ -194,7 +194,7 @@ def create_object(
         _record_create(obj, filled, options=options, core=core)
     if options.dry_run:
         return Stored(obj, 0)
-    return collection.put(key, obj)
+    return collection.write(key, obj)
 
 
 def _version_number(meta: Obj) -> int:
@@ -277,7 +277,7 @@ def write_object(
     if _deletable(resource, new):
         collection.remove(key)
         return Stored(new, core.store.version)
-    return collection.put(key, new)
+    return collection.write(key, new)
 
 
 def _record_create(

@@ -68,7 +68,7 @@ class PodIndex:
         uid = pod["metadata"]["uid"]
         self._kept.pop(uid, {}).pop(uid, None)
 
-    def of(self, owner: str) -> list[Obj]:
+    def owned_by(self, owner: str) -> list[Obj]:
         """Pods that an owner controls."""
         return list(self._owned.get(owner, {}).values())
 
@@ -217,13 +217,14 @@ class ReplicaSetController:
             self._names.pop(uid, None)
             self._pods.forget(uid)
             return
-        candidates = [*self._pods.of(uid), *self._pods.loose(namespace)]
+        candidates = [*self._pods.owned_by(uid), *self._pods.loose(namespace)]
         active = [pod for pod in candidates if pod_state.is_active(pod)]
         pods, moved = claim_objects(self._client, found, "pods", candidates=active)
         for pod in moved:
             self._pods.take(pod)
         terminating = sum(
-            pod_state.is_deleting(p) and not pod_state.is_terminal(p) for p in self._pods.of(uid)
+            pod_state.is_deleting(p) and not pod_state.is_terminal(p)
+            for p in self._pods.owned_by(uid)
         )
         refusal: StatusError | None = None
         if "deletionTimestamp" not in found["metadata"]:
@@ -256,7 +257,7 @@ class ReplicaSetController:
                 for other in self._client.list(REPLICA_SETS, owner["metadata"]["namespace"])
                 if (pod_state.controller_of(other) or {}).get("uid") == holder.get("uid")
             ]
-        return [pod for uid in uids for pod in self._pods.of(uid) if pod_state.is_active(pod)]
+        return [pod for uid in uids for pod in self._pods.owned_by(uid) if pod_state.is_active(pod)]
 
     def _create(self, owner: Obj, count: int) -> StatusError | None:
         pod = new_pod(owner)

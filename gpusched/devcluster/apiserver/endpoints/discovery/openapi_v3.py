@@ -49,7 +49,7 @@ _KIND: Final[Obj] = {
 
 
 def _data(path: str) -> Traversable:
-    name = f"data/v3-{path.replace('/', '_')}.json.gz"
+    name = f"data/openapi/{path.replace('/', '_')}.json.gz"
     return resources.files("gpusched.devcluster").joinpath(name)
 
 

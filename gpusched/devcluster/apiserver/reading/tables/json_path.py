@@ -135,7 +135,7 @@ def _filter(match: re.Match[str], path: str) -> Step:
     left = compile_path(match["left"])
     operator, literal = match["operator"], _literal(match["right"], path)
 
-    def keep(element: Any) -> bool:
+    def is_selected(element: Any) -> bool:
         found = left(element)
         if operator is None:
             return bool(found)
@@ -145,7 +145,7 @@ def _filter(match: re.Match[str], path: str) -> Step:
             return _ordered(found[0], literal, operator)
         return bool(found[0] == literal) == (operator == "==")
 
-    return lambda value: [e for e in _children(value) if keep(e)]
+    return lambda value: [e for e in _children(value) if is_selected(e)]
 
 
 def _literal(text: str | None, path: str) -> Any:
