@@ -67,6 +67,33 @@ def test_a_share_may_not_join_a_node_where_others_took_too_many():
     assert len(over(share, pod("f", ours=False, **{GPU: 4}))) == 1
 
 
+def over_its_capability(**asks):
+    """A pod is bound in a queue that holds 12 GPUs and may hold 6, as was cut long ago."""
+    now = [0.0]
+    store = Store()
+    witness = InvariantChecker(store, lambda: now[0], patience_s=1.0)
+    spec = {"queue": "q", "minMember": 1}
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+    limited = {"metadata": {"name": "q"}, "spec": {"capability": {GPU: "6"}}}
+    store.collection(QUEUES).put("q", limited)
+    store.collection(GROUPS).put("default/g", group)
+    store.collection("nodes").put("n", node(32))
+    held = [pod(f"old-{number}", **{GPU: 4}) for number in range(3)]
+    new = pod("new", **asks)
+    for each in (*held, new):
+        each["metadata"]["uid"] = each["metadata"]["name"]
+    for each in held:
+        store.collection("pods").put(f"default/{each['metadata']['name']}", each)
+    now[0] = 100.0
+    store.collection("pods").put("default/new", new)
+    return [each.finding.invariant for each in witness.seen]
+
+
+def test_what_asks_for_none_of_a_resource_may_start_whatever_the_queue_holds_of_it():
+    assert "I5" not in over_its_capability(cpu=1)
+    assert "I5" in over_its_capability(**{GPU: 1})
+
+
 def lists(count, *, least):
     """A gang of so many waiting pods with a minimum for each role, and room for all of them."""
     spec = {"queue": "q", "minMember": least, "minTaskMember": {"w": count}}

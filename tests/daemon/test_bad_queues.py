@@ -161,7 +161,7 @@ def test_weights_of_zero_everywhere(play):
 
 
 def test_a_quota_cut_below_what_is_used(play):
-    """What runs goes on; the queue says what it holds and may hold; nothing new starts in it."""
+    """What runs goes on; the queue says what it holds and may hold; what asks for GPUs waits."""
 
     async def scenario(w):
         await w.start(nodes=3)
@@ -171,8 +171,12 @@ def test_a_quota_cut_below_what_is_used(play):
         await w.until(lambda: len(w.running("old")) == 2)
         change(w, "team", capability={GPU: "8"})
         gang(w, "new", 1, queue="team")
+        gang(w, "cpu-only", 1, queue="team", gpus=0)
+        await w.until(lambda: len(w.running("cpu-only")) == 1)
         await w.until(lambda: "holds 16 nvidia.com/gpu" in ready(w, "team").get("message", ""))
-        assert "above its limit of 8" in ready(w, "team")["message"]
+        assert (
+            "above its limit of 8: nothing that asks for it starts" in (ready(w, "team")["message"])
+        )
         await w.until(lambda: said(w, "new")[0] == "WaitingForQuota")
         assert said(w, "new")[1] == (
             "needs 8 nvidia.com/gpu; queue team holds 16 of its capability of 8"

@@ -15,14 +15,14 @@ import yaml
 KILLED = """
 import os, signal, sys
 from gpusched.actions import allocate
-original = allocate.start
+original = allocate.start_gang
 
 def start(session, gang, *args, **how):
     if gang.key.name == "bad":
         os.kill(os.getpid(), signal.SIGKILL)
     return original(session, gang, *args, **how)
 
-allocate.start = start
+allocate.start_gang = start
 from gpusched.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -31,7 +31,7 @@ BROKEN = """
 import sys
 from gpusched.commit import machine
 from gpusched.base.errors import InvariantBroken
-from gpusched.io import binder
+from gpusched.io.write import binder
 original = machine.step
 
 def step(state, event):

@@ -95,8 +95,8 @@ def test_a_quota_cut_below_use(given):
     assert ready(c, "a") == (
         True,
         (
-            f"the queue takes jobs; holds 4 {GPUS}, above its limit of 2: nothing new starts until it "
-            "holds less"
+            f"the queue takes jobs; holds 4 {GPUS}, above its limit of 2: nothing that asks for it "
+            "starts until it holds less"
         ),
     )
 

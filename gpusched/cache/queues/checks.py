@@ -133,7 +133,7 @@ def queue_warnings(
         if held.get(resource) > amount:
             told.append(
                 f"holds {_text(held.get(resource), resource)} {resource}, above its limit of "
-                f"{_text(amount, resource)}: nothing new starts until it holds less"
+                f"{_text(amount, resource)}: nothing that asks for it starts until it holds less"
             )
         own = queue.capability
         if resource in own and own.get(resource) > amount:

@@ -40,7 +40,10 @@ ADVICE: Final[Mapping[tuple[str, str], str]] = {
     "else evict the pods that are bound",
     ("I4", "PodGroup"): "see whether labels of its nodes changed since; evict its pods to have it "
     "placed anew",
-    ("I5", "Queue"): "nothing new starts in it until it holds what it may; change the queue, or "
+    (
+        "I5",
+        "Queue",
+    ): "nothing that asks for it starts there until it holds what it may; change the queue, or "
     "wait for its gangs to end",
     ("I8", "Pod"): "two daemons bound at once, or the Lease was made anew: see that one Lease is "
     "used, and install manifests/policies/fence.yaml",

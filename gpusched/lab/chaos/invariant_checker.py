@@ -229,8 +229,9 @@ class InvariantChecker:
         if not line or any(self._fresh(name) for name in known):
             return
         held = queues.queue_usage(self._all("pods"), known, groups=groups, jobs=jobs, namespaces={})
+        asked = {resource for resource, amount in queues.pod_charge(pod).items() if amount}
         for name in line:
-            for found in queues.over_capability(known[name], held[name]):
+            for found in queues.over_capability(known[name], held[name], asked=asked):
                 self.say(found)
 
     def _together(self, pod: Obj) -> None:

@@ -206,7 +206,8 @@ def _allowed(
     for name in queues.queue_and_ancestors(gang.queue, known):
         after = Counter(held[name])
         after.update(gang.charge)
-        if next(queues.over_capability(known[name], after), None) is not None:
+        asked = {resource for resource, amount in gang.charge.items() if amount}
+        if next(queues.over_capability(known[name], after, asked=asked), None) is not None:
             return False
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpusched.api.devices.gpu_share import shared_resource
@@ -88,16 +88,22 @@ def queue_usage(
     return held
 
 
-def over_capability(queue: Obj, held: Mapping[str, int]) -> Iterator[Finding]:
+def over_capability(
+    queue: Obj, held: Mapping[str, int], *, asked: Collection[str] | None = None
+) -> Iterator[Finding]:
     """I5: a queue holds what it may.
 
     Args:
         queue: with the capability as it was when the last binding was decided: who cuts it
             later is told so, and nobody is evicted for it.
         held: thousandths of each resource.
+        asked: resources that count, as what asks for none of a resource may start whatever the
+            queue holds of it; None for all.
     """
     name = queue["metadata"]["name"]
     for resource, text in sorted((queue["spec"].get("capability") or {}).items()):
+        if asked is not None and resource not in asked:
+            continue
         try:
             limit = parse_quantity(str(text), power=3)
         except QuantityError:
