@@ -28,9 +28,10 @@ demo: setup ## an embedded cluster, the real daemon, three queues, gangs that st
 
 test: setup lint types imports unit ## lint, types, import rules and every test
 
-lint: setup ## ruff: rules and format
+lint: setup ## ruff: rules and format; oxlint: the script of reports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/oxlint --deny-warnings gpusched/lab/report/pages/assets
 
 types: setup ## mypy --strict
 	$(BIN)/mypy gpusched plugins

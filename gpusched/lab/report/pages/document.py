@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpusched.lab.report.pages.script import JOB_SCRIPT, PLOT_SCRIPT
+from gpusched.lab.report.pages.asset_files import read_asset
 from gpusched.lab.report.pages.style import style_sheet
 from gpusched.lab.report.plots.gantt import job_rows
 from gpusched.lab.report.plots.svg import TALL, TimeAxis, escape_html, script_json, step_area
@@ -65,7 +65,7 @@ def html_document(title: str, body: str, data: Mapping[str, Any] | None) -> str:
     """The page as a whole; its policy forbids every request."""
     script = "" if data is None else (
         f'<script type="application/json" id="run">{script_json(data)}</script>'
-        f"<script>{PLOT_SCRIPT}{JOB_SCRIPT}</script>"
+        f"<script>{read_asset('page.js')}</script>"
     )  # fmt: skip
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

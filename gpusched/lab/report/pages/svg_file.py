@@ -22,13 +22,6 @@ _LETTER: Final = 6.9
 _LEFT: Final = 58
 _LEFT_MAX: Final = 292
 _BELOW: Final = 24
-_STYLE: Final = """
-text{font:12.5px system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;
-fill:var(--ink);font-variant-numeric:tabular-nums}
-.head{font-size:15px;font-weight:600}.say{fill:var(--soft)}.end{text-anchor:end}
-.mid{text-anchor:middle}.bg{fill:var(--bg)}.net{stroke:var(--faint);stroke-width:1}
-.axis{stroke:var(--line);stroke-width:1;fill:none}
-"""
 
 
 def svg_document(panels: Sequence[Plot], *, title: str, columns: int = 1) -> str:
@@ -54,10 +47,9 @@ def svg_document(panels: Sequence[Plot], *, title: str, columns: int = 1) -> str
             drawn.append(f'<g transform="translate({left} {top})">{inner}</g>')
         top += high + max(panel.tall for panel in row) + _BELOW + _GAP
     high = top - _GAP + _PAD // 2
-    style = f"{drawing_style()}{_STYLE}".replace("\n", "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high}" width="{WIDE}" '
-        f'height="{high}" role="img"><title>{escape_html(title)}</title><style>{style}</style>'
+        f'height="{high}" role="img"><title>{escape_html(title)}</title><style>{drawing_style()}</style>'
         f'<rect class="bg" width="{WIDE}" height="{high}"/>{"".join(drawn)}</svg>\n'
     )
 

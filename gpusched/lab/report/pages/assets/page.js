@@ -1,14 +1,4 @@
-"""What pages do where scripts run: point, zoom all plots in time, pick a job or queue, sort, filter.
-
-Plain browser JavaScript, nothing from elsewhere. Texts reach the page as text nodes only. Without
-it a page shows the same plots and tables, only still.
-"""
-
-from __future__ import annotations
-
-from typing import Final
-
-PLOT_SCRIPT: Final = r"""(()=>{"use strict";
+(()=>{"use strict";
 const doc=document,$=(s,e=doc)=>[...e.querySelectorAll(s)],SVG="http://www.w3.org/2000/svg";
 doc.documentElement.classList.add("js");
 const run=JSON.parse(doc.getElementById("run").textContent);
@@ -208,11 +198,7 @@ for(const p of plots){
   if(!tip.hidden)place(r.left+u*r.width,r.top+(rows?key.y/p.deep*r.height:20));
  });
 }
-"""
-"""The first half; ``page_script_jobs.MORE`` follows it within the same function."""
 
-
-JOB_SCRIPT: Final = r"""
 // -- picking a job or a queue ------------------------------------------------------------------
 const rows=$("#jobs tbody tr");
 const byJob=new Map(rows.map(r=>[+r.dataset.j,r]));
@@ -298,4 +284,4 @@ if(bar&&plots.some(p=>p.timed)){
 let later=0;
 addEventListener("resize",()=>{cancelAnimationFrame(later);later=requestAnimationFrame(draw)});
 draw();
-})();"""
+})();
