@@ -76,10 +76,10 @@ def _check_quota_in_order(session: Session, gangs: Sequence[Gang]) -> None:
         if holds_nothing(gang):
             continue
         entry = (session.path(gang), session.view.minimum(gang))
-        session.accounts.promise(*entry)
+        session.accounts.nominate(*entry)
         promised.append(entry)
     for path, amounts in promised:
-        session.accounts.promise(path, amounts, times=-1)
+        session.accounts.nominate(path, amounts, times=-1)
 
 
 def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
@@ -92,16 +92,16 @@ def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
         for alike in kinds.values()
     ]
     for path, amounts, count in entries:
-        session.accounts.promise(path, amounts, times=count)
+        session.accounts.nominate(path, amounts, times=count)
     agreed = True
     for alike, (path, amounts, _) in zip(kinds.values(), entries, strict=True):
-        session.accounts.promise(path, amounts, times=-1)
+        session.accounts.nominate(path, amounts, times=-1)
         agreed = not first_refusal(session.hooks.reserve_checks, alike[0]).refuses
-        session.accounts.promise(path, amounts)
+        session.accounts.nominate(path, amounts)
         if not agreed:
             break
     for path, amounts, count in entries:
-        session.accounts.promise(path, amounts, times=-count)
+        session.accounts.nominate(path, amounts, times=-count)
     return agreed
 
 

@@ -83,7 +83,7 @@ class _QueueBranch:
         """Among its siblings; None when it sits out."""
         if self.node is None:
             return (1, self.name)
-        key = session.order_keys.of_queue(self.node, gang)
+        key = session.order_keys.queue_key(self.node, gang)
         if key is None:
             return None
         return (0, key, self.served, int(self.node.queue.created), self.name)
@@ -135,7 +135,7 @@ def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranc
 
 
 def _keyed_gangs(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
-    of_gang = session.order_keys.of_gang
+    of_gang = session.order_keys.gang_key
     keyed = []
     for gang in gangs:
         key = of_gang(gang)

@@ -2,15 +2,15 @@
 
 | hook                                  | combined by                        | when one raises   |
 |---------------------------------------|------------------------------------|-------------------|
-| queue_order, queue_turn               | keys joined in tier order          | sits out          |
-| gang_order, pod_order                 | keys joined in tier order          | sits out          |
+| queue_order, queue_turn               | keys joined in tier order          | left out          |
+| gang_order, pod_order                 | keys joined in tier order          | left out          |
 | node_filter                           | AND; each names its reason         | no node           |
 | node_score, pair_score                | sum of clamped ints                | 0                 |
 | pair_filter                           | AND; each names its reason         | no node           |
-| enqueue_check, quota_check, gang_ready| AND; the first refusal is told     | ERROR, gang waits |
-| reserve_check, reclaim_check          | AND; the first refusal is told     | ERROR, gang waits |
-| victim_filter, stop_filter            | AND; the first refusal is told     | nobody is evicted |
-| reclaim_gate                          | AND; the first refusal is told     | nobody is evicted |
+| enqueue_check, quota_check, gang_ready| AND; the first refusal counts      | ERROR, gang waits |
+| reserve_check, reclaim_check          | AND; the first refusal counts      | ERROR, gang waits |
+| victim_filter, stop_filter            | AND; the first refusal counts      | nobody is evicted |
+| reclaim_gate                          | AND; the first refusal counts      | nobody is evicted |
 | victim_order                          | keys joined in tier order          | no victim         |
 | stop_check                            | the first refusal is the reason    | nobody is stopped |
 | fair_share                            | the first provider answers         | nothing is due    |
@@ -61,7 +61,7 @@ CompactCheck = Callable[[Gang], bool]
 
 @attrs.frozen(slots=True)
 class SpareNodes:
-    """So many empty GPU nodes of each domain of a level are for those who run there already."""
+    """Empty GPU nodes of each domain of a level, spared for gangs that run in that domain."""
 
     level: str
     nodes: int
@@ -69,7 +69,7 @@ class SpareNodes:
 
 @attrs.define
 class TopologyHooks:
-    """What was registered in one session.
+    """Topology hooks that plugins registered for one session.
 
     Attributes:
         compacts: whether a gang wants the most compact place though it does not say so; any.
@@ -79,7 +79,7 @@ class TopologyHooks:
     spares: list[SpareNodes] = attrs.field(factory=list)
 
     def wants_compact(self, gang: Gang) -> bool:
-        """Whether its place is to be as compact as there is."""
+        """Whether the gang is to get the most compact place there is."""
         return gang.topology != NO_TOPOLOGY_REQUEST or any(each(gang) for each in self.compacts)
 
 
@@ -118,11 +118,11 @@ class Filter:
     reason: str
     allows: NodeFilter
     failed: str = ""
-    """What a filter failed by that was asked and gave no answer, so that no node is accepted."""
+    """Error of a filter that gave no answer, so that no node is accepted; empty for none."""
 
 
 class Hooks:
-    """What the plugins registered for one session. Given to ``Plugin.open``.
+    """Hooks that plugins register for one session in ``Plugin.open``.
 
     Args:
         guard: contains faults; every callable is wrapped by it.
@@ -135,7 +135,7 @@ class Hooks:
         self.faults: list[str] = []
         self.filter_faults = 0
         self.unanswered: dict[tuple[str, int], str] = {}
-        """By class and number of the filter, by what it failed when it was asked about the class."""
+        """Errors of filters that failed on a class of pods, by its digest and the filter's number."""
         self._parts: Counter[tuple[str, str]] = Counter()
         self.queue_orders: list[SortKeyHook] = []
         self.gang_orders: list[SortKeyHook] = []
@@ -156,7 +156,7 @@ class Hooks:
         self.walltimes: list[Walltime] = []
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
-        """Blocked gangs of one node pool for which room is kept."""
+        """Blocked gangs of one node pool for which nodes are reserved, at most."""
         self.moving = Moving()  # bounds of the action consolidate
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()
@@ -168,7 +168,7 @@ class Hooks:
         fn: Callable[P, R],
         fallback: Callable[Concatenate[PluginFault, P], R],
     ) -> Callable[P, R]:
-        """Contained by the guard, which tells apart what one plugin registers for one hook."""
+        """The callable, contained by the guard; callables of one plugin and hook are numbered."""
         number = self._parts[self.plugin, hook]
         self._parts[self.plugin, hook] += 1
         part = str(number + 1) if number else ""
@@ -176,25 +176,25 @@ class Hooks:
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
-        """Smaller keys are served first; asked for queues of one parent, inner ones too."""
+        """Order queues of one parent, inner ones too: smaller keys are served first."""
         of_queue = self._keyed("queue_order", key)
         self.queue_orders.append(SortKeyHook(lambda node, _gang: of_queue(node), alike=True))
 
     def queue_turn(self, key: QueueTurn, *, alike: bool = False) -> None:
-        """The same, where it matters which gang is next in it; ``alike`` as in ``gang_order``."""
+        """As ``queue_order``, with the gang that is next in the queue; ``alike`` as in ``gang_order``."""
         self.queue_orders.append(SortKeyHook(self._keyed("queue_turn", key), alike))
 
     def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
-        """Smaller keys are tried first inside their queue.
+        """Order gangs of one queue: smaller keys are tried first.
 
         ``alike``: the key of a gang without a place depends on nothing else than its queue,
-        priority, terms and minima, and the classes and roles of those who wait, beside what the
-        view shows: one such gang is then asked for all that are equal in these.
+        priority, terms and minima, and the classes and roles of its waiting members, beside what
+        the view shows: one key is then computed for all gangs that are equal in these.
         """
         self.gang_orders.append(SortKeyHook(self._keyed("gang_order", key), alike))
 
     def pod_order(self, key: PodOrder) -> None:
-        """Smaller keys get places first inside their gang and class."""
+        """Order pods of one gang and class: smaller keys get places first."""
         self.pod_orders.append(self._keyed("pod_order", key))
 
     def node_filter(self, reason: str, allows: NodeFilter) -> None:
@@ -204,7 +204,7 @@ class Hooks:
             reason: what is wrong with a refused node, as words after a number of nodes:
                 ``have an untolerated taint``.
             allows: given a class and nodes, a bool for each, or None for no objection. The
-                answer for a node may depend on that node alone: it is kept until that node
+                answer for a node may depend on that node alone: it is cached until that node
                 changes.
         """
         number = len(self.filters)
@@ -295,7 +295,7 @@ class Hooks:
 
     # -- eviction ----------------------------------------------------------------------------
     def reserve_check(self, check: Check) -> None:
-        """May the gang's minimum be promised room that is still to be freed?
+        """May room that is still to be freed be nominated for the gang's minimum?
 
         The same question as ``quota_check``, but on what its queues will hold once every pod
         that is leaving has left: ``view.staying`` in place of ``view.allocated``.
@@ -303,10 +303,10 @@ class Hooks:
         self.reserve_checks.append(self._judged("reserve_check", check, _RETRIED))
 
     def reclaim_check(self, check: Check) -> None:
-        """May the gang take back from other queues at all? Asked once, before victims are sought.
+        """May the gang reclaim from other queues at all? Called once, before victims are sought.
 
-        A refusal costs nothing but a sentence; ALLOW promises nothing yet: each victim is
-        asked for with ``victim_filter`` and the whole with ``reclaim_gate``.
+        A refusal costs nothing but a sentence; ALLOW settles nothing yet: each victim is
+        checked with ``victim_filter`` and the whole with ``reclaim_gate``.
         """
         self.reclaim_checks.append(self._judged("reclaim_check", check, _RETRIED))
 
@@ -341,7 +341,7 @@ class Hooks:
         self.reclaim_gates.append(self._judged("reclaim_gate", check, _NO_EVICTION))
 
     def stop_check(self, check: Check, *, queues: QueueTest | None = None) -> None:
-        """Must a gang that runs be stopped as a whole, for its own sake and nobody's else?
+        """Must a gang that runs be stopped as a whole, for its own sake?
 
         A refusal is the reason and sentence with which all its members leave. Asked before the
         actions, of gangs that ran and lost their minimum (``broken_since``), and of all in
@@ -366,7 +366,7 @@ class Hooks:
         self.walltimes.append(self._provided("walltime", provider, _are_seconds, 0))
 
     def waits_too_long(self, provider: Overdue) -> None:
-        """Whether room is kept for a blocked gang even if nobody knows when it will suffice."""
+        """Whether nodes are reserved for a blocked gang even if its start cannot be forecast."""
         self.overdue.append(
             self._provided("waits_too_long", provider, lambda said: isinstance(said, bool), False)
         )
@@ -375,7 +375,7 @@ class Hooks:
         """What each queue used of late, as of ``view.now``; the first provides.
 
         It is remembered in the queue's status, as ``Queue.usage``, when its share changed and
-        not more often than ``limits.USAGE_PERIOD_S``; ``view.usage`` tells it to others.
+        not more often than ``limits.USAGE_PERIOD_S``; other plugins read it in ``view.usage``.
         """
         self.usages.append(
             self._provided(
@@ -385,16 +385,16 @@ class Hooks:
 
     # -- topology ------------------------------------------------------------------------------
     def compact(self, provider: CompactCheck) -> None:
-        """Whether a gang without a wish for a topology gets the most compact place as well.
+        """Whether a gang without a topology request gets the most compact place as well.
 
-        Those with a wish always do. Where no policy says yes, members of other gangs take their
+        Gangs with a request always do. Where no policy says yes, members of other gangs take their
         places one by one, each on the node with the best score.
         """
         said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
         self.topology.compacts.append(said)
 
     def spare_nodes(self, level: str, nodes: int) -> None:
-        """Keep so many empty GPU nodes of each domain of a level for gangs that run there."""
+        """Spare so many empty GPU nodes of each domain of a level for gangs that run there."""
         self.topology.spares.append(SpareNodes(level, nodes))
 
     def _provided(
@@ -458,12 +458,12 @@ def _are_seconds(answer: object) -> bool:
 def limited_to_concerned_gangs(
     hooks: Hooks, check: Callable[[Gang], Verdict], concerns: Concerns | None
 ) -> Callable[[Gang], Verdict]:
-    """The check, asked of gangs with a waiting member of a class that it concerns.
+    """The check, called for gangs with a waiting member of a class that it concerns.
 
     Args:
         hooks: of the session; what goes wrong is put down to its plugin, and concerns all.
         check: contained already.
-        concerns: asked once for each class of a session; None for all classes.
+        concerns: called once for each class of a session; None for all classes.
     """
     if concerns is None:
         return check

@@ -1,8 +1,8 @@
-"""Rules between pods: what a plugin registers, and the gate that a board asks.
+"""Rules between pods: what a plugin registers, and the gate that a class fit consults.
 
-A rule is made for one pod and may hold for many: its key says for whom, so that pods that only
-differ in what no rule reads share one board. A rule is asked again after every move that could
-change its answer.
+A rule is made for one pod and may hold for many: its key says for which, so that pods that only
+differ in what no rule reads share one class fit. A rule is evaluated again after every move that
+could change its answer.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class PairRule:
     once: bool = False
     exact: bool = False
     failed: Callable[[], str] = str
-    """By what its filter failed when it was asked last, empty when it answered."""
+    """Error of its filter when it was evaluated last, empty when it answered."""
 
 
 @attrs.frozen(eq=False)
 class PairScore:
-    """What one preference says: larger points, int64, shape (nodes,), are better."""
+    """Points of one preference, int64, shape (nodes,); larger is better."""
 
     key: Hashable
     points: Callable[[], Ints]
@@ -57,7 +57,7 @@ Concerns = Callable[[PodClass], bool]
 
 @attrs.frozen(eq=False)
 class PairFilter:
-    """A registered filter."""
+    """A filter between pods that a plugin registered."""
 
     plugin: str
     reason: str
@@ -67,7 +67,7 @@ class PairFilter:
 
 @attrs.frozen(eq=False)
 class PairScorer:
-    """A registered preference."""
+    """A preference between pods that a plugin registered."""
 
     score: ScoreOf
     concerns: Concerns
@@ -186,7 +186,7 @@ def filter_failure_message(fault: PluginFault) -> str:
 
 
 def validated_concerns(plugin: str, hook: str, concerns: Concerns) -> Concerns:
-    """The same, whose answer is a bool or a fault of the plugin."""
+    """The callable, whose answer is a bool or a fault of the plugin."""
 
     def sound(pod_class: PodClass) -> bool:
         answer = concerns(pod_class)
@@ -198,10 +198,10 @@ def validated_concerns(plugin: str, hook: str, concerns: Concerns) -> Concerns:
 
 
 class InterPodGate:
-    """All rules and preferences of one kind of pods together, for its board.
+    """All rules and preferences of equal pods together, for their class fit.
 
     Args:
-        neighbours: who sits where, as the session stands.
+        pod_counts: pods on each node, as the session stands.
         rules: each with the words under which a refused node is counted.
         scores: preferences.
         size: number of nodes.
@@ -214,7 +214,7 @@ class InterPodGate:
         scores: Sequence[PairScore],
         size: int,
     ) -> None:
-        self._neighbours = pod_counts
+        self._pod_counts = pod_counts
         self._rules = rules
         self._scores = scores
         self._size = size
@@ -223,18 +223,18 @@ class InterPodGate:
 
     @property
     def version(self) -> object:
-        """See ``board.Gate``."""
-        return self._neighbours.version
+        """See ``class_fit.PodDependentRules``."""
+        return self._pod_counts.version
 
     def allows(self) -> Bools:
-        """See ``board.Gate``."""
+        """See ``class_fit.PodDependentRules``."""
         allowed = np.ones(self._size, dtype=np.bool_)
         for _, rule in self._rules:
             allowed &= rule.allows()
         return allowed
 
     def points(self) -> Ints | None:
-        """See ``board.Gate``."""
+        """See ``class_fit.PodDependentRules``."""
         if not self._scores:
             return None
         total = np.zeros(self._size, dtype=np.int64)
@@ -243,10 +243,10 @@ class InterPodGate:
         return total
 
     def refused(self) -> list[tuple[str, Bools, str]]:
-        """For each rule its words, the rows it refuses as things stand, and by what it failed."""
+        """Words of each rule, rows that it refuses as things stand, and its error."""
         full = np.ones(self._size, dtype=np.bool_)
-        masks = [~(full & rule.allows()) for _, rule in self._rules]
+        refused = [~(full & rule.allows()) for _, rule in self._rules]
         return [
             (words, mask, rule.failed())
-            for (words, rule), mask in zip(self._rules, masks, strict=True)
+            for (words, rule), mask in zip(self._rules, refused, strict=True)
         ]

@@ -1,10 +1,10 @@
-"""Node pools of a session: which nodes they are, who must run there, what queues hold there.
+"""Node pools of a session: their nodes, the pods confined to them, what queues hold there.
 
 A node belongs to the first pool, by name, whose labels it has. What a queue limits in a pool is
-a dimension of its own beside the resource as a whole (``objects.dimension``): it is charged by
-the node on which a pod sits, and asked for by pods that may run in that pool alone. Only
-dimensions that some queue limits are counted; where no queue limits any, there are no ``Pools``
-and nothing is done.
+a dimension of its own beside the resource as a whole (``pool_resources.dimension``): it is
+charged by the node of each pod, and requested by pods that may run in that pool alone. Only
+dimensions that some queue limits are counted; where no queue limits any, there are no
+``NodePoolAccounts`` and nothing is done.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.node_pool_names import Labels, node_pool_labels
 from gpusched.cache.snapshot import Snapshot
 
-POOL_CANDIDATES_KEPT = 2048
-"""Classes of pods whose candidates are kept: a few kilobytes each at a thousand nodes."""
+CANDIDATE_CLASSES_MAX = 2048
+"""Classes of pods whose candidate rows are cached: a few kilobytes each at a thousand nodes."""
 Defined = tuple[tuple[str, Labels], ...]
 """Names of pools, sorted, with the labels of their nodes."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class PodOwner:
-    """Whose a pod is: its gang, None for who has none, and queues from the leaf up."""
+    """Gang of a pod, None for a pod without one, and its queues from the leaf up."""
 
     gang: Gang | None
     path: tuple[str, ...]
@@ -44,12 +44,14 @@ _NO_OWNER = PodOwner(None, ())
 
 @attrs.define
 class _Candidates:
+    """Rows that a class of pods may run on, as nodes were at a generation."""
+
     generation: Ints
     rows: Bools
 
 
 class NodePoolCache:
-    """What is kept between sessions for nodes and gangs that did not change."""
+    """Pools of nodes and amounts held by gangs, cached while they do not change."""
 
     def __init__(self) -> None:
         self._epoch = -1
@@ -61,7 +63,7 @@ class NodePoolCache:
         self._limited: Mapping[str, frozenset[str]] = {}
 
     def of_row(self, defined: Defined, nodes: NodeColumns) -> list[int]:
-        """By row the number of its pool, -1 for none. Not to be changed."""
+        """Number of each row's pool, -1 for none. Read-only."""
         same = self._epoch == nodes.epoch and self._defined == defined
         if same and self._generation is nodes.generation:
             return self._of_row
@@ -84,34 +86,34 @@ class NodePoolCache:
         """Rows that the class's node selector and affinity admit; None for all."""
         if not pod_class.node_selector and pod_class.affinity is None:
             return None
-        kept = self._classes.get(pod_class.digest)
-        if kept is None:
+        known = self._classes.get(pod_class.digest)
+        if known is None:
             rows = np.array([_admits(pod_class, node) for node in nodes.nodes], dtype=np.bool_)
-            kept = self._classes[pod_class.digest] = _Candidates(nodes.generation, rows)
-        elif kept.generation is not nodes.generation:
-            for row in np.flatnonzero(kept.generation != nodes.generation).tolist():
-                kept.rows[row] = _admits(pod_class, nodes.nodes[row])
-            kept.generation = nodes.generation
+            known = self._classes[pod_class.digest] = _Candidates(nodes.generation, rows)
+        elif known.generation is not nodes.generation:
+            for row in np.flatnonzero(known.generation != nodes.generation).tolist():
+                known.rows[row] = _admits(pod_class, nodes.nodes[row])
+            known.generation = nodes.generation
         self._classes.move_to_end(pod_class.digest)
-        if len(self._classes) > POOL_CANDIDATES_KEPT:
+        if len(self._classes) > CANDIDATE_CLASSES_MAX:
             self._classes.popitem(last=False)
-        return kept.rows
+        return known.rows
 
     def gangs(
         self, limited: Mapping[str, frozenset[str]]
     ) -> dict[Gang, tuple[Resources, Resources]]:
-        """What gangs were found to hold before, as long as that is counted the same way."""
+        """Amounts that gangs were found to hold and to leave, as long as the same is limited."""
         if limited != self._limited:
             self._gangs, self._limited = {}, dict(limited)
         return self._gangs
 
-    def keep(self, gangs: dict[Gang, tuple[Resources, Resources]]) -> None:
-        """What gangs hold now."""
+    def remember_gangs(self, gangs: dict[Gang, tuple[Resources, Resources]]) -> None:
+        """Remember what gangs hold and leave now, for the next session."""
         self._gangs = gangs
 
 
 def make_node_pool_accounts(snapshot: Snapshot, cache: NodePoolCache) -> NodePoolAccounts | None:
-    """The pools of a session; None when no queue limits anything in any."""
+    """Accounts of the node pools of a session; None when no queue limits anything in any."""
     queues = [node.queue for node in snapshot.queues.queues.values() if node.queue.node_pools]
     limited: dict[str, set[str]] = {}
     for queue in queues:
@@ -132,7 +134,7 @@ def make_node_pool_accounts(snapshot: Snapshot, cache: NodePoolCache) -> NodePoo
 
 
 class NodePoolAccounts:
-    """See the module.
+    """What queues hold and may hold in each node pool.
 
     Args:
         snapshot: of the session.
@@ -158,12 +160,12 @@ class NodePoolAccounts:
         self._numbers: Ints = np.array(self._of_row, dtype=np.int64)
         self._charges: dict[tuple[int, str], Resources] = {}
         self._pins: dict[str, int] = {}
-        self._homes: dict[UID, PodOwner] | None = None
+        self._waiting: dict[UID, PodOwner] | None = None
         self._running: dict[UID, PodOwner] | None = None
         self.held: dict[str, Resources] = {}
-        """By queue with all below it, by dimension."""
+        """Amounts by queue with all below it, by dimension."""
         self.leaving: dict[str, Resources] = {}
-        """The part of it that belongs to pods being deleted."""
+        """The part of ``held`` that belongs to pods being deleted."""
         self._gangs = self._count_gangs()
 
     # -- nodes -----------------------------------------------------------------------------
@@ -227,13 +229,13 @@ class NodePoolAccounts:
             -1,
         )
 
-    def asked(self, pod_class: PodClass) -> Resources:
-        """What one pod of a class asks for by dimension, wherever it is placed."""
+    def requested(self, pod_class: PodClass) -> Resources:
+        """Amounts that one pod of a class requests by dimension, wherever it is placed."""
         self.pin(pod_class)
         return self._charge(self._pins[pod_class.digest], pod_class)
 
     def charge(self, pod_class: PodClass, row: int) -> Resources:
-        """What one pod of a class holds on a row, by dimension."""
+        """Amounts that one pod of a class holds on a row, by dimension."""
         return self._charge(self._of_row[row], pod_class)
 
     def _charge(self, number: int, pod_class: PodClass) -> Resources:
@@ -252,21 +254,21 @@ class NodePoolAccounts:
             )
         return known
 
-    def home(self, uid: UID) -> PodOwner:
-        """Whose a member of a gang is, one that waits or one that runs."""
-        if self._homes is None:
-            self._homes = {}
+    def owner_of(self, uid: UID) -> PodOwner:
+        """Gang and queues of a member that waits or runs."""
+        if self._waiting is None:
+            self._waiting = {}
             for gang in self._snapshot.gangs:
-                home = self._make_owner(gang)
-                self._homes.update((pod.uid, home) for task in gang.tasks for pod in task.pods)
-        known = self._homes.get(uid)
+                owner = self._make_owner(gang)
+                self._waiting.update((pod.uid, owner) for task in gang.tasks for pod in task.pods)
+        known = self._waiting.get(uid)
         if known is not None:
             return known
         if self._running is None:
             self._running = {}
             for gang in self._snapshot.active.values():
-                home = self._make_owner(gang)
-                self._running.update((member.pod.uid, home) for member in gang.placed)
+                owner = self._make_owner(gang)
+                self._running.update((member.pod.uid, owner) for member in gang.placed)
         return self._running.get(uid, _NO_OWNER)
 
     def _make_owner(self, gang: Gang) -> PodOwner:
@@ -277,27 +279,27 @@ class NodePoolAccounts:
         """See ``view.NodePools``."""
         if not self.pin(pod.pod_class):
             return False
-        gang = self.home(pod.uid).gang
+        gang = self.owner_of(pod.uid).gang
         if gang is None or gang.suspended:
             return True
         return all(self.pin(task.pod_class) for task in gang.tasks)
 
     # -- gangs -----------------------------------------------------------------------------
     def held_by(self, gang: Gang) -> Resources:
-        """What a gang of the snapshot holds by dimension, without members being deleted."""
+        """Amounts that a gang holds by dimension, without its members being deleted."""
         active = self._snapshot.active.get(gang.key)
         return NOTHING if active is None else self._gangs[active][0]
 
-    def asked_by(self, gang: Gang) -> Resources:
-        """What all members of a gang that wait ask for, by dimension."""
+    def requested_by(self, gang: Gang) -> Resources:
+        """Amounts that the waiting members of a gang request, by dimension."""
         amounts = NOTHING
         for task in gang.tasks:
-            amounts = amounts.plus(self.asked(task.pod_class), times=len(task.pods))
+            amounts = amounts.plus(self.requested(task.pod_class), times=len(task.pods))
         return amounts
 
     def _count_gangs(self) -> dict[Gang, tuple[Resources, Resources]]:
-        """What gangs hold and leave; sums them by queue."""
-        known, kept = self._cache.gangs(self._limited), {}
+        """Amounts that gangs hold and leave, which are also summed by queue."""
+        known, counted = self._cache.gangs(self._limited), {}
         held: dict[str, list[Resources]] = {}
         leaving: dict[str, list[Resources]] = {}
         row = self._snapshot.nodes.row
@@ -313,16 +315,16 @@ class NodePoolAccounts:
                     for members in (gang.placed, gang.leaving_placed)
                 )
                 own = (stays, goes)
-            kept[gang] = own
+            counted[gang] = own
             if own == (NOTHING, NOTHING):
                 continue
             for name in self._make_owner(gang).path:
                 held.setdefault(name, []).extend(own)
                 leaving.setdefault(name, []).append(own[1])
-        self._cache.keep(kept)
+        self._cache.remember_gangs(counted)
         self.held = {name: total(parts) for name, parts in held.items()}
         self.leaving = {name: total(parts) for name, parts in leaving.items()}
-        return kept
+        return counted
 
 
 def _pool_number(node: Node, defined: Defined) -> int:

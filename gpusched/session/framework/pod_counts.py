@@ -1,12 +1,12 @@
 """Counts of pods by node, as a session stands: what rules between pods are made of.
 
-A question is a value that says of each pod whether it counts. Its answer is a column, kept from
+A query is a value that says of each pod whether it counts. Its answer is a column, cached from
 session to session and counted again only for nodes on which pods came or went; inside a session
 it follows the statements through a log, rollback included.
 
-As with room, there is a view of now and one of later: now, who leaves is still there and who is
-promised room is not; later, the other way round. A *cautious* question counts the promised now
-too, because nothing may be done that breaks the promise.
+As with room, there is a view of now and one of later: now, pods that leave are still there and
+nominated pods are not; later, the other way round. A *cautious* query counts nominated pods now
+too, because nothing may be done that takes their room.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.nodes.pods_by_node import NodePods
 
-COLUMNS_KEPT = 2048
-"""Questions whose answers are kept: eighty kilobytes each at five thousand nodes."""
+QUERIES_CACHED_MAX = 2048
+"""Queries whose answers are cached: eighty kilobytes each at five thousand nodes."""
 
 
 class PodQuery(Hashable, Protocol):
-    """A question: equal questions have equal answers. It must not depend on anything else."""
+    """Which pods count: equal queries have equal answers, which depend on nothing but the pods."""
 
     @property
     def cautious(self) -> bool:
-        """Whether pods that are promised room count although they are not there yet."""
+        """Whether nominated pods count although they are not on their nodes yet."""
 
     @property
     def needs(self) -> tuple[str, frozenset[str]] | None:
@@ -46,18 +46,25 @@ class PodQuery(Hashable, Protocol):
 
 
 class AssignmentListener(Protocol):
-    """Told of every move as it happens, and of those that are taken back."""
+    """Follows every move of pods as it happens, and every move that is undone."""
 
-    def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
-        """So many times more or less sits a pod on a row now, and once those who leave are gone.
+    def change_count(
+        self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False
+    ) -> None:
+        """Count a pod on a row so many times more, or less when negative.
 
-        ``leaves`` when it was there before the session and is to go.
+        Args:
+            pod: that is placed, nominated or evicted.
+            row: of its node.
+            now: change at once.
+            later: change once the pods that leave are gone.
+            leaves: whether it was there before the session and is evicted.
         """
 
 
 @attrs.define
 class _SnapshotCounts:
-    """Counts of one question in the snapshot: all, and those that are not being deleted."""
+    """Pods of the snapshot that a query counts, by row: all, and all but those being deleted."""
 
     epoch: int
     generation: Ints
@@ -67,44 +74,46 @@ class _SnapshotCounts:
 
 @attrs.define
 class _DomainNumbers:
+    """Number of each row's domain of one node label, -1 without the label."""
+
     epoch: int
     generation: Ints
     of_row: Ints
 
 
 class PodCountCache:
-    """What is kept between sessions: answers to questions, and domains of topology keys."""
+    """Answers to queries and domains of topology keys, cached between sessions."""
 
     def __init__(self) -> None:
         self._bases: OrderedDict[PodQuery, _SnapshotCounts] = OrderedDict()
         self._domains: dict[str, _DomainNumbers] = {}
 
     def base(self, query: PodQuery, nodes: NodeColumns, residents: NodePods) -> _SnapshotCounts:
-        """The answer in the snapshot."""
-        kept = self._bases.get(query)
-        if kept is None or kept.epoch != nodes.epoch:
+        """Pods of the snapshot that the query counts, by row."""
+        known = self._bases.get(query)
+        if known is None or known.epoch != nodes.epoch:
             size = len(nodes)
-            kept = _SnapshotCounts(
+            known = _SnapshotCounts(
                 nodes.epoch,
                 residents.generation,
                 np.zeros(size, dtype=np.int64),
                 np.zeros(size, dtype=np.int64),
             )
-            _count_pods(query, residents, range(size), kept)
-        elif kept.generation is not residents.generation:
-            rows = np.flatnonzero(kept.generation != residents.generation).tolist()
-            _count_pods(query, residents, rows, kept)
-            kept.generation = residents.generation
-        self._bases[query] = kept
+            _count_pods(query, residents, range(size), known)
+        elif known.generation is not residents.generation:
+            rows = np.flatnonzero(known.generation != residents.generation).tolist()
+            _count_pods(query, residents, rows, known)
+            known.generation = residents.generation
+        self._bases[query] = known
         self._bases.move_to_end(query)
-        if len(self._bases) > COLUMNS_KEPT:
+        if len(self._bases) > QUERIES_CACHED_MAX:
             self._bases.popitem(last=False)
-        return kept
+        return known
 
     def domains(self, key: str, nodes: NodeColumns) -> Ints:
         """Number of each row's domain of a label key, -1 where the node lacks the label."""
-        kept = self._domains.get(key)
-        if kept is None or kept.epoch != nodes.epoch or kept.generation is not nodes.generation:
+        known = self._domains.get(key)
+        if known is None or known.epoch != nodes.epoch or known.generation is not nodes.generation:
             numbers: dict[str, int] = {}
             of_row = np.full(len(nodes), -1, dtype=np.int64)
             for row, node in enumerate(nodes.nodes):
@@ -112,10 +121,10 @@ class PodCountCache:
                 if value is not None:
                     of_row[row] = numbers.setdefault(value, len(numbers))
             of_row.setflags(write=False)
-            kept = self._domains[key] = _DomainNumbers(nodes.epoch, nodes.generation, of_row)
-            if len(self._domains) > COLUMNS_KEPT:
+            known = self._domains[key] = _DomainNumbers(nodes.epoch, nodes.generation, of_row)
+            if len(self._domains) > QUERIES_CACHED_MAX:
                 del self._domains[next(iter(self._domains))]
-        return kept.of_row
+        return known.of_row
 
 
 def _count_pods(
@@ -134,43 +143,45 @@ def _count_pods(
 
 @attrs.frozen(slots=True)
 class _CountChange:
-    """One step of a statement: what it adds now, later, and to what is promised."""
+    """One move of a pod: pods added to a row now, later, and as nominated only."""
 
     pod: Pod
     row: int
     here: int
     later: int
-    promised: int
+    nominated: int
 
 
 @attrs.define
 class _SessionCounts:
+    """Counts of one query by row, and how much of the log they have taken in."""
+
     now: Ints
     later: Ints
     seen: int = 0
 
 
 class PodCounts:
-    """Who sits where in this session. Statements tell it their moves.
+    """Pods on each node in this session; statements enter their moves.
 
     Args:
-        bench: says whether one looks at now or at later.
-        residents: of the snapshot.
-        kept: answers from earlier sessions.
-        watch: told of every move; None for nobody.
+        bench: usage of nodes; says whether one looks at now or at later.
+        residents: pods on nodes as the snapshot has them.
+        cache: answers from earlier sessions.
+        watch: follows every move; None for nothing.
     """
 
     def __init__(
         self,
         bench: NodeUsage,
         residents: NodePods,
-        kept: PodCountCache,
+        cache: PodCountCache,
         watch: AssignmentListener | None = None,
     ) -> None:
         self._watch = watch
         self.bench = bench
         self._residents = residents
-        self._kept = kept
+        self._cache = cache
         self._log: list[_CountChange] = []
         self._columns: dict[PodQuery, _SessionCounts] = {}
 
@@ -181,41 +192,41 @@ class PodCounts:
 
     @property
     def residents(self) -> NodePods:
-        """Of the snapshot, before any move of this session."""
+        """Pods on nodes as the snapshot has them, before any move of this session."""
         return self._residents
 
     def place(self, pod: Pod, row: int, *, times: int = 1) -> None:
-        """A pod takes its place; ``times=-1`` takes that back."""
+        """Count a pod that takes its place; ``times=-1`` undoes that."""
         self._log.append(_CountChange(pod, row, times, times, 0))
         if self._watch is not None:
-            self._watch.seat(pod, row, now=times, later=times)
+            self._watch.change_count(pod, row, now=times, later=times)
 
-    def promise(self, pod: Pod, row: int, *, times: int = 1) -> None:
-        """A pod will take a place; ``times=-1`` takes that back."""
+    def nominate(self, pod: Pod, row: int, *, times: int = 1) -> None:
+        """Count a pod that will take a place once it is free; ``times=-1`` undoes that."""
         self._log.append(_CountChange(pod, row, 0, times, times))
         if self._watch is not None:
-            self._watch.seat(pod, row, now=0, later=times)
+            self._watch.change_count(pod, row, now=0, later=times)
 
     def leave(self, pod: Pod, row: int, *, times: int = 1) -> None:
-        """A pod will leave its place; ``times=-1`` takes that back."""
+        """Count a pod out that will leave its place; ``times=-1`` undoes that."""
         if not pod.deleting:
             self._log.append(_CountChange(pod, row, 0, -times, 0))
             if self._watch is not None:
-                self._watch.seat(pod, row, now=0, later=-times, leaves=True)
+                self._watch.change_count(pod, row, now=0, later=-times, leaves=True)
 
     def count(self, query: PodQuery) -> Ints:
-        """Pods that count, by row, int64, shape (nodes,). Not to be changed or kept."""
+        """Pods that count, by row, int64, shape (nodes,). Read-only, and good until the next move."""
         column = self._columns.get(query)
         if column is None:
-            base = self._kept.base(query, self.bench.nodes, self._residents)
+            base = self._cache.base(query, self.bench.nodes, self._residents)
             column = self._columns[query] = _SessionCounts(base.now.copy(), base.later.copy())
         for move in self._log[column.seen :]:
             if query.counts(move.pod):
-                column.now[move.row] += move.here + (move.promised if query.cautious else 0)
+                column.now[move.row] += move.here + (move.nominated if query.cautious else 0)
                 column.later[move.row] += move.later
         column.seen = len(self._log)
         return column.later if self.bench.later else column.now
 
     def domains(self, key: str) -> Ints:
-        """See ``ColumnCache.domains``."""
-        return self._kept.domains(key, self.bench.nodes)
+        """See ``PodCountCache.domains``."""
+        return self._cache.domains(key, self.bench.nodes)

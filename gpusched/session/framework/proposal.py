@@ -1,4 +1,4 @@
-"""What an action that evicts proposes: who asks, for how much, and what is taken from whom."""
+"""What an action that evicts proposes: claimant, amounts, and what each victim loses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
 from gpusched.cache.gangs.gang import Gang
 
 PREEMPT = "preempt"
-"""Inside one queue, by priority."""
+"""Eviction inside one queue, by priority."""
 RECLAIM = "reclaim"
-"""Across queues, by what each is due."""
+"""Eviction across queues, by what each is due."""
 CONSOLIDATE = "consolidate"
-"""Victims get other places at once: they are moved."""
+"""Eviction of gangs that have other places: they are moved."""
 
 
 @attrs.frozen(kw_only=True)
@@ -21,8 +21,8 @@ class Moving:
     """How much may be moved for one gang that waits.
 
     Attributes:
-        gangs_max: that are moved together; 0 for none.
-        lost_s: they lose no more work in all than the gang that waits does in so many seconds.
+        gangs_max: gangs that are moved together at most; 0 for none.
+        lost_s: bound of the work they lose in all, in seconds of the gang that waits.
     """
 
     gangs_max: int = MOVES_MAX
@@ -31,7 +31,7 @@ class Moving:
 
 @attrs.frozen(slots=True, eq=False)
 class Chunk:
-    """One step of an eviction: what is taken from a gang at once.
+    """One step of an eviction: members that a gang loses at once.
 
     A member above the minimum is a chunk of its own; what is left when a gang is stopped as a
     whole is one chunk, because no part of it runs without the rest.
@@ -50,7 +50,7 @@ class Proposal:
     """Victims for a claimant, not carried out yet.
 
     It is judged on the accounts as they are *without* it: its victims still count as staying,
-    and its claimant holds nothing of what it asks for. An action therefore asks before it
+    and its claimant holds nothing of what it requests. An action therefore checks it before it
     moves anything in a statement, or after it rolled the statement back to that point.
 
     Attributes:

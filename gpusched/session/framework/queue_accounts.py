@@ -1,10 +1,11 @@
-"""What queues hold, up the tree: now, and as it will be when those who leave are gone.
+"""What queues hold, up the tree: now, and as it will be when the pods that leave are gone.
 
-The same two looks as the workbench has. ``now`` counts everything that is held, ``later`` leaves
-out pods that are being deleted or evicted and counts what is promised. Seen now, a queue is
-charged with the larger of the two: a promise must be kept, and nobody is gone before he is gone.
+As with usage of nodes there are two views. ``now`` counts everything that is held, ``later``
+leaves out pods that are being deleted or evicted and counts nominated ones. Seen now, a queue is
+charged with the larger of the two: nominated room stays nominated, and a pod that leaves holds
+its room until it is gone.
 
-Resources are charged when moves are kept. Where queues limit node pools, what is held there is
+Resources are charged when statements are committed. Where queues limit node pools, what is held there is
 charged beside them, by dimension and with every move, so that the members of one gang see it.
 """
 
@@ -28,37 +29,37 @@ from gpusched.session.framework.node_pools import NodePoolAccounts
 class _QueueAccount:
     """One queue with all below it; amounts are exact ints and may not be negative for long."""
 
-    __slots__ = ("kept", "later", "now")
+    __slots__ = ("answers", "later", "now")
 
     def __init__(self, allocated: Resources, leaving: Resources) -> None:
         self.now: dict[str, int] = dict(allocated.items)
         self.later: dict[str, int] = dict(allocated.items)
         for name, amount in leaving.items:
             self.later[name] = self.later.get(name, 0) - amount
-        self.kept: list[Resources | None] = [None, None]
-        """The two answers, until something moves."""
+        self.answers: list[Resources | None] = [None, None]
+        """The answers now and later, until something moves."""
 
     @property
     def differs(self) -> bool:
-        """Whether the two looks do, for this queue."""
+        """Whether the queue holds another amount later than now."""
         names = self.now.keys() | self.later.keys()
         return any(self.now.get(name, 0) != self.later.get(name, 0) for name in names)
 
     def answer(self, *, later: bool) -> Resources:
-        """Amounts as seen now or later."""
-        known = self.kept[later]
+        """Amounts that the queue is charged with, as seen now or later."""
+        known = self.answers[later]
         if known is None:
             amounts = dict(self.later)
             if not later:
                 for name, amount in self.now.items():
                     amounts[name] = max(amount, amounts.get(name, 0))
             known = Resources.of({name: max(0, amount) for name, amount in amounts.items()})
-            self.kept[later] = known
+            self.answers[later] = known
         return known
 
 
 class QueueAccounts:
-    """See the module.
+    """What each queue of a session is charged with.
 
     Args:
         queues: as the snapshot has them.
@@ -71,19 +72,19 @@ class QueueAccounts:
         self._accounts: dict[str, _QueueAccount] = {}
         self._fixed: dict[str, Resources] = {}
         self.counts_after_evictions = False
-        """Whether ``allocated`` answers as it will be."""
+        """Whether ``allocated`` answers as it will be later."""
         self._compared = (-1, False)
-        """Whether the looks differed, and under which version that was found."""
+        """Whether now and later differed, and under which version that was found."""
         self.version = 0
         """Grows with every move: what was worked out under another version is stale."""
         self._supposing = False
 
     def state(self) -> tuple[int, bool]:
-        """Answers are the same while this is: moves, and the look where the looks differ."""
+        """Answers are the same while this is: number of moves, and the view where the two differ."""
         if not self.counts_after_evictions:
             return (self.version, False)
         if not self._compared[1] and self._compared[0] != self.version:
-            # Once they differ they are taken to: asking again costs more than it saves.
+            # Once they differ they are taken to: comparing again costs more than it saves.
             self._compared = (self.version, self._looks_differ())
         return (self.version, self._compared[1])
 
@@ -94,41 +95,41 @@ class QueueAccounts:
         )
 
     def allocated(self, queue: str) -> Resources:
-        """Charged to the queue's subtree, as the session looks at it."""
+        """Amounts charged to the queue's subtree, as the session looks at it: now or later."""
         account = self._account(queue)
         return account.answer(later=self.counts_after_evictions) if account else NOTHING
 
     def staying(self, queue: str) -> Resources:
-        """Charged to it once those who leave are gone."""
+        """Amounts charged to the queue's subtree once the pods that leave are gone."""
         account = self._account(queue)
         return account.answer(later=True) if account else NOTHING
 
     def fixed(self, queue: str) -> Resources:
-        """Given in this session to gangs of the queue's subtree that are not preemptible."""
+        """Amounts given in this session to gangs of the subtree that are not preemptible."""
         return self._fixed.get(queue, NOTHING)
 
     def charge_not_preemptible(
         self, path: Sequence[str], amounts: Resources, *, times: int = 1
     ) -> None:
-        """So much of what is placed or promised is for a gang that is not preemptible."""
+        """Charge amounts, placed or nominated, of a gang that is not preemptible."""
         for name in path:
             self._fixed[name] = self._fixed.get(name, NOTHING).plus(amounts, times=times)
 
     def place(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
-        """So much more is held by the queues of a path, from the leaf up."""
+        """Charge the queues of a path, from the leaf up, with amounts that are held from now on."""
         self._move(path, amounts, now=times, later=times)
 
-    def promise(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
-        """So much more is promised."""
+    def nominate(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+        """Charge the queues of a path with amounts that will be held once the room is free."""
         self._move(path, amounts, now=0, later=times)
 
     def release(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
-        """So much of what is held will be free."""
+        """Take amounts off the queues of a path, which will be free once their pods are gone."""
         self._move(path, amounts, now=0, later=-times)
 
     @contextmanager
     def assuming(self, moves: Sequence[tuple[Sequence[str], Resources, int]]) -> Iterator[None]:
-        """Inside, so much more or less is promised, and one looks at what will be.
+        """Inside, so much more or less is nominated, and ``allocated`` answers as it will be.
 
         The version stays, as afterwards all is as it was: nothing that is worked out inside may
         be remembered by it.
@@ -139,24 +140,26 @@ class QueueAccounts:
         before = self.counts_after_evictions, self._supposing
         self.counts_after_evictions = self._supposing = True
         for path, amounts, times in moves:
-            self.promise(path, amounts, times=times)
+            self.nominate(path, amounts, times=times)
         try:
             yield
         finally:
             for path, amounts, times in moves:
-                self.promise(path, amounts, times=-times)
+                self.nominate(path, amounts, times=-times)
             self.counts_after_evictions, self._supposing = before
 
-    def seat(self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False) -> None:
-        """So many times more or less sits a pod on a row; see ``residents.Watch``."""
-        assert self.pools is not None, "nobody watches where there are no pools"
+    def change_count(
+        self, pod: Pod, row: int, *, now: int, later: int, leaves: bool = False
+    ) -> None:
+        """Charge node pools with a pod on a row; see ``AssignmentListener``."""
+        assert self.pools is not None, "accounts without pools follow no moves"
         amounts = self.pools.charge(pod.pod_class, row)
         if not amounts.items:
             return
-        home = self.pools.home(pod.uid)
-        self._move(home.path, amounts, now=now, later=later)
-        if home.gang is not None and not home.gang.terms.preemptible and not leaves:
-            self.charge_not_preemptible(home.path, amounts, times=later)
+        owner = self.pools.owner_of(pod.uid)
+        self._move(owner.path, amounts, now=now, later=later)
+        if owner.gang is not None and not owner.gang.terms.preemptible and not leaves:
+            self.charge_not_preemptible(owner.path, amounts, times=later)
 
     def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
         self.version += not self._supposing
@@ -168,7 +171,7 @@ class QueueAccounts:
                 if now:
                     account.now[resource] = account.now.get(resource, 0) + amount * now
                 account.later[resource] = account.later.get(resource, 0) + amount * later
-            account.kept = [None, None]
+            account.answers = [None, None]
 
     def _account(self, queue: str) -> _QueueAccount | None:
         known = self._accounts.get(queue)
@@ -185,11 +188,11 @@ class QueueAccounts:
 
 
 class QueueDemand:
-    """See the module.
+    """What queues held and requested when the session began.
 
     Args:
         snapshot: of the session.
-        pools: in which queues limit something; what is held and asked for there is counted
+        pools: in which queues limit something; what is held and requested there is counted
             beside the rest, by dimension.
     """
 
@@ -218,10 +221,10 @@ class QueueDemand:
 
     @cached_property
     def requested(self) -> dict[str, Resources]:
-        """Held, without those who leave, and waited for, by queue with all below it.
+        """Amounts held, without pods that leave, and waited for, by queue with all below it.
 
         A gang that cannot start whatever is free (its queue is frozen or stopped, takes no
-        gangs, or does not exist) asks for nothing.
+        gangs, or does not exist) requests nothing.
         """
         parts: dict[str, list[Resources]] = {}
         open_paths: dict[str, tuple[str, ...]] = {}
@@ -233,7 +236,7 @@ class QueueDemand:
                 path = open_paths[gang.queue] = self._open_path(gang)
             asked = gang.asked
             if self._pools is not None:
-                asked = asked.plus(self._pools.asked_by(gang))
+                asked = asked.plus(self._pools.requested_by(gang))
             for name in path:
                 parts.setdefault(name, []).append(asked)
         return {
@@ -243,28 +246,28 @@ class QueueDemand:
 
     @cached_property
     def fixed(self) -> dict[str, Resources]:
-        """The part of what is held, without those who leave, that nobody may take back."""
+        """Amounts held by gangs that are not preemptible, without pods that leave, by queue."""
         sums: dict[str, Resources] = {}
         for gang in self._snapshot.active.values():
             if gang.terms.preemptible or not gang.held:
                 continue
             node = self._snapshot.queues.get(gang.queue)
-            kept = self.held(gang)
+            staying = self.held(gang)
             for name in node.path if node else ():
-                sums[name] = sums.get(name, NOTHING).plus(kept)
+                sums[name] = sums.get(name, NOTHING).plus(staying)
         return sums
 
     def held(self, gang: Gang) -> Resources:
-        """What a gang holds, without its members being deleted."""
-        kept = less(gang.held, gang.leaving_held)
-        return kept if self._pools is None else kept.plus(self._pools.held_by(gang))
+        """Amounts that a gang holds, without its members being deleted."""
+        staying = less(gang.held, gang.leaving_held)
+        return staying if self._pools is None else staying.plus(self._pools.held_by(gang))
 
     def _staying(self, name: str, node: QueueNode) -> Resources:
-        kept = less(node.allocated, node.leaving)
+        staying = less(node.allocated, node.leaving)
         if self._pools is None:
-            return kept
+            return staying
         held = self._pools.held.get(name, NOTHING)
-        return kept.plus(less(held, self._pools.leaving.get(name, NOTHING)))
+        return staying.plus(less(held, self._pools.leaving.get(name, NOTHING)))
 
     def _open_path(self, gang: Gang) -> tuple[str, ...]:
         queues = self._snapshot.queues

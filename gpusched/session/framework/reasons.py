@@ -67,7 +67,7 @@ def nodes_text(count: int) -> str:
 
 
 def request_text(requests: Resources, *, gpu: str = "") -> str:
-    """What one pod asks for, GPUs first: ``8 nvidia.com/gpu, 4 cpu``."""
+    """Amounts that one pod requests, GPUs first: ``8 nvidia.com/gpu, 4 cpu``."""
     parts = [
         f"{format_quantity(amount, resource=name)} {name}"
         for name, amount in sorted(requests.items, key=lambda item: (item[0] != gpu, item[0]))
@@ -81,7 +81,7 @@ def pods_with_requests_text(count: int, pod_class: PodClass) -> str:
     share = pod_class.share
     if share is None or not share.memory:
         return f"{pods_text(count)} with {request_text(pod_class.requests, gpu=pod_class.gpu)}"
-    # What it counts as in quotas is not what it asks for.
+    # What it counts as in quotas is not what it requests.
     rest = Resources.of(
         {key: each for key, each in pod_class.requests.items if key != shared_resource()}
     )

@@ -12,14 +12,19 @@ Key = tuple[int | str, ...]
 
 @attrs.frozen
 class SortKeyHook:
-    """One opinion on an order; ``alike``: it is the same for all gangs of one kind."""
+    """Sort keys of one plugin.
 
-    ask: Callable[..., Key]
+    Attributes:
+        key: computes the key of an item.
+        alike: whether gangs of one equivalence class have the same key.
+    """
+
+    key: Callable[..., Key]
     alike: bool = False
 
 
 class Excluded(Exception):
-    """The item sits out this session, because its key could not be computed."""
+    """The item is left out of this session, because its key could not be computed."""
 
 
 def _comparable_parts(key: Key) -> list[tuple[int, int, str]]:
@@ -27,7 +32,7 @@ def _comparable_parts(key: Key) -> list[tuple[int, int, str]]:
 
 
 def joined_sort_key(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
-    """The joined key of an item, made comparable whatever types plugins return; None: sits out."""
+    """The joined key of an item, comparable whatever types plugins return; None to leave it out."""
     try:
         return tuple(part for order in orders for part in _comparable_parts(order(*about)))
     except Excluded:

@@ -23,7 +23,7 @@ class Verdict:
     """One policy's answer on one gang.
 
     Attributes:
-        code: WAIT is asked again when something changes, DENY when the spec changes.
+        code: WAIT is checked again when something changes, DENY when the spec changes.
         reason: one of ``session.reasons.Reason``; empty for ALLOW and ABSTAIN.
         sentence: for users, with numbers.
     """
@@ -58,7 +58,7 @@ def error(reason: str, sentence: str) -> Verdict:
 
 
 def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:
-    """ALLOW, or the first answer that refuses: ``about`` is the gang, or what a check asks for."""
+    """ALLOW, or the first answer that refuses; ``about`` are the arguments of each check."""
     for check in checks:
         verdict = check(*about)
         if verdict.refuses:

@@ -27,7 +27,7 @@ from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
 
 
 class NodeRows:
-    """Some rows of the node columns as they stand in the session now."""
+    """Columns of some nodes, one row for each, as they stand in the session now."""
 
     def __init__(self, bench: NodeUsage, rows: Sequence[int] | None) -> None:
         self._bench = bench
@@ -55,7 +55,7 @@ class NodeRows:
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
         amounts: Ints = self._bench.used[self._rows, column]
-        amounts.setflags(write=False)  # it may be the workbench itself
+        amounts.setflags(write=False)  # it may be the session's own array
         return amounts
 
     def gpus(self) -> Ints:
@@ -74,7 +74,7 @@ class NodeRows:
         return total
 
     def write_gpu_room_left(self, pod: PodClass) -> Ints:
-        """Where a share would go: what that GPU would have left, in thousandths, shape (rows,).
+        """Thousandths left of the GPU that a share would join, int64, shape (rows,).
 
         -1 where it would be the first on its GPU, or fits none.
         """
@@ -84,18 +84,18 @@ class NodeRows:
         return left
 
     def shared(self) -> Sequence[Mapping[int, int]]:
-        """GPUs of each row that are shared: thousandths that are taken, by slot."""
+        """Thousandths taken of each shared GPU by slot, one mapping for each row."""
         rows = range(self._length) if isinstance(self._rows, slice) else self._rows
         return [self._bench.shared_on(row) for row in rows]
 
     def parts(self, gpu: str) -> Ints:
         """Free thousandths of each GPU of one kind: shape (rows, GPUs), 0 where there is none."""
         parts: Ints = self._bench.gpu_parts(gpu)[self._rows]
-        parts.setflags(write=False)  # it may be the workbench itself
+        parts.setflags(write=False)  # it may be the session's own array
         return parts
 
     def numbers(self) -> Ints:
-        """Which rows these are, shape (rows,)."""
+        """Numbers of these rows among all nodes, int64, shape (rows,)."""
         if isinstance(self._rows, slice):
             return np.arange(self._length, dtype=np.int64)
         return np.array(self._rows, dtype=np.int64)
@@ -109,7 +109,7 @@ class NodeRows:
 
 
 class NodePools:
-    """Node pools for plugins: what there is in each, and who runs there.
+    """Node pools for plugins: what there is in each, and which pods run there.
 
     Args:
         pools: of the session; None when no queue limits anything in any: all is empty then.
@@ -122,7 +122,7 @@ class NodePools:
 
     @cached_property
     def total(self) -> Resources:
-        """By dimension, as ``View.total``; only dimensions that some queue limits."""
+        """Amounts by dimension, as ``View.total``; only dimensions that some queue limits."""
         return self._pools.total() if self._pools else NOTHING
 
     def rows(self, pool: str) -> Bools:
@@ -146,17 +146,17 @@ class NodePools:
 
     def queues_of(self, pod: Pod) -> tuple[str, ...]:
         """Names of the queues that are charged with a member of a gang, from the leaf up."""
-        return self._pools.home(pod.uid).path if self._pools else ()
+        return self._pools.owner_of(pod.uid).path if self._pools else ()
 
 
 class View:
-    """What a plugin may know.
+    """What a plugin may read of a session; it follows the session's statements.
 
     Args:
         accounts: what queues hold, as the session moves it.
-        neighbours: who sits where, as the session moves it.
-        fair_shares: who says what queues are due; the first answers.
-        usages: who says what they used of late; the first answers.
+        pod_counts: pods on each node, as the session moves them.
+        fair_shares: providers of what queues are due; the first answers.
+        usages: providers of what queues used of late; the first answers.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class View:
         self._equal: dict[Resources, Resources] = {}
         self._snapshot = snapshot
         self._accounts = accounts
-        self._neighbours = pod_counts
+        self._pod_counts = pod_counts
         self._fair_shares = fair_shares
         self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
@@ -193,29 +193,29 @@ class View:
         return [node for _, node in sorted(self._snapshot.queues.queues.items())]
 
     def allocated(self, queue: str) -> Resources:
-        """Held by or promised to the queue's subtree, places of this session included.
+        """Amounts held by or nominated for the queue's subtree, this session included.
 
-        Where queues limit node pools, the part held there is told beside the whole, by dimension;
-        so it is in ``staying``, ``fixed``, ``requested`` and ``minimum``.
+        Where queues limit node pools, the part held there stands beside the whole, by dimension;
+        so it does in ``staying``, ``fixed``, ``requested`` and ``minimum``.
 
-        While an action looks at what will be, those who leave do not count any more.
+        While an action is pipelining, pods that leave do not count any more.
         """
         return self._accounts.allocated(queue)
 
     def staying(self, queue: str) -> Resources:
-        """The same once those who leave, victims of this session too, are gone."""
+        """Amounts as ``allocated`` once pods that leave, victims of this session too, are gone."""
         return self._accounts.staying(queue)
 
     def fixed(self, queue: str) -> Resources:
-        """The part of ``staying`` whose gangs are not preemptible: nobody can take it back."""
+        """The part of ``staying`` whose gangs are not preemptible, so that it cannot be reclaimed."""
         return self._demand.fixed.get(queue, NOTHING).plus(self._accounts.fixed(queue))
 
     def requested(self, queue: str) -> Resources:
-        """What its subtree held, without those who left, and waited for when the session began."""
+        """Amounts its subtree held, without pods that leave, and waited for as the session began."""
         return self._demand.requested.get(queue, NOTHING)
 
     def total(self) -> Resources:
-        """What queues divide: allocatable of usable nodes without what others' pods hold there."""
+        """Amounts that queues divide: allocatable of usable nodes less what foreign pods hold."""
         return self._demand.total
 
     @cached_property
@@ -224,7 +224,7 @@ class View:
         return NodePools(self._pools, len(self._snapshot.nodes))
 
     def held(self, gang: Gang) -> Resources:
-        """What a running gang holds, in pools too, without its members being deleted."""
+        """Amounts that a running gang holds, in pools too, without its members being deleted."""
         return self._demand.held(gang)
 
     def children(self, queue: str) -> Sequence[str]:
@@ -237,7 +237,7 @@ class View:
         return sum(held.get(name) for name in gpu_resources().names)
 
     def fair_share(self, queue: str) -> Resources:
-        """What the queue is due now, in base units; nothing where no policy divides."""
+        """Amounts that the queue is due now, in base units; nothing where no policy divides."""
         return self._fair_shares[0](queue) if self._fair_shares else NOTHING
 
     # -- pods on nodes -----------------------------------------------------------------------
@@ -247,10 +247,10 @@ class View:
 
     def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
         """Some rows of the node columns as they stand now; None for all."""
-        return NodeRows(self._neighbours.bench, rows)
+        return NodeRows(self._pod_counts.bench, rows)
 
     def ask_filters(self, accepting: Callable[[PodClass], Bools]) -> None:
-        """Told by the session how to answer ``accepting``; until then every node accepts."""
+        """Set how ``accepting`` is answered; until then every node accepts."""
         self._accepting = accepting
 
     def accepting(self, pod_class: PodClass) -> Bools:
@@ -280,20 +280,20 @@ class View:
         return [(classes[digest], count) for digest, count in ordered]
 
     def count(self, query: PodQuery) -> Ints:
-        """Pods for which the query says yes, by row, int64, shape (nodes,); not to be changed.
+        """Pods that the query counts on each node, int64, shape (nodes,), read-only.
 
-        It follows the session: who is placed counts, and once one looks at what will be, who
-        leaves does not.
+        It follows the session: pods that are placed count, and while an action is pipelining
+        pods that leave do not.
         """
-        return self._neighbours.count(query)
+        return self._pod_counts.count(query)
 
     def domains(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""
-        return self._neighbours.domains(key)
+        return self._pod_counts.domains(key)
 
     def repelling(self) -> Iterator[Pod]:
         """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
-        for row in self._neighbours.residents.apart:
+        for row in self._pod_counts.residents.apart:
             yield from row
         for gang in self._snapshot.gangs:
             for task in gang.tasks:
@@ -325,7 +325,7 @@ class View:
         return self._snapshot.namespaces.get(name)
 
     def finished_runs(self, queue: str, pods: int) -> Sequence[int]:
-        """Seconds that completed Jobs of a queue took which ran so many pods at a time, ascending."""
+        """Seconds that completed Jobs of a queue took, of so many pods at a time, ascending."""
         return self._snapshot.runs.get((queue, pods), ())
 
     def capacity(self) -> Resources:
@@ -335,11 +335,11 @@ class View:
         return Resources.of({name: sums[column] for name, column in nodes.columns.items()})
 
     def minimum(self, gang: Gang) -> Resources:
-        """What the gang must be given at once to start: its missing minimum."""
+        """Amounts the gang must be given at once to start: its missing minimum."""
         known = self._minima.get(id(gang))
         if known is None or known[0] is not gang:
             amounts = self._minimum(gang)
-            # One object for equal amounts: whoever adds them up tells by that.
+            # One object for equal amounts: sums count them by identity.
             amounts = self._equal.setdefault(amounts, amounts)
             known = self._minima[id(gang)] = (gang, amounts)
         return known[1]
@@ -352,9 +352,9 @@ class View:
             if count:
                 amounts = amounts.plus(task.pod_class.requests, times=count)
                 if self._pools is not None:
-                    amounts = amounts.plus(self._pools.asked(task.pod_class), times=count)
+                    amounts = amounts.plus(self._pools.requested(task.pod_class), times=count)
             left -= count
         if left > 0 and gang.pod_group is not None and not gang.placed:
-            # Its pods are still to come: its author says what they will ask for.
+            # Its pods are still to come: its author says what they will request.
             amounts = amounts.maximum(gang.pod_group.min_resources)
         return amounts

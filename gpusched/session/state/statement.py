@@ -86,7 +86,7 @@ class Statement:
 
     def __init__(self, bench: NodeUsage, accounts: QueueAccounts, pod_counts: PodCounts) -> None:
         self._bench = bench
-        self._neighbours = pod_counts
+        self._pod_counts = pod_counts
         self._accounts = accounts
         self.proof = ""
         """How good its places are, see ``session.proven``; empty where nobody tells."""
@@ -136,7 +136,7 @@ class Statement:
         gpu = bench.gpu_to_join(row, ask) if share else None
         if bench.later:
             bench.reserve(row, ask, gpu=gpu or 0)
-            self._neighbours.promise(pod, row)
+            self._pod_counts.nominate(pod, row)
             self._moves.append(Assignment(pod, row, 0, ask, promised=True, gpu=gpu or 0))
             return
         slots = 0 if gpu is None else 1 << gpu
@@ -159,7 +159,7 @@ class Statement:
                 within=numa_slot_masks(bench, pod.pod_class, row) if row in bench.zoned else (),
             )
         bench.add(row, ask, slots=slots)
-        self._neighbours.place(pod, row)
+        self._pod_counts.place(pod, row)
         self._moves.append(Assignment(pod, row, slots, ask))
 
     def evict(
@@ -171,7 +171,7 @@ class Statement:
         """
         self._must_be_open()
         self._bench.release(row, ask, slots=member.slots)
-        self._neighbours.leave(member.pod, row)
+        self._pod_counts.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(EvictOperation(gang, member, row, ask, tuple(path)))
 
@@ -185,8 +185,8 @@ class Statement:
         """
         self._must_be_open()
         self._bench.reserve(place.row, place.ask, gpu=place.gpu, times=-1)
-        self._neighbours.promise(place.pod, place.row, times=-1)
-        self._accounts.promise(path, place.pod.pod_class.requests, times=-1)
+        self._pod_counts.nominate(place.pod, place.row, times=-1)
+        self._accounts.nominate(path, place.pod.pod_class.requests, times=-1)
         if lasting:
             self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests, times=-1)
         self._moves.append(UnnominateOperation(place, tuple(path), lasting))
@@ -209,24 +209,24 @@ class Statement:
         bench = self._bench
         if isinstance(move, EvictOperation):
             bench.release(move.row, move.ask, slots=move.member.slots, times=-1)
-            self._neighbours.leave(move.member.pod, move.row, times=-1)
+            self._pod_counts.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
         elif isinstance(move, UnnominateOperation):
             bench.reserve(move.place.row, move.place.ask, gpu=move.place.gpu)
-            self._neighbours.promise(move.place.pod, move.place.row)
-            self._accounts.promise(move.path, move.place.pod.pod_class.requests)
+            self._pod_counts.nominate(move.place.pod, move.place.row)
+            self._accounts.nominate(move.path, move.place.pod.pod_class.requests)
             if move.lasting:
                 self._accounts.charge_not_preemptible(move.path, move.place.pod.pod_class.requests)
         elif isinstance(move, UnassignOperation):
             place = move.place
             bench.add(place.row, place.ask, slots=place.slots)
-            self._neighbours.place(place.pod, place.row)
+            self._pod_counts.place(place.pod, place.row)
         elif move.promised:
             bench.reserve(move.row, move.ask, gpu=move.gpu, times=-1)
-            self._neighbours.promise(move.pod, move.row, times=-1)
+            self._pod_counts.nominate(move.pod, move.row, times=-1)
         else:
             bench.remove(move.row, move.ask, slots=move.slots)
-            self._neighbours.place(move.pod, move.row, times=-1)
+            self._pod_counts.place(move.pod, move.row, times=-1)
 
     def commit(self) -> tuple[Assignment, ...]:
         """The moves stand; the places among them."""

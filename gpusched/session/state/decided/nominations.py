@@ -196,7 +196,7 @@ class Nominations:
         def hold(gang: Gang, places: Sequence[Assignment]) -> tuple[Assignment, ...]:
             held = tuple(restore_nomination(usage, place) for place in places)
             for place in held:
-                pod_counts.promise(place.pod, place.row)
+                pod_counts.nominate(place.pod, place.row)
             self._effects.charge_nominated(gang, held)
             return held
 

@@ -47,7 +47,7 @@ class PlacementEffects:
         """Charge the gang's queues with places that its pods will have once they are free."""
         path = self.queue_path(gang)
         for place in places:
-            self._accounts.promise(path, place.pod.pod_class.requests)
+            self._accounts.nominate(path, place.pod.pod_class.requests)
         self._charge_not_preemptible(gang, places)
 
     def announce_started(self, gang: Gang, places: Sequence[Assignment]) -> None:

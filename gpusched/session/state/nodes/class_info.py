@@ -68,7 +68,7 @@ class PodClassInfos:
         self, bench: NodeUsage, pod_counts: PodCounts, hooks: Hooks, masks: SessionCache
     ) -> None:
         self._bench = bench
-        self._neighbours = pod_counts
+        self._pod_counts = pod_counts
         self._hooks = hooks
         self._masks = masks
         self._plain: dict[str, PodClassInfo] = {}
@@ -162,7 +162,7 @@ class PodClassInfos:
         stance = tuple(key)
         seat = self._by_stance.get(stance)
         if seat is None:
-            gate = InterPodGate(self._neighbours, rules, scores, len(self.nodes))
+            gate = InterPodGate(self._pod_counts, rules, scores, len(self.nodes))
             seat = self._by_stance[stance] = self._make(pod.pod_class, gate)
         return seat
 

@@ -43,7 +43,7 @@ class OrderKeys:
     def _queue_keys_are_shared(self) -> bool:
         return all(order.alike for order in self._hooks.queue_orders)
 
-    def of_gang(self, gang: Gang) -> Any:
+    def gang_key(self, gang: Gang) -> Any:
         """Among the gangs of its queue; None: it sits out."""
         orders = self._hooks.gang_orders
         kind = self._kinds.of(gang)
@@ -58,7 +58,7 @@ class OrderKeys:
             known = self._gangs[who] = (state, key)
         return known[1]
 
-    def of_queue(self, node: QueueNode, gang: Gang) -> Any:
+    def queue_key(self, node: QueueNode, gang: Gang) -> Any:
         """Among its siblings, with the gang it would be served with; None: it sits out."""
         orders = self._hooks.queue_orders
         kind = self._kinds.of(gang) if self._queue_keys_are_shared else None
@@ -77,11 +77,11 @@ class OrderKeys:
             return _joined_key(orders, gang)
         known = self._shared.get(kind)
         if known is None or known[0] != state:
-            parts = [joined_sort_key([each.ask], gang) if each.alike else () for each in orders]
+            parts = [joined_sort_key([each.key], gang) if each.alike else () for each in orders]
             known = self._shared[kind] = (state, parts)
         found: list[Any] = []
         for order, shared in zip(orders, known[1], strict=True):
-            part = shared if order.alike else joined_sort_key([order.ask], gang)
+            part = shared if order.alike else joined_sort_key([order.key], gang)
             if part is None:
                 return None
             found += part
@@ -89,4 +89,4 @@ class OrderKeys:
 
 
 def _joined_key(orders: Sequence[SortKeyHook], *about: object) -> Any:
-    return joined_sort_key([order.ask for order in orders], *about)
+    return joined_sort_key([order.key for order in orders], *about)

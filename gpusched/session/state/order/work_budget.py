@@ -283,7 +283,7 @@ class GangSelection:
         return sorted(gangs, key=lambda gang: (self._key(gang), int(gang.created * 1e6), gang.key))
 
     def _key(self, gang: Gang) -> Any:
-        key = self._order_keys.of_gang(gang)
+        key = self._order_keys.gang_key(gang)
         return (1,) if key is None else (0, key)
 
     def _defer_overtakers(self) -> None:
