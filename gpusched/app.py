@@ -482,7 +482,7 @@ class App:
                 await lead
         if not self._over.is_set():
             _log.warning("leadership ended; all is read again and this process stands by", why=why)
-            self.telemetry.started_over("leadership")
+            self.telemetry.cache_reset("leadership")
             self._over.set()
 
     async def _lead(self, elector: Elector) -> None:
@@ -518,7 +518,7 @@ class App:
         if self._over.is_set():
             return
         self._restored = why
-        self.telemetry.started_over("restored")
+        self.telemetry.cache_reset("restored")
         _log.warning("all that is known of the cluster is dropped and read again", why=why)
         self._over.set()
 

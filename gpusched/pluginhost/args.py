@@ -4,6 +4,9 @@ The class is the annotation of the plugin's field ``args``. A field ``max_gpus: 
 ``maxGpus``; a field that ends in ``_s`` and is a float is a duration, ``max_wait_s`` is
 ``maxWait: 90s``. The types that a file can hold are understood: bool, int, float, str, Literal,
 ``tuple[X, ...]``, ``Mapping[str, X]`` and unions of these with None.
+
+A key or a value that was renamed goes on being read when the field says so in its metadata,
+``{"formerly": "oldKey"}`` or ``{"renamed": {"old": "new"}}``; ``old_words`` warns of it.
 """
 
 from __future__ import annotations
@@ -63,8 +66,19 @@ def build_args(
     where = f"plugin {quoted(choice.name)}"
     problems = []
     values: dict[str, Any] = {}
-    for key, value in choice.arguments.items():
-        place = config.at(choice.argument_lines.get(key, choice.line))
+    formerly = _former_keys(fields)
+    given = set()
+    for named, said in choice.arguments.items():
+        key = formerly.get(named, named)
+        value = _current_value(fields[key], said) if key in fields else said
+        place = config.at(choice.argument_lines.get(named, choice.line))
+        if key in given:
+            problems.append(
+                f"{place}: argument {key} of {where} is there twice: "
+                f"{fields[key].metadata['formerly']} is its old name"
+            )
+            continue
+        given.add(key)
         if key not in fields:
             problems.append(
                 f"{place}: unknown argument {quoted(key)} of {where}: "
@@ -77,9 +91,7 @@ def build_args(
         except _MistypedError as error:
             problems.append(f"{place}: argument {key} of {where} must be {error}")
     missing = [
-        key
-        for key, field in fields.items()
-        if field.default is attrs.NOTHING and key not in choice.arguments
+        key for key, field in fields.items() if field.default is attrs.NOTHING and key not in given
     ]
     if missing:
         problems.append(
@@ -91,6 +103,46 @@ def build_args(
         return run_foreign_code(choice.name, "arguments", lambda: cls(**values))
     except PluginFault as fault:
         raise _refused(fault, choice, fields, config=config) from fault
+
+
+def old_words(cls: type[attrs.AttrsInstance], choice: PluginChoice, *, config: Config) -> list[str]:
+    """One warning for each key and value of a plugin's arguments that has another name today.
+
+    Args:
+        cls: what ``args_class`` found.
+        choice: the plugin as configured.
+        config: knows where it was written.
+    """
+    hints = run_foreign_code(choice.name, "load", lambda: typing.get_type_hints(cls))
+    fields = {argument_key(field, hints[field.name]): field for field in attrs.fields(cls)}
+    formerly = _former_keys(fields)
+    where = f"plugin {quoted(choice.name)}"
+    warnings = []
+    for named, said in choice.arguments.items():
+        place = config.at(choice.argument_lines.get(named, choice.line))
+        key = formerly.get(named, named)
+        if key != named:
+            warnings.append(f"{place}: argument {named} of {where} is called {key} now")
+        field = fields.get(key)
+        value = said if field is None else _current_value(field, said)
+        if value is not said:
+            warnings.append(f"{place}: the value {said} of {key} of {where} is called {value} now")
+    return warnings
+
+
+def _former_keys(fields: Mapping[str, attrs.Attribute[Any]]) -> dict[str, str]:
+    """Keys of today by those that they had before."""
+    return {
+        field.metadata["formerly"]: key
+        for key, field in fields.items()
+        if "formerly" in field.metadata
+    }
+
+
+def _current_value(field: attrs.Attribute[Any], value: Argument) -> Argument:
+    """The word of today for a value; the value itself where it has not been renamed."""
+    renamed: Mapping[str, str] = field.metadata.get("renamed", {})
+    return renamed.get(value, value) if isinstance(value, str) else value
 
 
 def _refused(

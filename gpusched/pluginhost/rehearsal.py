@@ -16,6 +16,7 @@ from gpusched.base.errors import ConfigError
 from gpusched.cache.cache import Cache
 from gpusched.config.model import Config
 from gpusched.config.yaml_tree import quoted
+from gpusched.pluginhost.args import args_class, old_words
 from gpusched.pluginhost.guard import HookRecord, PluginGuard
 from gpusched.session.decide import decide
 from gpusched.session.state.policy import Policy
@@ -84,6 +85,7 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
         raise ConfigError(*problems)
     registered = {who.hook for who in records}
     return (
+        *_old_words(config, policy),
         *_action_order_warnings(config),
         *(
             f"{config.source}: no plugin registers {hook}: {effect}"
@@ -92,6 +94,19 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
         ),
         *_idle_action_warnings(config, registered),
     )
+
+
+def _old_words(config: Config, policy: Policy) -> Sequence[str]:
+    """A warning for each word of the configuration that has another name today."""
+    by_name = {plugin.name: type(plugin) for plugin in policy.plugins}
+    said: list[str] = []
+    for tier in config.tiers:
+        for choice in tier.plugins:
+            cls = by_name.get(choice.name)
+            arguments = args_class(choice.name, cls) if cls and choice.arguments else None
+            if arguments is not None:
+                said += old_words(arguments, choice, config=config)
+    return said
 
 
 def _configured_lines(config: Config) -> dict[str, int]:

@@ -12,14 +12,16 @@ from gpusched.plugin import Gang, Hooks, View
 
 @attrs.frozen(kw_only=True)
 class TopologyArgs:
-    """``compact: gangs`` gives the most compact place to all with GPUs, ``wishes`` if they ask for it.
+    """``compact: gangs`` gives the most compact place to all with GPUs, ``requested`` to those that ask.
 
     ``spareNodes`` empty GPU nodes in each domain of ``spareLevel`` (an NVLink domain, say) are left
     to gangs that run there already, so that a failed node can be replaced where the others are.
     """
 
-    compact: Literal["gangs", "wishes"] = attrs.field(
-        default="gangs", validator=v.in_(("gangs", "wishes"))
+    compact: Literal["gangs", "requested"] = attrs.field(
+        default="gangs",
+        validator=v.in_(("gangs", "requested")),
+        metadata={"renamed": {"wishes": "requested"}},
     )
     spare_level: str = attrs.field(default="", validator=v.instance_of(str))
     spare_nodes: int = attrs.field(default=0, validator=[v.ge(0), v.le(1_000)])

@@ -40,11 +40,13 @@ class QuotaArgs:
     """What is refused besides going above a capability.
 
     Attributes:
-        firm_within_deserved: gangs that are not preemptible stay within what every queue on
+        non_preemptible_within_deserved: gangs that are not preemptible stay within what every queue on
             their path deserves: what is lent must be possible to take back.
     """
 
-    firm_within_deserved: bool = True
+    non_preemptible_within_deserved: bool = attrs.field(
+        default=True, metadata={"formerly": "firmWithinDeserved"}
+    )
 
 
 @attrs.frozen
@@ -76,7 +78,7 @@ class Quota:
             verdict = _check_capability(gang, asked, view, held)
             if not verdict.refuses:
                 verdict = pools().room(gang, held)
-            if not verdict.refuses and self.args.firm_within_deserved:
+            if not verdict.refuses and self.args.non_preemptible_within_deserved:
                 verdict = _check_not_preemptible(gang, asked, view)
             if not verdict.refuses:
                 verdict = guarantees().keep(gang, asked, held)

@@ -79,7 +79,7 @@ def test_arguments_are_shown_as_they_stand_in_the_file(capsys):
     """As YAML, not as Python writes it."""
     assert main(["check-config", str(CONF / "profiles" / "volcano-like.yaml")]) == 0
     shown = capsys.readouterr().out
-    assert "quota (firmWithinDeserved: false)" in shown
+    assert "quota (nonPreemptibleWithinDeserved: false)" in shown
     assert "fairshare (order: priority, usageWeight: 0)" in shown
     assert "nodeorder (strategy: spread)" in shown
 

@@ -220,6 +220,6 @@ def test_a_server_that_restarts_under_load_has_lost_nothing(play):
                 w.client.delete("pods", "default", f"p-{number - 8}")
         await w.clock.sleep(60)
         assert lost(daemon) == {}
-        assert daemon.app.telemetry._started_over[("restored",)] == 0
+        assert daemon.app.telemetry._cache_resets[("restored",)] == 0
 
     play(scenario, limit_s=3000)

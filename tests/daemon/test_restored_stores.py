@@ -86,7 +86,7 @@ def test_versions_that_others_have_written_past_again_hide_nothing(play):
         assert w.cluster.core.store.version > known
         took = await repaired(w, w.clock.monotonic())
         assert took < REPAIRED_S
-        assert daemon.app.telemetry._started_over[("restored",)] == 1
+        assert daemon.app.telemetry._cache_resets[("restored",)] == 1
 
     play(scenario)
 

@@ -88,7 +88,7 @@ def test_a_name_that_is_not_resolved_at_the_start_is_waited_for(play, resolver, 
         assert 0 < resolver.refused - first < first
         resolver.works = True
         await w.until(lambda: len(w.running("g")) == 2, within=limits.BACKOFF_MAX_S + 60)
-        assert daemon.app.telemetry._started_over == {}
+        assert daemon.app.telemetry._cache_resets == {}
 
     with caplog.at_level(logging.WARNING, logger="gpusched"):
         play(scenario)

@@ -255,6 +255,8 @@ def test_every_key_of_the_configuration_is_explained():
     lines = (CONF / "gpusched.yaml").read_text().splitlines()
     bare = {
         "- plugins:",
+        "limits:",
+        "clientConnection:",
         "placement:",
         "cycle:",
         "leaderElection:",

@@ -160,8 +160,8 @@ def test_spare_nodes_are_for_those_who_run_there() -> None:
 
 
 def test_compactness_can_be_left_to_those_who_ask() -> None:
-    """``compact: wishes``: others take nodes one by one, the fullest first."""
-    c = tree(with_topology(compact="wishes"), [[1], [2]])
+    """``compact: requested``: others take nodes one by one, the fullest first."""
+    c = tree(with_topology(compact="requested"), [[1], [2]])
     c.pod("old", gpus=1, node="b0-r0-0", slots=1)
     c.gang("g", pods=2, gpus=7, cpu=0)
     c.when.bound()

@@ -141,7 +141,7 @@ def test_firm_gangs_do_not_borrow_unless_told(given):
     c.when.one_session()
     assert c.then.started() == []
     assert c.then.reason("g") == "QuotaExceeded"
-    lenient = cluster(under(quota={"firmWithinDeserved": False}))
+    lenient = cluster(under(quota={"nonPreemptibleWithinDeserved": False}))
     lenient.when.one_session()
     assert lenient.then.started() == ["g"]
 

@@ -184,7 +184,7 @@ class FaultReport:
     def report_crashes(self, sentence: str, deaths: int) -> None:
         """Earlier processes died; told by the one that leads next."""
         _log.error("an earlier process died", why=sentence)
-        self._telemetry.set_deaths(deaths)
+        self._telemetry.set_crashes(deaths)
         if self._news is not None:
             self._news.warn(DIED, reason="SchedulerDied", action="Starting", sentence=sentence)
 

@@ -134,9 +134,9 @@ class Telemetry:
         """A watch ended or a list was done."""
         self._transitions[resource, reason] += 1
 
-    def started_over(self, reason: str) -> None:
+    def cache_reset(self, reason: str) -> None:
         """All that was known of the cluster was dropped: leadership lost, or etcd restored."""
-        self._started_over[(reason,)] += 1
+        self._cache_resets[(reason,)] += 1
 
     def events_lost(self, resource: str, change: str) -> None:
         """A watch event was lost, and made up for by an audit."""
@@ -235,9 +235,9 @@ class Telemetry:
             self._degraded.clear()
             self._degraded.update({(what,): 1.0 for what in off})
 
-    def set_deaths(self, deaths: int) -> None:
+    def set_crashes(self, crashes: int) -> None:
         """So many processes in a row died in their sessions before this one began."""
-        self._deaths[()] = float(deaths)
+        self._crashes[()] = float(crashes)
 
     def set_leader(self, *, leading: bool) -> None:
         """Whether this process may write."""
@@ -293,9 +293,10 @@ class Telemetry:
         self._transitions = self._counter(
             "watch_transitions", "Lists done and watches ended", ("resource", "reason")
         )
-        self._started_over = self._counter(
-            "started_over", "Times that all was dropped and read again", ("reason",)
-        )
+        self._cache_resets = self._counter(
+            "cache_resets", "Times that all was dropped and read again", ("reason",),
+            formerly="started_over",
+        )  # fmt: skip
         self._unrecorded = self._counter(
             "decisions_not_recorded", "Decisions that --record-decisions left out", ()
         )
@@ -377,10 +378,10 @@ class Telemetry:
         )
         self._set_aside: dict[Row, float] = {}
         self._degraded: dict[Row, float] = {}
-        self._deaths: dict[Row, float] = {}
+        self._crashes: dict[Row, float] = {}
         self._gauge(
-            "session_deaths", "Processes that died in sessions in a row before this one began", (),
-            lambda: self._deaths,
+            "session_crashes", "Processes that died in sessions in a row before this one began", (),
+            lambda: self._crashes, formerly="session_deaths",
         )  # fmt: skip
         self._gauge(
             "set_aside_objects", "Objects that are left out of sessions after faults", ("what",),
@@ -391,7 +392,10 @@ class Telemetry:
             lambda: self._degraded,
         )  # fmt: skip
 
-    def _counter(self, name: str, description: str, labels: Row) -> defaultdict[Row, float]:
+    def _counter(
+        self, name: str, description: str, labels: Row, *, formerly: str = ""
+    ) -> defaultdict[Row, float]:
+        """Rows of a counter, which stands under the name that it had before as well."""
         rows: defaultdict[Row, float] = defaultdict(float)
         if not labels:
             rows[()] = 0.0  # shown from the start, so that a rate over it works
@@ -399,16 +403,28 @@ class Telemetry:
         def read(_options: CallbackOptions) -> Iterable[Observation]:
             return _observations(labels, rows)
 
-        self._meter.create_observable_counter(f"gpusched_{name}", [read], description=description)
+        make = self._meter.create_observable_counter
+        make(f"gpusched_{name}", [read], description=description)
+        if formerly:
+            make(f"gpusched_{formerly}", [read], description=_deprecated(f"{name}_total"))
         return rows
 
     def _gauge(
-        self, name: str, description: str, labels: Row, rows: Callable[[], Mapping[Row, float]]
+        self,
+        name: str,
+        description: str,
+        labels: Row,
+        rows: Callable[[], Mapping[Row, float]],
+        *,
+        formerly: str = "",
     ) -> None:
         def read(_options: CallbackOptions) -> Iterable[Observation]:
             return _observations(labels, rows())
 
-        self._meter.create_observable_gauge(f"gpusched_{name}", [read], description=description)
+        make = self._meter.create_observable_gauge
+        make(f"gpusched_{name}", [read], description=description)
+        if formerly:
+            make(f"gpusched_{formerly}", [read], description=_deprecated(name))
 
     def _bounded(self, rows: Mapping[Row, float], *, resources: bool = False) -> dict[Row, float]:
         """Rows with bounded names; those that become ``other`` are added up."""
@@ -423,6 +439,10 @@ class Telemetry:
         for rows in (self._allocated, self._fair_share):
             for row in [row for row in rows if row[0] == queue]:
                 del rows[row]
+
+
+def _deprecated(name: str) -> str:
+    return f"Deprecated: gpusched_{name} is its name now"
 
 
 def _set(rows: dict[Row, float], row: Row, value: float) -> None:

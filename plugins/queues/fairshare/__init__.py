@@ -21,15 +21,22 @@ class FairShareArgs:
     Attributes:
         order: ``share`` serves queues within their share first, then by priority; ``priority``
             serves by queue priority first.
-        leftovers: ``after`` deals what rounding left over when every priority class had its
-            turn; ``byClass`` deals it before the next class gets anything.
+        remainder: ``last`` deals what rounding left over when queues of every priority had their
+            turn; ``byPriority`` deals it before queues of the next priority get anything.
         usage_weight: thousandths by which decayed use bends the surplus; 0 for not at all.
         saturation: percent; a queue may reclaim above its share only while it stays this much
             less saturated than each queue it takes from.
     """
 
     order: str = attrs.field(default="share", validator=v.in_(("share", "priority")))
-    leftovers: str = attrs.field(default="after", validator=v.in_(("after", "byClass")))
+    remainder: str = attrs.field(
+        default="last",
+        validator=v.in_(("last", "byPriority")),
+        metadata={
+            "formerly": "leftovers",
+            "renamed": {"after": "last", "byClass": "byPriority"},
+        },
+    )
     usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
 
@@ -48,7 +55,7 @@ class FairShare:
 
         @cache
         def shares() -> Shares:
-            bend = SurplusRule(bend=args.usage_weight, by_class=args.leftovers == "byClass")
+            bend = SurplusRule(bend=args.usage_weight, by_class=args.remainder == "byPriority")
             return Shares(view, bend)
 
         @cache
