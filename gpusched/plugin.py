@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.api.devices.slots import accelerator
-from gpusched.api.gang.pod_group import PodGroup, Queue, QueueUsage
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.pool_resources import dimension, pool_of, resource_of
 from gpusched.api.meta.quantity import format_quantity
@@ -17,6 +17,7 @@ from gpusched.api.meta.resources import NOTHING, PODS, Resources
 from gpusched.api.meta.units import DEVICE, unit_of
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, VolumeCatalog
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.queues.tree import QueueNode

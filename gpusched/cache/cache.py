@@ -13,13 +13,21 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.slots import SLOTS, format_slots
-from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
-from gpusched.api.jobs.job import DisruptionBudget, Job, Namespace, PriorityClass, ResourceQuota
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import (
+    DisruptionBudget,
+    Namespace,
+    PriorityClass,
+    ResourceQuota,
+    Topology,
+)
+from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.seal import NO_SEAL, SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination

@@ -5,10 +5,12 @@ from __future__ import annotations
 import attrs
 from msgspec import structs
 
-from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.pod.pod import NOMINATED, Pod
+from gpusched.api.policy.kinds import Topology
+from gpusched.api.queue.queue import Queue
 
 Own = PodGroup | Queue | Topology
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import attrs
 
 from gpusched.api.gang.move_record import MoveRecord
-from gpusched.api.gang.pod_group import Topology
-from gpusched.api.jobs.job import DisruptionBudget, Namespace
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION

@@ -20,12 +20,14 @@ import attrs
 
 from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.devices.slots import slot_numbers
-from gpusched.api.gang.pod_group import Queue, TopologyRequest
-from gpusched.api.jobs.job import Job, JobTemplate, Namespace, PriorityClass
+from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import pieces_to_base_units
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, PodClass
+from gpusched.api.policy.kinds import Namespace, PriorityClass
+from gpusched.api.queue.queue import Queue
 from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot

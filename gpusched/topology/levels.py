@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 import numpy as np
 
-from gpusched.api.gang.pod_group import Topology
 from gpusched.api.node.node import Node
+from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Ints
 from gpusched.base.limits import DOMAINS_PER_LEVEL_MAX
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.gang.pod_group import Topology
 from gpusched.api.meta.fields import printable_text
 from gpusched.api.node.node import Node
+from gpusched.api.policy.kinds import Topology
 from gpusched.base.limits import DOMAINS_PER_LEVEL_MAX
 from gpusched.topology.levels import HOST, TopologyLevel, active_topology
 

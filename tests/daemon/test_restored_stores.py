@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.api.jobs.job import Namespace
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.policy.kinds import Namespace
 from gpusched.cache.cache import Cache
 from gpusched.io.watch.informers import on_another_cluster
 

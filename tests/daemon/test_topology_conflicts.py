@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.api.gang.pod_group import Topology
 from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.api.policy.kinds import Topology
 from gpusched.testing import entities
 from gpusched.topology import levels as domain
 from gpusched.topology import topology_verdicts

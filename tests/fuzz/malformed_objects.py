@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gpusched.api.meta import wire
+from gpusched.api.pod import wire as pod_wire
 from gpusched.devcluster.apimachinery.status import StatusError
 from tests.fuzz.foreign_kinds import ANY, SCHEMAS
 
@@ -33,7 +33,9 @@ LABELS = (
     "ray.io/replica-host-index", "spark-app-selector", "spark-role", "pod-template-hash",
     "applicationId", "batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index",
 )  # fmt: skip
-NOTES = tuple(sorted({each.encode_name for each in msgspec.structs.fields(wire.PodAnnotations)}))
+NOTES = tuple(
+    sorted({each.encode_name for each in msgspec.structs.fields(pod_wire.PodAnnotations)})
+)
 GROUP_RESOURCE = "podgroups.scheduling.gpusched.io"
 GROUPS = ("g", "rejected", "deleting", "gone", "loose", "hidden")
 ODD_TEXTS = (

@@ -8,11 +8,12 @@ import attrs
 import pytest
 
 from gpusched import API_VERSION
-from gpusched.api.gang.decode import POD_GROUPS, QUEUES
+from gpusched.api.gang.decode import POD_GROUPS
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.decode import PODS
+from gpusched.api.queue.decode import QUEUES
 from gpusched.commit.model import CommitPhase
 from gpusched.devcluster.cluster import ClusterOptions, start
 from gpusched.io.client.api_client import ApiClient

@@ -11,7 +11,9 @@ import pytest
 
 import gpusched
 from gpusched.api.gang import wire as wire_groups
+from gpusched.api.jobs import wire as job_wire
 from gpusched.api.meta import wire
+from gpusched.api.pod import wire as pod_wire
 from tests.manifests.security_table import metadata_keys, rows
 
 ROOT = Path(gpusched.__file__).parent
@@ -63,7 +65,7 @@ def constants() -> set[str]:
 
 def struct_keys() -> set[str]:
     """Every annotation that is decoded of pods and Jobs, and of what they are made from."""
-    structs = (wire.WorkloadAnnotations, wire.PodAnnotations, wire_groups.JobAnnotations)
+    structs = (wire.WorkloadAnnotations, pod_wire.PodAnnotations, job_wire.JobAnnotations)
     return {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)}
 
 

@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from gpusched.api.affinity.selector import EVERYTHING, Requirement, Selector, Taint
-from gpusched.api.gang.pod_group import Condition, NodePool, SubGroup, TopologyRequest
-from gpusched.api.jobs.job import QuotaScope
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.status import Condition
 from gpusched.api.pod.gang_annotations import MAX_EXEC_LABEL
 from gpusched.api.pod.pod import GangAnnotations
+from gpusched.api.policy.kinds import QuotaScope
+from gpusched.api.queue.queue import NodePool
 
 MINUTE = 60 * 10**9
 

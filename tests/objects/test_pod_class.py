@@ -8,16 +8,16 @@ import gc
 import msgspec
 import pytest
 
-from gpusched.api.meta import wire as shapes
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.resources import Resources
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.pod_class import PodClasses
 from gpusched.base import limits
 
 
 def spec_of(**parts):
     """A spec as the parser leaves it."""
-    return msgspec.json.decode(msgspec.json.encode(parts), type=shapes.PodSpec)
+    return msgspec.json.decode(msgspec.json.encode(parts), type=pod_wire.PodSpec)
 
 
 def asks(cpu=None, *, always=False, limits=None, **more):

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from gpusched_plugins.queues.usage import BITS, decay_factor
 
-from gpusched.api.gang.pod_group import QueueUsage
 from gpusched.api.meta.units import DEVICE
+from gpusched.api.queue.queue import QueueUsage
 from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
@@ -118,7 +118,8 @@ def test_nothing_is_remembered_of_who_never_used_anything():
 
 def test_the_record_survives_the_api():
     """It is read back from the status as it was written."""
-    from gpusched.api.gang.decode import UsageStatus, _usage_of  # noqa: PLC0415
+    from gpusched.api.meta.status import UsageStatus  # noqa: PLC0415 - the other half
+    from gpusched.api.queue.decode import _usage_of  # noqa: PLC0415 - the other half
     from gpusched.io.write.status_patches import _usage  # noqa: PLC0415 - the other half
 
     usage = QueueUsage(NOW, ((GPU, 5),), (("cpu", 7),))

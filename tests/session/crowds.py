@@ -12,9 +12,9 @@ import msgspec
 from gpusched.api.affinity.pod_terms import HostPort
 from gpusched.api.affinity.selector import Requirement, Selector
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
-from gpusched.api.jobs.job import DisruptionBudget
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.session.state.plan import Plan
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpusched.api.affinity.selector import EVERYTHING
-from gpusched.api.jobs.job import DisruptionBudget
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpusched.api.jobs.job import PriorityClass, QuotaScope, ResourceQuota
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion
+from gpusched.api.policy.kinds import PriorityClass, QuotaScope, ResourceQuota
 from gpusched.cache.gangs.priority import PriorityClassLimits, QuotaStore, changes_priority
 from gpusched.testing import entities
 

@@ -6,8 +6,9 @@ import pytest
 from gpusched_plugins.eviction.drain import Drain
 from gpusched_plugins.eviction.lifetime import Lifetime, LifetimeArgs
 
-from gpusched.api.gang.pod_group import Condition, TopologyRequest
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import Owner
+from gpusched.api.meta.status import Condition
 from gpusched.api.pod.pod import PodPhase
 from gpusched.base import limits
 from gpusched.config.model import DEFAULT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.api.gang.pod_group import Topology, TopologyRequest
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.policy.kinds import Topology
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 

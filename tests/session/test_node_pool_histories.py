@@ -10,9 +10,9 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.api.gang.pod_group import NodePool
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE
+from gpusched.api.queue.queue import NodePool
 from gpusched.testing import entities
 from tests.session.test_no_ping_pong import QUIET, ROUNDS, History
 

@@ -10,10 +10,10 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.api.gang.pod_group import NodePool
 from gpusched.api.meta.pool_resources import dimension
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE
+from gpusched.api.queue.queue import NodePool
 from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given

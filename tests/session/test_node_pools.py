@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpusched.api.affinity.selector import NodeTerm, Requirement
-from gpusched.api.gang.pod_group import NodePool
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.queue.queue import NodePool
 from gpusched.testing.entities import GPU, NOW
 from gpusched.testing.given import Given
 from tests.session.running import runs

@@ -6,9 +6,10 @@ import attrs
 import pytest
 
 from gpusched.api.affinity.selector import NodeTerm, Requirement, Taint, Toleration
-from gpusched.api.gang.pod_group import Topology, TopologyRequest
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import ObjectKey, Rejected, RejectedPodUsage, ResourceVersion
 from gpusched.api.meta.resources import Resources
+from gpusched.api.policy.kinds import Topology
 from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.testing.entities import NOW, uid
 from gpusched.testing.given import Given

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, example, settings
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, Queue, SubGroup, TopologyRequest
-from gpusched.api.jobs.job import Job, Namespace, PriorityClass
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import (
     ObjectKey,
     Owner,
@@ -27,6 +27,8 @@ from gpusched.api.meta.identity import (
 )
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, PodPhase
+from gpusched.api.policy.kinds import Namespace, PriorityClass
+from gpusched.api.queue.queue import Queue
 from gpusched.arrays.columns import request_vector
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.clock import SystemClock

@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.api.gang.pod_group import NodePool
 from gpusched.api.meta.identity import Owner
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.queue.queue import NodePool
 from gpusched.base import limits
 from gpusched.testing import entities
 

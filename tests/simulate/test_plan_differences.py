@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
-from gpusched.api.gang.pod_group import QueueUsage
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
+from gpusched.api.queue.queue import QueueUsage
 from gpusched.io.decisions.plan_json import canonical_json, plan_as_json
 from gpusched.lab.recordings.replay import plan_differences
 from gpusched.session.state.plan import (

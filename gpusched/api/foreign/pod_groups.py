@@ -9,7 +9,7 @@ import attrs
 
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign import wire as wire_foreign
-from gpusched.api.gang.decode import PENDING, decode_conditions, read_status
+from gpusched.api.gang.decode import PENDING
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.meta import wire
 from gpusched.api.meta.codec import KindCodec
@@ -23,6 +23,7 @@ from gpusched.api.meta.fields import (
 )
 from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
 from gpusched.api.meta.resources import NOTHING
+from gpusched.api.meta.status import decode_conditions, read_status
 from gpusched.api.pod import gang_annotations
 
 TIER: Final = "tier:"

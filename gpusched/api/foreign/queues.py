@@ -7,8 +7,6 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.foreign import kinds, wire
-from gpusched.api.gang.decode import decode_conditions, read_status
-from gpusched.api.gang.pod_group import ROOT_QUEUE, Queue
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
     check_identity,
@@ -21,7 +19,9 @@ from gpusched.api.meta.fields import (
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
 from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.status import decode_conditions, read_status
 from gpusched.api.meta.units import DEVICE
+from gpusched.api.queue.queue import ROOT_QUEUE, Queue
 from gpusched.base.limits import QUANTITY_MAX
 
 _STOPPED: Final = ("Closed", "Closing")

@@ -6,8 +6,9 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from gpusched.api.gang.wire import Guarantee, Members
+from gpusched.api.gang.wire import Members
 from gpusched.api.meta.wire import ABSENT, Count, Int32, Quantities, WorkloadMetadata
+from gpusched.api.queue.wire import Guarantee
 
 Amount = int | float
 

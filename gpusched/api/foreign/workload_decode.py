@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
-from gpusched.api.gang.wire import JobSpec, Members
+from gpusched.api.gang.wire import Members
+from gpusched.api.jobs.wire import JobSpec
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import check_identity, read_labels, read_resource_version, read_uid
 from gpusched.api.meta.identity import InvalidObject, parse_time

@@ -1,1 +1,1 @@
-"""Which pods start together, and under which terms? PodGroups, the levels of the Topology that they name, and the record of where a gang is moved to."""
+"""Which pods start together, and under which terms? PodGroups, and the record of where a gang is moved to."""

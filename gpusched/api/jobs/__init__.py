@@ -1,1 +1,1 @@
-"""Which pods will a Job have, and what do namespaces, PriorityClasses, quotas and disruption budgets allow? The kinds of which only a few fields matter."""
+"""Which pods will a Job have, and which gang do they form? Its shape on the wire, the entity, and how one becomes the other."""

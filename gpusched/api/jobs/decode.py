@@ -1,4 +1,4 @@
-"""Namespaces, PriorityClasses, PodDisruptionBudgets and Jobs: from the wire to the entity."""
+"""Jobs: from the wire to the entity."""
 
 from __future__ import annotations
 
@@ -8,20 +8,11 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from gpusched.api.affinity.decode import parse_selector
 from gpusched.api.devices.gpu_share import read_gpu_share
-from gpusched.api.gang import wire as wire_groups
 from gpusched.api.gang.move_record import parse_move
-from gpusched.api.jobs.job import (
-    DisruptionBudget,
-    Job,
-    JobTemplate,
-    Namespace,
-    PriorityClass,
-    QuotaScope,
-    ResourceQuota,
-)
-from gpusched.api.meta import raw_json, wire
+from gpusched.api.jobs import wire as job_wire
+from gpusched.api.jobs.job import Job, JobTemplate
+from gpusched.api.meta import raw_json
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
     check_identity,
@@ -32,130 +23,28 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
-from gpusched.api.meta.identity import InvalidObject, Owner, Rejected, parse_time
-from gpusched.api.meta.quantity import QuantityError, parse_quantity
-from gpusched.api.meta.units import unit_exponent
+from gpusched.api.meta.identity import Owner, Rejected, parse_time
 from gpusched.api.pod import gang_annotations
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.decode import DEFAULT_SCHEDULER, intern_pod_class
 from gpusched.api.pod.gang_membership import read_gang_membership
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS
 from gpusched.base.limits import FOREIGN_TEXT_MAX, GANG_PODS_MAX
 
-_CLASS_SCOPE: Final = "PriorityClass"
 _ENDS: Final = frozenset({"Complete", "Failed"})
-_POD_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
+_POD_SPEC: Final = msgspec.json.Decoder(pod_wire.PodSpec)
 
 
-def decode_namespace(parsed: wire_groups.WireNamespace) -> Namespace:
-    """A parsed namespace as an entity.
-
-    Raises:
-        Disbelief: it cannot be believed.
-    """
-    metadata = parsed.metadata
-    check_identity(metadata, namespaced=False)
-    labels = read_labels(metadata)
-    return Namespace(
-        name=metadata.name,
-        uid=read_uid(metadata),
-        resource_version=read_resource_version(metadata),
-        labels=labels,
-        queue=gang_annotations.read_queue_name(labels, metadata.annotations),
-    )
-
-
-def decode_priority_class(parsed: wire_groups.WirePriorityClass) -> PriorityClass:
-    """A parsed PriorityClass as an entity.
-
-    Raises:
-        Disbelief: it cannot be believed.
-    """
-    metadata = parsed.metadata
-    check_identity(metadata, namespaced=False)
-    return PriorityClass(
-        name=metadata.name,
-        uid=read_uid(metadata),
-        resource_version=read_resource_version(metadata),
-        value=parsed.value,
-        preemption_policy=parsed.preemption_policy or "PreemptLowerPriority",
-        preemptible=gang_annotations.read_gang_annotations(metadata.annotations).preemptible,
-    )
-
-
-def decode_resource_quota(parsed: wire_groups.WireResourceQuota) -> ResourceQuota:
-    """A parsed ResourceQuota as an entity.
-
-    Raises:
-        Disbelief: it cannot be believed.
-    """
-    metadata = parsed.metadata
-    check_identity(metadata, namespaced=True)
-    spec = parsed.spec or wire_groups.ResourceQuotaSpec()
-    selector = spec.scope_selector or wire_groups.QuotaScopeSelector()
-    terms = [QuotaScope("Exists") for scope in spec.scopes or () if scope == _CLASS_SCOPE]
-    terms += [
-        QuotaScope(term.operator, tuple(term.values or ()))
-        for term in selector.match_expressions or ()
-        if term.scope_name == _CLASS_SCOPE
-    ]
-    return ResourceQuota(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=read_uid(metadata),
-        resource_version=read_resource_version(metadata),
-        classes=tuple(terms),
-        left=_leaves_quota(parsed.status) if terms else (),
-    )
-
-
-def _leaves_quota(status: wire_groups.ResourceQuotaStatus | None) -> tuple[tuple[str, int], ...]:
-    status = status or wire_groups.ResourceQuotaStatus()
-    used = status.used or {}
-    found = {}
-    for name, text in (status.hard or {}).items():
-        field = f"status.hard[{name[:FOREIGN_TEXT_MAX]}]"
-        power = unit_exponent(name.removeprefix("requests.").removeprefix("limits."))
-        try:
-            hard = parse_quantity(str(text), power=power)
-            found[name] = max(0, hard - parse_quantity(str(used.get(name, "0")), power=power))
-        except QuantityError as why:
-            raise InvalidObject(field, str(why)) from None
-    return tuple(sorted(found.items()))
-
-
-def decode_disruption_budget(parsed: wire_groups.WireDisruptionBudget) -> DisruptionBudget:
-    """A parsed PodDisruptionBudget as an entity; without a selector it guards no pod.
-
-    Raises:
-        Disbelief: it cannot be believed.
-    """
-    metadata = parsed.metadata
-    check_identity(metadata, namespaced=True)
-    selector = parsed.spec.selector if parsed.spec else None
-    return DisruptionBudget(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=read_uid(metadata),
-        resource_version=read_resource_version(metadata),
-        selector=None
-        if selector is None
-        else parse_selector(
-            selector.match_labels, selector.match_expressions, field="spec.selector"
-        ),
-        disruptions_allowed=max(0, (parsed.status and parsed.status.disruptions_allowed) or 0),
-    )
-
-
-def decode_job(parsed: wire_groups.WireJob) -> Job:
+def decode_job(parsed: job_wire.WireJob) -> Job:
     """A parsed Job as an entity; what it does not say itself its pod template may say.
 
     Raises:
         Disbelief: it cannot be believed.
     """
-    metadata, spec = parsed.metadata, parsed.spec or wire_groups.JobSpec()
+    metadata, spec = parsed.metadata, parsed.spec or job_wire.JobSpec()
     check_identity(metadata, namespaced=True)
     labels = read_labels(metadata)
-    template = (spec.template.metadata if spec.template else None) or wire.PodMetadata()
+    template = (spec.template.metadata if spec.template else None) or pod_wire.PodMetadata()
     template_labels = interned(template.labels or {})
     own_hints = gang_annotations.read_gang_annotations(metadata.annotations)
     template_hints = gang_annotations.read_gang_annotations(template.annotations)
@@ -197,7 +86,7 @@ def decode_job(parsed: wire_groups.WireJob) -> Job:
     )
 
 
-def _ran_s(status: wire_groups.JobStatus | None) -> int:
+def _ran_s(status: job_wire.JobStatus | None) -> int:
     """How long it took; at least a second, so that even the shortest counts as known."""
     if status is None or not status.start_time or not status.completion_time:
         return 0
@@ -205,9 +94,9 @@ def _ran_s(status: wire_groups.JobStatus | None) -> int:
 
 
 def _deadline_s(
-    spec: wire_groups.JobSpec,
+    spec: job_wire.JobSpec,
     labels: Mapping[str, str],
-    notes: wire_groups.JobAnnotations | None,
+    notes: job_wire.JobAnnotations | None,
 ) -> int:
     """The sooner of its own deadline and the one that Kueue would enforce, 0 for none."""
     said = labels.get(gang_annotations.MAX_EXEC_LABEL) or (notes and notes.max_exec) or ""
@@ -215,16 +104,16 @@ def _deadline_s(
     return min((limit for limit in limits if limit), default=0)
 
 
-def _controlled(parsed: wire_groups.WireJob) -> bool:
+def _controlled(parsed: job_wire.WireJob) -> bool:
     """Whether its controller suspends and starts it: a JobSet's Job is none of ours."""
     owners = [each.kind for each in parsed.metadata.owner_references or () if each.controller]
     return bool(owners) and owners[0] != "CronJob"
 
 
-def _started_by_us(parsed: wire_groups.WireJob) -> dict[str, Any]:
+def _started_by_us(parsed: job_wire.WireJob) -> dict[str, Any]:
     """What only a Job has that we are to start, or that we started."""
     spec, notes = parsed.spec, parsed.metadata.annotations
-    notes = notes or wire_groups.JobAnnotations()
+    notes = notes or job_wire.JobAnnotations()
     admitted = notes.admitted or ""
     if spec is None or spec.template is None or not (spec.suspend or admitted):
         return {}
@@ -245,11 +134,11 @@ def _count(name: str, text: str | None) -> int:
     return parse_number(text, field=f"metadata.annotations[{name}]", low=1, high=GANG_PODS_MAX)
 
 
-def _template(template: wire_groups.PodTemplate) -> JobTemplate | None:
+def _template(template: job_wire.PodTemplate) -> JobTemplate | None:
     spec = decode_part(_POD_SPEC, bytes(template.spec), field="spec.template.spec")
     if spec is None:
         return None
-    metadata = template.metadata or wire.PodMetadata()
+    metadata = template.metadata or pod_wire.PodMetadata()
     labels = interned(metadata.labels or {})
     return JobTemplate(
         pod_class=intern_pod_class(spec, read_gpu_share(labels, metadata.annotations)),
@@ -273,20 +162,6 @@ def _add_rejected_job_details(rejected: Rejected, parts: dict[str, bytes]) -> Re
     )
 
 
-NAMESPACES: Final = KindCodec(
-    "Namespace", wire_type=wire_groups.WireNamespace, entity=decode_namespace
-)
-PRIORITY_CLASSES: Final = KindCodec(
-    "PriorityClass", wire_type=wire_groups.WirePriorityClass, entity=decode_priority_class
-)
-DISRUPTION_BUDGETS: Final = KindCodec(
-    "PodDisruptionBudget",
-    wire_type=wire_groups.WireDisruptionBudget,
-    entity=decode_disruption_budget,
-)
-RESOURCE_QUOTAS: Final = KindCodec(
-    "ResourceQuota", wire_type=wire_groups.WireResourceQuota, entity=decode_resource_quota
-)
 JOBS: Final = KindCodec(
-    "Job", wire_type=wire_groups.WireJob, entity=decode_job, adorn=_add_rejected_job_details
+    "Job", wire_type=job_wire.WireJob, entity=decode_job, adorn=_add_rejected_job_details
 )

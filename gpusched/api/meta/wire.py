@@ -89,54 +89,10 @@ class WorkloadAnnotations(
     kai_devices: str | None = None
 
 
-class PodAnnotations(
-    WorkloadAnnotations,
-    gc=False,
-    rename={
-        "slots": "gpusched.io/slots",
-        "plan": "gpusched.io/plan",
-        "fence": "gpusched.io/fence",
-        "proof": "gpusched.io/proof",
-        "seal": "gpusched.io/seal",
-        "job_index": "batch.kubernetes.io/job-completion-index",
-        "kai_group": "pod-group-name",
-        "koordinator_gang": "gang.scheduling.koordinator.sh/name",
-        "koordinator_min": "gang.scheduling.koordinator.sh/min-available",
-        "kueue_count": "kueue.x-k8s.io/pod-group-total-count",
-        "yunikorn_app": "yunikorn.apache.org/app-id",
-        "yunikorn_task": "yunikorn.apache.org/task-group-name",
-        "yunikorn_tasks": "yunikorn.apache.org/task-groups",
-        "lws_size": "leaderworkerset.sigs.k8s.io/size",
-    },
-):
-    """Those of a pod, with what our binding wrote."""
-
-    slots: str | None = None
-    plan: str | None = None
-    fence: str | None = None
-    proof: str | None = None
-    seal: str | None = None
-    job_index: str | None = None
-    kai_group: str | None = None
-    koordinator_gang: str | None = None
-    koordinator_min: str | None = None
-    kueue_count: str | None = None
-    yunikorn_app: str | None = None
-    yunikorn_task: str | None = None
-    yunikorn_tasks: str | None = None
-    lws_size: str | None = None
-
-
-class NodeAnnotations(Struct, gc=False, rename={"gpu_layout": "gpusched.io/gpu-layout"}):
-    """Those of a node."""
-
-    gpu_layout: str | None = None
-
-
 class ListMeta(
     Struct, gc=False, rename={"resource_version": "resourceVersion", "continue_token": "continue"}
 ):
-    """Of a list or a bookmark."""
+    """Metadata of a list or a bookmark."""
 
     resource_version: str = ""
     continue_token: str | None = None
@@ -155,23 +111,10 @@ class Metadata(Struct, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
 
 
-class PodMetadata(Metadata, gc=False, rename="camel"):
-    """Of a pod."""
-
-    annotations: PodAnnotations | None = None
-    owner_references: list[OwnerReference] | None = None
-
-
 class WorkloadMetadata(Metadata, gc=False, rename="camel"):
-    """Of a Job, a pod template or a namespace."""
+    """Metadata of a Job, a pod template or a namespace."""
 
     annotations: WorkloadAnnotations | None = None
-
-
-class NodeMetadata(Metadata, gc=False, rename="camel"):
-    """Of a node."""
-
-    annotations: NodeAnnotations | None = None
 
 
 class WireCondition(Struct, gc=False, rename="camel"):
@@ -183,130 +126,3 @@ class WireCondition(Struct, gc=False, rename="camel"):
     message: str | None = None
     last_transition_time: str | None = None
     observed_generation: Generation = 0
-
-
-# -- pods -----------------------------------------------------------------------------------
-
-
-class Container(Struct, gc=False, rename="camel"):
-    """What a container takes from its node."""
-
-    name: str = ""
-    resources: Raw = ABSENT
-    ports: Raw = ABSENT
-    restart_policy: str | None = None
-
-
-class ClaimSource(Struct, gc=False, rename="camel"):
-    """A claim that a volume is, by name."""
-
-    claim_name: str = ""
-
-
-class EphemeralSource(Struct, gc=False):
-    """A claim made for the pod and named after it; that it is there is all that matters."""
-
-
-class PodVolume(Struct, gc=False, rename="camel"):
-    """A volume; only one that is a claim keeps a pod off a node."""
-
-    name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
-    ephemeral: EphemeralSource | None = None
-
-
-class SchedulingGate(Struct, gc=False):
-    """A gate; that it is there is all that matters."""
-
-
-class SchedulingGroup(Struct, gc=False, rename="camel"):
-    """``spec.schedulingGroup``: the native PodGroup that a pod belongs to."""
-
-    pod_group_name: str | None = None
-
-
-class PodSpec(Struct, gc=False, rename="camel"):
-    """The part of a pod's spec that scheduling reads."""
-
-    node_name: str = ""
-    scheduler_name: str = ""
-    priority: Int32 | None = None
-    preemption_policy: str | None = None
-    active_deadline_seconds: Generation | None = None
-    priority_class_name: str | None = None
-    scheduling_gates: list[SchedulingGate] | None = None
-    scheduling_group: SchedulingGroup | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-    volumes: list[PodVolume] | None = None
-    resources: Raw = ABSENT
-    overhead: Raw = ABSENT
-    node_selector: Raw = ABSENT
-    affinity: Raw = ABSENT
-    tolerations: Raw = ABSENT
-    topology_spread_constraints: Raw = ABSENT
-    resource_claims: Raw = ABSENT
-
-
-class ContainerStatus(Struct, gc=False, rename="camel"):
-    """What a container was granted, and what it has now."""
-
-    name: str = ""
-    allocated_resources: Raw = ABSENT
-    resources: Raw = ABSENT
-
-
-class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
-    """The part of a pod's status that scheduling reads."""
-
-    phase: str = ""
-    reason: str | None = None
-    nominated_node_name: str | None = None
-    start_time: str | None = None
-    conditions: list[WireCondition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-    allocated_resources: Raw = ABSENT
-    resources: Raw = ABSENT
-
-
-class WirePod(Struct, gc=False):
-    """A pod."""
-
-    metadata: PodMetadata
-    spec: PodSpec
-    status: PodStatus = PodStatus()
-
-
-# -- nodes ----------------------------------------------------------------------------------
-
-
-class WireTaint(Struct, gc=False):
-    """A taint."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class NodeSpec(Struct, gc=False, frozen=True):
-    """The part of a node's spec that scheduling reads."""
-
-    taints: list[WireTaint] | None = None
-    unschedulable: bool | None = None
-
-
-class NodeStatus(Struct, gc=False, frozen=True):
-    """The part of a node's status that scheduling reads."""
-
-    allocatable: Quantities | None = None
-    capacity: Quantities | None = None
-    conditions: list[WireCondition] | None = None
-
-
-class WireNode(Struct, gc=False):
-    """A node."""
-
-    metadata: NodeMetadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()

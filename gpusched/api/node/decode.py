@@ -31,6 +31,7 @@ from gpusched.api.meta.identity import parse_time
 from gpusched.api.meta.quantity import QuantityError
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
+from gpusched.api.node import wire as node_wire
 from gpusched.api.node.node import Node
 from gpusched.base.limits import LAYOUT_TEXT_MAX
 
@@ -38,7 +39,7 @@ _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _SOFT_EFFECT: Final = "PreferNoSchedule"
 
 
-def decode_node(parsed: wire.WireNode) -> Node:
+def decode_node(parsed: node_wire.WireNode) -> Node:
     """A parsed node as an entity.
 
     Raises:
@@ -125,4 +126,4 @@ def _gpus_built_in(capacity: wire.Quantities | None) -> int:
         return 0
 
 
-NODES: Final = KindCodec("Node", wire_type=wire.WireNode, entity=decode_node)
+NODES: Final = KindCodec("Node", wire_type=node_wire.WireNode, entity=decode_node)

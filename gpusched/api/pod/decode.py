@@ -33,6 +33,7 @@ from gpusched.api.meta.identity import (
     parse_time,
 )
 from gpusched.api.meta.resources import Resources
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import (
     KAI_SUB_GROUP,
     MAX_EXEC_LABEL,
@@ -66,11 +67,11 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 _classes = PodClasses()
 _slots = lru_cache(maxsize=4096)(parse_slots)
-_SPEC: Final = msgspec.json.Decoder(wire.PodSpec)
-_NOTES: Final = msgspec.json.Decoder(wire.PodAnnotations)
+_SPEC: Final = msgspec.json.Decoder(pod_wire.PodSpec)
+_NOTES: Final = msgspec.json.Decoder(pod_wire.PodAnnotations)
 
 
-def intern_pod_class(spec: wire.PodSpec, share: GpuShare | None = None) -> PodClass:
+def intern_pod_class(spec: pod_wire.PodSpec, share: GpuShare | None = None) -> PodClass:
     """The class of a pod with this spec and share, one object with all equal ones.
 
     Raises:
@@ -79,7 +80,7 @@ def intern_pod_class(spec: wire.PodSpec, share: GpuShare | None = None) -> PodCl
     return _classes.of(spec, share=share)
 
 
-def decode_pod(parsed: wire.WirePod) -> Pod:
+def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     """A parsed pod as an entity.
 
     Raises:
@@ -150,7 +151,9 @@ def decode_pod(parsed: wire.WirePod) -> Pod:
     )
 
 
-def _claims(pod: str, volumes: Iterable[wire.PodVolume]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _claims(
+    pod: str, volumes: Iterable[pod_wire.PodVolume]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of all claims that volumes are, and of those that are made for this pod."""
     named: set[str] = set()
     own: set[str] = set()
@@ -185,7 +188,7 @@ class _BindingNotes:
 _NOT_BOUND: Final = _BindingNotes()
 
 
-def _binding_notes(notes: wire.PodAnnotations, pod_class: PodClass) -> _BindingNotes:
+def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _BindingNotes:
     """Of a bound pod; a plan without a fence is not of our making.
 
     Slots count whoever wrote them, as long as they are as many as the pod asks for: to leave
@@ -222,7 +225,7 @@ def _believed_slots(text: str, wanted: int) -> tuple[int, str]:
     )
 
 
-def _refusal(status: wire.PodStatus, scheduled: float) -> KubeletRefusal | None:
+def _refusal(status: pod_wire.PodStatus, scheduled: float) -> KubeletRefusal | None:
     """Whether the kubelet refused a failed pod: it says so, and no container ever was there."""
     reason = status.reason or ""
     if reason not in _REFUSALS and not reason.startswith(_LACKS):
@@ -258,7 +261,7 @@ def _shared_owner(kind: str, name: str, uid: str) -> Owner:
     return Owner(kind, name, UID(uid))
 
 
-def _rank(labels: Mapping[str, str], notes: wire.PodAnnotations | None) -> int:
+def _rank(labels: Mapping[str, str], notes: pod_wire.PodAnnotations | None) -> int:
     text = labels.get(_JOB_INDEX)
     if text is not None:
         return _index(text, f"metadata.labels[{_JOB_INDEX}]")
@@ -325,7 +328,7 @@ def _charge(node: str, spec: bytes, metadata: bytes) -> RejectedPodUsage:
         )
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return RejectedPodUsage(node, requests, shared=shared)
-    notes = notes or wire.PodAnnotations()
+    notes = notes or pod_wire.PodAnnotations()
     slots, _ = _believed_slots(notes.slots or "", wanted or shared)
     plan, fence, seal = notes.plan or "", notes.fence or "", (notes.seal or "")[:FOREIGN_TEXT_MAX]
     return RejectedPodUsage(node, requests, slots, shared, plan, fence, seal)
@@ -341,5 +344,5 @@ def _shares(metadata: bytes) -> bool:
 
 
 PODS: Final = KindCodec(
-    "Pod", wire_type=wire.WirePod, entity=decode_pod, adorn=_add_rejected_pod_details
+    "Pod", wire_type=pod_wire.WirePod, entity=decode_pod, adorn=_add_rejected_pod_details
 )

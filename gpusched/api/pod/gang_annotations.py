@@ -9,6 +9,7 @@ from typing import Final
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import parse_duration_ns, parse_number, quoted
 from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations
 from gpusched.base.limits import GANG_PODS_MAX
 
@@ -55,7 +56,7 @@ def read_group_name(
         native: what ``spec.schedulingGroup`` of a pod names.
     """
     notes = annotations or _NO_ANNOTATIONS
-    kai = notes.kai_group if isinstance(notes, wire.PodAnnotations) else None
+    kai = notes.kai_group if isinstance(notes, pod_wire.PodAnnotations) else None
     return (
         labels.get(GROUP_LABEL)
         or native
@@ -93,7 +94,7 @@ def read_role(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations |
             return labels[key]
     index = labels.get(LWS_INDEX)
     if index is None:
-        return (isinstance(notes, wire.PodAnnotations) and notes.yunikorn_task) or ""
+        return (isinstance(notes, pod_wire.PodAnnotations) and notes.yunikorn_task) or ""
     return "leader" if index == "0" else "worker"
 
 

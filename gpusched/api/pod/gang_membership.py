@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from gpusched.api.meta import wire
 from gpusched.api.meta.fields import decode_part, parse_number
 from gpusched.api.meta.identity import InvalidObject, Owner
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import LWS_INDEX, ROLES
 from gpusched.api.pod.pod import GangMembership
 from gpusched.base.limits import GANG_PODS_MAX
@@ -62,7 +62,7 @@ YUNIKORN_APP: Final = "YuniKornApplication"
 SPARK_APP: Final = "SparkApplication"
 WITHOUT_OBJECT: Final = frozenset({KUEUE_GROUP, KOORDINATOR_GANG, YUNIKORN_APP, SPARK_APP})
 """Kinds of gangs that only their pods tell of."""
-_NO_NOTES: Final = wire.PodAnnotations()
+_NO_NOTES: Final = pod_wire.PodAnnotations()
 
 
 _MARKS: Final = frozenset(
@@ -89,7 +89,7 @@ _TASK_GROUPS: Final = msgspec.json.Decoder(list[_TaskGroup])
 
 def read_gang_membership(
     labels: Mapping[str, str],
-    annotations: wire.PodAnnotations | None,
+    annotations: pod_wire.PodAnnotations | None,
     owner: Owner | None,
     min_member: int,
 ) -> GangMembership | None:
@@ -123,7 +123,9 @@ def read_gang_membership(
     return None
 
 
-def _by_convention(labels: Mapping[str, str], notes: wire.PodAnnotations) -> GangMembership | None:
+def _by_convention(
+    labels: Mapping[str, str], notes: pod_wire.PodAnnotations
+) -> GangMembership | None:
     name = notes.koordinator_gang or labels.get(_OLD_NAME)
     if name:
         text = notes.koordinator_min or labels.get(_OLD_MIN)
@@ -155,7 +157,7 @@ def _task_groups(text: str) -> int:
 
 
 def _by_controller(
-    labels: Mapping[str, str], notes: wire.PodAnnotations, owner: Owner | None
+    labels: Mapping[str, str], notes: pod_wire.PodAnnotations, owner: Owner | None
 ) -> GangMembership | None:
     name = labels.get(_JOBSET)
     if name:

@@ -18,12 +18,12 @@ import msgspec
 from gpusched.api.affinity import decode
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import accelerator, gpu_request
-from gpusched.api.meta import wire
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod import requests
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.pod.requests import NO_GRANTS, PodGrants, read_grants
 from gpusched.base.limits import CLASS_BYTES_MAX
@@ -45,8 +45,8 @@ class PodClasses:
 
     def of(
         self,
-        spec: wire.PodSpec,
-        status: wire.PodStatus | None = None,
+        spec: pod_wire.PodSpec,
+        status: pod_wire.PodStatus | None = None,
         share: GpuShare | None = None,
     ) -> PodClass:
         """The class of a pod with this spec.
@@ -83,7 +83,7 @@ class PodClasses:
         self._bytes += size
 
 
-def _key(spec: wire.PodSpec) -> _Key:
+def _key(spec: pod_wire.PodSpec) -> _Key:
     parts: list[bytes | bool | str] = [
         bytes(spec.node_selector),
         bytes(spec.affinity),
@@ -105,7 +105,9 @@ def _key(spec: wire.PodSpec) -> _Key:
     return tuple(parts)
 
 
-def read_pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> Resources:
+def read_pod_requests(
+    spec: pod_wire.PodSpec, status: pod_wire.PodStatus | None = None
+) -> Resources:
     """What a pod with this spec takes from its node; ``status`` of a bound pod.
 
     Raises:
@@ -114,7 +116,7 @@ def read_pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) 
     return _requests(spec, read_grants(status))
 
 
-def _requests(spec: wire.PodSpec, granted: PodGrants | None) -> Resources:
+def _requests(spec: pod_wire.PodSpec, granted: PodGrants | None) -> Resources:
     given = granted or NO_GRANTS
     return requests.pod_requests(
         containers=[
@@ -133,7 +135,7 @@ def _requests(spec: wire.PodSpec, granted: PodGrants | None) -> Resources:
     )
 
 
-def _parse(spec: wire.PodSpec, granted: PodGrants | None, share: GpuShare | None) -> PodClass:
+def _parse(spec: pod_wire.PodSpec, granted: PodGrants | None, share: GpuShare | None) -> PodClass:
     needs = _requests(spec, granted)
     gpu, gpus = gpu_request(needs)
     if share is not None:
@@ -168,7 +170,7 @@ def _parse(spec: wire.PodSpec, granted: PodGrants | None, share: GpuShare | None
     return attrs.evolve(made, digest=class_digest(made))
 
 
-def _aligned(spec: wire.PodSpec) -> tuple[Resources, ...]:
+def _aligned(spec: pod_wire.PodSpec) -> tuple[Resources, ...]:
     """Of containers and sidecars; a pod whose needs are given for all of them is not looked at."""
     if spec.resources:
         return ()
@@ -192,7 +194,7 @@ def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
     return needs.plus(Resources.of({shared_resource(): share.thousandths or DEVICE}))
 
 
-def has_claims(spec: wire.PodSpec) -> bool:
+def has_claims(spec: pod_wire.PodSpec) -> bool:
     """Whether any of its volumes is a claim."""
     return spec.volumes is not None and any(
         each.persistent_volume_claim is not None or each.ephemeral is not None

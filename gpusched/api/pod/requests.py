@@ -21,6 +21,7 @@ from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.api.meta.resources import NOTHING, PODS, RESOURCE_KINDS_MAX, Resources
 from gpusched.api.meta.units import unit_exponent
+from gpusched.api.pod import wire as pod_wire
 from gpusched.base.limits import QUANTITY_MAX
 
 _PENDING: Final = "PodResizePending"
@@ -64,7 +65,7 @@ class PodGrants:
 NO_GRANTS: Final = PodGrants((), NO_GRANT, {})
 
 
-def read_grants(status: wire.PodStatus | None) -> PodGrants | None:
+def read_grants(status: pod_wire.PodStatus | None) -> PodGrants | None:
     """What a status tells; None when it tells nothing of resources."""
     if status is None:
         return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from gpusched.api.gang import decode as decode_group
-from gpusched.api.jobs import decode as decode_others
+from gpusched.api.jobs import decode as decode_job
 from gpusched.api.meta.codec import ObjectPage, WatchEvent
 from gpusched.api.node import decode as decode_node
 from gpusched.api.pod import decode as decode_pod
-from gpusched.api.volumes import decode
+from gpusched.api.policy import decode as decode_policy
+from gpusched.api.queue import decode as decode_queue
+from gpusched.api.volumes import decode as decode_volume
 
 __all__ = ["CODECS", "ObjectCodec", "ObjectPage", "WatchEvent"]
 
@@ -27,15 +29,15 @@ class ObjectCodec(Protocol):
 CODECS: Final[dict[str, ObjectCodec]] = {
     "pods": decode_pod.PODS,
     "nodes": decode_node.NODES,
-    "namespaces": decode_others.NAMESPACES,
+    "namespaces": decode_policy.NAMESPACES,
     "podgroups": decode_group.POD_GROUPS,
-    "queues": decode_group.QUEUES,
-    "topologies": decode_group.TOPOLOGIES,
-    "priorityclasses": decode_others.PRIORITY_CLASSES,
-    "poddisruptionbudgets": decode_others.DISRUPTION_BUDGETS,
-    "resourcequotas": decode_others.RESOURCE_QUOTAS,
-    "jobs": decode_others.JOBS,
-    "persistentvolumeclaims": decode.CLAIMS,
-    "persistentvolumes": decode.VOLUMES,
-    "storageclasses": decode.STORAGE_CLASSES,
+    "queues": decode_queue.QUEUES,
+    "topologies": decode_policy.TOPOLOGIES,
+    "priorityclasses": decode_policy.PRIORITY_CLASSES,
+    "poddisruptionbudgets": decode_policy.DISRUPTION_BUDGETS,
+    "resourcequotas": decode_policy.RESOURCE_QUOTAS,
+    "jobs": decode_job.JOBS,
+    "persistentvolumeclaims": decode_volume.CLAIMS,
+    "persistentvolumes": decode_volume.VOLUMES,
+    "storageclasses": decode_volume.STORAGE_CLASSES,
 }

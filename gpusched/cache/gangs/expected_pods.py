@@ -11,9 +11,10 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from gpusched.api.jobs.job import Job, JobTemplate, PriorityClass
+from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
 from gpusched.api.pod.pod import Pod, PodPhase
+from gpusched.api.policy.kinds import PriorityClass
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang, GangSpec
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from gpusched.api.foreign.kinds import SOURCES, ServedForeignKind
 from gpusched.api.foreign.workload import ForeignWorkload
-from gpusched.api.gang.pod_group import PodGroup, Queue
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import ObjectKey, Rejected
+from gpusched.api.queue.queue import Queue
 from gpusched.cache.gangs.gang_index import GangIndex
 from gpusched.cache.store import LayeredStore
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from gpusched.api.gang.pod_group import DEFAULT_QUEUE
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod, PodClass, PodPhase
+from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.gangs.gang import Gang, GangSpec, Placed, make_pod_sets
 
 

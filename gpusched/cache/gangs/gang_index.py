@@ -16,12 +16,14 @@ import msgspec
 from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
-from gpusched.api.gang.pod_group import DEFAULT_QUEUE, PodGroup, Queue
-from gpusched.api.jobs.job import Job, Namespace, PriorityClass
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.jobs.job import Job
 from gpusched.api.meta.fields import is_object_name, quoted
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
+from gpusched.api.policy.kinds import Namespace, PriorityClass
+from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import (
     expected_pods_of,

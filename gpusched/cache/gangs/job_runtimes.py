@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
-from gpusched.api.gang.pod_group import DEFAULT_QUEUE
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import ObjectKey, Rejected
+from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.store import KindStore
 
 Kind = tuple[str, int]

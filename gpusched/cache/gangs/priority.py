@@ -14,10 +14,10 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.gpu_share import shared_resource
-from gpusched.api.jobs.job import PriorityClass, ResourceQuota
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import PriorityClass, ResourceQuota
 from gpusched.cache.store import KindStore
 from gpusched.config.model import GroupPriority
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusched.api.gang.pod_group import ROOT_QUEUE, Queue
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
+from gpusched.api.queue.queue import ROOT_QUEUE, Queue
 from gpusched.base.limits import FOREIGN_TEXT_MAX, QUEUE_DEPTH_MAX
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpusched.api.gang.pod_group import Queue
+from gpusched.api.queue.queue import Queue
 from gpusched.base.limits import FOREIGN_TEXT_MAX
 
 Labels = tuple[tuple[str, str], ...]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from gpusched.api.gang.pod_group import DEFAULT_QUEUE, ROOT_QUEUE, Queue
 from gpusched.api.meta.identity import UID, Rejected, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE, Queue
 from gpusched.base.limits import TEXT_MAX
 from gpusched.cache.queues.checks import (
     inherited_limit,

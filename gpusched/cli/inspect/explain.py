@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpusched.api.meta import wire
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import read_group_name
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
@@ -141,7 +141,9 @@ def _group_of(pod: dict[str, Any]) -> str:
     """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
     labels = value_at(pod, "metadata", "labels") or {}
     try:
-        notes = msgspec.convert(value_at(pod, "metadata", "annotations") or {}, wire.PodAnnotations)
+        notes = msgspec.convert(
+            value_at(pod, "metadata", "annotations") or {}, pod_wire.PodAnnotations
+        )
     except msgspec.ValidationError:
         notes = None
     native = value_at(pod, "spec", "schedulingGroup", "podGroupName")

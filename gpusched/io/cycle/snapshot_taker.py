@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from gpusched.api.gang.pod_group import Queue, Topology
-from gpusched.api.jobs.job import DisruptionBudget
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import DisruptionBudget, Topology
+from gpusched.api.queue.queue import Queue
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
 from gpusched.cache.queues.tree import QueueNode

@@ -22,20 +22,12 @@ from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.numa import NumaNode, NumaTopology
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
-from gpusched.api.gang.pod_group import (
-    Condition,
-    NodePool,
-    PodGroup,
-    Queue,
-    QueueUsage,
-    SubGroup,
-    Topology,
-    TopologyRequest,
-)
-from gpusched.api.jobs.job import DisruptionBudget, Job, JobTemplate, Namespace
+from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.gpu_resources import GpuResource, GpuResources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
 from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.status import Condition
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import (
     GangAnnotations,
@@ -45,6 +37,8 @@ from gpusched.api.pod.pod import (
     PodClass,
     PodPhase,
 )
+from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
+from gpusched.api.queue.queue import NodePool, Queue, QueueUsage
 from gpusched.api.volumes.volume import (
     PersistentVolume,
     PersistentVolumeClaim,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import DEVICE_KINDS, OWN, ForeignKind
-from gpusched.api.gang.pod_group import PodGroup, Queue, Topology
-from gpusched.api.jobs.job import DisruptionBudget, Job, Namespace, PriorityClass, ResourceQuota
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.jobs.job import Job
 from gpusched.api.meta.codec import DEFECT
 from gpusched.api.meta.identity import (
     UID,
@@ -21,6 +21,14 @@ from gpusched.api.meta.identity import (
 )
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import (
+    DisruptionBudget,
+    Namespace,
+    PriorityClass,
+    ResourceQuota,
+    Topology,
+)
+from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 from gpusched.base import limits

@@ -11,10 +11,12 @@ import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
-from gpusched.api.gang.pod_group import PodGroup, Queue, QueueUsage, Topology
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta import wire
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import Topology
+from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate, clip_text
 from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH

@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from gpusched.api.foreign import kinds
-from gpusched.api.gang import wire as wire_groups
-from gpusched.api.meta import wire
+from gpusched.api.jobs import wire as job_wire
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
+from gpusched.api.node import wire as node_wire
+from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import (
     GROUP_LABEL,
     KAI_SUB_GROUP,
@@ -67,8 +68,8 @@ _LABEL_KEYS: Final = frozenset(
 )  # fmt: skip
 _NOTE_KEYS: Final = frozenset(
     {
-        *_notes(wire.PodAnnotations), *_notes(wire.NodeAnnotations),
-        *_notes(wire_groups.JobAnnotations), "gpusched.io/gpus-lost", "gpusched.io/failure",
+        *_notes(pod_wire.PodAnnotations), *_notes(node_wire.NodeAnnotations),
+        *_notes(job_wire.JobAnnotations), "gpusched.io/gpus-lost", "gpusched.io/failure",
         "gpusched.io/fail-after", "gpusched.io/fail-chance", "gpusched.io/fail-on-attempt",
         "gpusched.io/rank", "gpusched.io/run-for", "gpusched.io/start-after",
         "gpusched.io/stop-after", "gpusched.io/seal", "kwok.x-k8s.io/node",

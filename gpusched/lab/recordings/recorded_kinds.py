@@ -12,8 +12,13 @@ from gpusched.api.devices.published_devices import ResourceSlice
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang import wire as wire_groups
-from gpusched.api.gang.decode import GroupStatus
+from gpusched.api.jobs import wire as job_wire
 from gpusched.api.meta import wire
+from gpusched.api.meta.status import GroupStatus
+from gpusched.api.node import wire as node_wire
+from gpusched.api.pod import wire as pod_wire
+from gpusched.api.policy import wire as policy_wire
+from gpusched.api.queue import wire as queue_wire
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes import wire as wire_volumes
 from gpusched.io.watch.discovery import foreign_codec
@@ -72,14 +77,14 @@ def _conditions(value: Any) -> Any:
 
 
 def _container(value: Any) -> Any:
-    kept = _SHAPES.of(wire.Container)(value)
+    kept = _SHAPES.of(pod_wire.Container)(value)
     return {**kept, "image": IMAGE} if isinstance(kept, dict) else kept
 
 
 def _volumes(value: Any) -> Any:
     """Those that are claims: what others hold, and what they are called, is nobody's affair."""
     claims = ("persistentVolumeClaim", "ephemeral")
-    kept = keep_list(_as(wire.PodVolume))(value)
+    kept = keep_list(_as(pod_wire.PodVolume))(value)
     return [
         each
         for each in (kept if isinstance(kept, list) else ())
@@ -133,26 +138,26 @@ def _drop_empty(device: Any) -> None:
 
 _QUANTITIES: Final = keep_map(keep_scalar)
 _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | Shape]] = {
-    (wire.Container, "resources"): wire_rules.ResourceRequirements,
-    (wire.Container, "ports"): _ports,
-    (wire.PodSpec, "resources"): wire_rules.ResourceRequirements,
-    (wire.PodSpec, "overhead"): _QUANTITIES,
-    (wire.PodSpec, "nodeSelector"): keep_map(keep_scalar),
-    (wire.PodSpec, "affinity"): wire_rules.Affinity,
-    (wire.PodSpec, "tolerations"): keep_list(_as(wire_rules.WireToleration)),
-    (wire.PodSpec, "topologySpreadConstraints"): keep_list(_as(wire_rules.SpreadConstraint)),
-    (wire.PodSpec, "resourceClaims"): keep_list(
+    (pod_wire.Container, "resources"): wire_rules.ResourceRequirements,
+    (pod_wire.Container, "ports"): _ports,
+    (pod_wire.PodSpec, "resources"): wire_rules.ResourceRequirements,
+    (pod_wire.PodSpec, "overhead"): _QUANTITIES,
+    (pod_wire.PodSpec, "nodeSelector"): keep_map(keep_scalar),
+    (pod_wire.PodSpec, "affinity"): wire_rules.Affinity,
+    (pod_wire.PodSpec, "tolerations"): keep_list(_as(wire_rules.WireToleration)),
+    (pod_wire.PodSpec, "topologySpreadConstraints"): keep_list(_as(wire_rules.SpreadConstraint)),
+    (pod_wire.PodSpec, "resourceClaims"): keep_list(
         keep_members(_scalars("name", "resourceClaimName", "resourceClaimTemplateName"))
     ),
-    (wire.ContainerStatus, "allocatedResources"): _QUANTITIES,
-    (wire.ContainerStatus, "resources"): wire_rules.ResourceRequirements,
-    (wire.PodStatus, "allocatedResources"): _QUANTITIES,
-    (wire.PodStatus, "resources"): wire_rules.ResourceRequirements,
+    (pod_wire.ContainerStatus, "allocatedResources"): _QUANTITIES,
+    (pod_wire.ContainerStatus, "resources"): wire_rules.ResourceRequirements,
+    (pod_wire.PodStatus, "allocatedResources"): _QUANTITIES,
+    (pod_wire.PodStatus, "resources"): wire_rules.ResourceRequirements,
     (wire_rules.ResourceRequirements, "claims"): keep_list(keep_members(_scalars("name"))),
-    (wire_groups.PodTemplate, "spec"): wire.PodSpec,
+    (job_wire.PodTemplate, "spec"): pod_wire.PodSpec,
     (wire_groups.WirePodGroup, "status"): GroupStatus,
-    (wire_groups.WireQueue, "status"): GroupStatus,
-    (wire_groups.WireTopology, "status"): GroupStatus,
+    (queue_wire.WireQueue, "status"): GroupStatus,
+    (policy_wire.WireTopology, "status"): GroupStatus,
     (wire_foreign.NativeGroup, "status"): GroupStatus,
     (wire_foreign.CoschedulingGroup, "status"): GroupStatus,
     (wire_foreign.VolcanoGroup, "status"): GroupStatus,
@@ -166,39 +171,39 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | Shape]] = {
 _MORE: Final[Mapping[type[Any], Fields]] = {
     wire.OwnerReference: _scalars("apiVersion", "blockOwnerDeletion"),
     wire.Metadata: {"deletionGracePeriodSeconds": keep_scalar, "finalizers": _finalizers},
-    wire.PodMetadata: _notes(wire.PodAnnotations),
-    wire.NodeMetadata: _notes(wire.NodeAnnotations),
+    pod_wire.PodMetadata: _notes(pod_wire.PodAnnotations),
+    node_wire.NodeMetadata: _notes(node_wire.NodeAnnotations),
     wire.WorkloadMetadata: _notes(wire.WorkloadAnnotations),
-    wire_groups.JobMetadata: _notes(wire_groups.JobAnnotations),
-    wire.PodSpec: {
+    job_wire.JobMetadata: _notes(job_wire.JobAnnotations),
+    pod_wire.PodSpec: {
         "containers": keep_list(_container),
         "initContainers": keep_list(_container),
         "volumes": _volumes,
         "schedulingGates": keep_list(keep_members(_scalars("name"))),
         **_scalars("restartPolicy", "terminationGracePeriodSeconds"),
     },
-    wire.EphemeralSource: {
+    pod_wire.EphemeralSource: {
         "volumeClaimTemplate": keep_members({"spec": _as(wire_volumes.ClaimSpec)})
     },
-    wire.PodStatus: {"conditions": _conditions},
-    wire.NodeStatus: {"conditions": _conditions},
+    pod_wire.PodStatus: {"conditions": _conditions},
+    node_wire.NodeStatus: {"conditions": _conditions},
     wire_rules.WireContainerPort: _scalars("containerPort"),
-    wire_groups.JobSpec: {
+    job_wire.JobSpec: {
         "selector": _as(wire_rules.LabelSelector),
         **_scalars("manualSelector", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes"),
         **_scalars("podReplacementPolicy", "ttlSecondsAfterFinished"),
     },
-    wire_groups.JobStatus: {
+    job_wire.JobStatus: {
         "conditions": _conditions,
         **_scalars("active", "ready", "failed", "terminating", "completedIndexes", "failedIndexes"),
     },
-    wire_groups.BudgetSpec: _scalars(
+    policy_wire.BudgetSpec: _scalars(
         "minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy"
     ),
-    wire_groups.BudgetStatus: _scalars(
+    policy_wire.BudgetStatus: _scalars(
         "currentHealthy", "desiredHealthy", "expectedPods", "observedGeneration"
     ),
-    wire_groups.WirePriorityClass: _scalars("globalDefault"),
+    policy_wire.WirePriorityClass: _scalars("globalDefault"),
     wire_volumes.WireStorageClass: _scalars("reclaimPolicy"),
     wire_volumes.WirePersistentVolume: {"spec": _volume_spec},
     wire_volumes.VolumeSpec: _scalars("persistentVolumeReclaimPolicy"),

@@ -7,10 +7,10 @@ import hashlib
 import attrs
 import msgspec
 
-from gpusched.api.gang.pod_group import NodePool
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import format_time
 from gpusched.api.pod.pod import PodClass
+from gpusched.api.queue.queue import NodePool
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import job_parallelism
 from gpusched.cache.gangs.gang import Gang

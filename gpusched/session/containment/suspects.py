@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple, cast
 import attrs
 
 from gpusched.api.gang.move_record import MoveRecord
-from gpusched.api.gang.pod_group import Queue, Topology
-from gpusched.api.jobs.job import DisruptionBudget
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.kinds import DisruptionBudget, Topology
+from gpusched.api.queue.queue import Queue
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.gangs.gang_index import gang_key_of
 from gpusched.cache.queues.tree import QueueNode

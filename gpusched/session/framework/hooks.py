@@ -32,10 +32,11 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, QueueUsage
+from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.queue.queue import QueueUsage
 from gpusched.arrays.columns import Ints
 from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX

@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from gpusched.api.devices.slots import accelerator
-from gpusched.api.gang.pod_group import QueueUsage
-from gpusched.api.jobs.job import Namespace
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import unit_of
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.policy.kinds import Namespace
+from gpusched.api.queue.queue import QueueUsage
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import Bools, Ints, exact_sums
 from gpusched.arrays.node_usage import NodeUsage

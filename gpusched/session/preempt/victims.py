@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from gpusched.api.jobs.job import DisruptionBudget
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session

@@ -9,9 +9,9 @@ import msgspec
 
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
-from gpusched.api.gang.pod_group import QueueUsage
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.queue.queue import QueueUsage
 
 
 @attrs.frozen(slots=True)

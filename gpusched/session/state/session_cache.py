@@ -9,10 +9,10 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from gpusched.api.gang.pod_group import Topology
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
+from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.api.devices.slots import accelerator
-from gpusched.api.gang.pod_group import DEFAULT_QUEUE, QueueUsage
 from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.queue.queue import DEFAULT_QUEUE, QueueUsage
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode

@@ -12,8 +12,8 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from gpusched.api.gang.pod_group import Condition
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
+from gpusched.api.meta.status import Condition
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.config.model import DEFAULT, Config
 from gpusched.session.framework.reasons import Reason

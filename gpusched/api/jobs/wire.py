@@ -1,0 +1,80 @@
+"""The shape of a Job on the wire: only the fields that are read."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from gpusched.api.meta.wire import (
+    ABSENT,
+    Count,
+    Generation,
+    Metadata,
+    OwnerReference,
+    WireCondition,
+    WorkloadAnnotations,
+)
+from gpusched.api.pod.wire import PodMetadata
+
+
+class PodTemplate(Struct, gc=False):
+    """The pods that a Job makes; the spec is read only where we start the Job."""
+
+    metadata: PodMetadata | None = None
+    spec: Raw = ABSENT
+
+
+class JobAnnotations(
+    WorkloadAnnotations,
+    gc=False,
+    rename={
+        "admitted": "gpusched.io/admitted",
+        "parallelism": "gpusched.io/parallelism",
+        "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
+        "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
+        "moved": "gpusched.io/moved",
+        "seal": "gpusched.io/seal",
+    },
+):
+    """Annotations of a Job, with what we wrote when we started it."""
+
+    admitted: str | None = None
+    max_exec: str | None = None
+    parallelism: str | None = None
+    min_parallelism: str | None = None
+    moved: str | None = None
+    seal: str | None = None
+
+
+class JobMetadata(Metadata, gc=False, rename="camel"):
+    """Metadata of a Job."""
+
+    annotations: JobAnnotations | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class JobSpec(Struct, gc=False, rename="camel"):
+    """The spec of a Job."""
+
+    parallelism: Count | None = None
+    completions: Count | None = None
+    completion_mode: str | None = None
+    suspend: bool | None = None
+    active_deadline_seconds: Generation | None = None
+    template: PodTemplate | None = None
+
+
+class JobStatus(Struct, gc=False, rename="camel"):
+    """Status of a Job."""
+
+    succeeded: Count | None = None
+    start_time: str | None = None
+    completion_time: str | None = None
+    conditions: list[WireCondition] | None = None
+
+
+class WireJob(Struct, gc=False):
+    """A Job as the API server sends it."""
+
+    metadata: JobMetadata
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
