@@ -1,4 +1,4 @@
-"""The embedded cluster as one object: build it, talk to it, close it."""
+"""The embedded cluster as one object: build it, send it requests, close it, write its kubeconfig."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ClusterLife:
             self._fault.set_result(fault)
 
     async def _run(self) -> None:
-        """Run definitions, controllers and stages; the fault of one ends all, and is told."""
+        """Run definitions, controllers and stages; the fault of one ends all, and is raised."""
         options = self._options
         async with asyncio.TaskGroup() as group:
             group.create_task(self.installer.run(), name="devcluster definitions")

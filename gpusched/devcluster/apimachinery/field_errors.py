@@ -16,7 +16,7 @@ SKIPPED_RULES_TEXT = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-"""What a custom resource is told when its CEL rules could not be run."""
+"""The message for a custom resource whose CEL rules could not be run."""
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 
 def invalid_unquoted(field: str, detail: str) -> FieldError:
-    """An unacceptable value that the text does not repeat, as failing CEL rules are told."""
+    """An unacceptable value that the text does not repeat, as for failing CEL rules."""
     return _build("Invalid value", field, value="", detail=detail, reason="FieldValueInvalid")
 
 
@@ -78,7 +78,7 @@ def type_invalid(field: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Iterable[Any]) -> FieldError:
-    """A value outside a closed list; ``supported`` is told in its own order."""
+    """A value outside a closed list; ``supported`` is listed in its own order."""
     names = [v if isinstance(v, str) else quote_value(v) for v in supported]
     detail = f"supported values: {', '.join(quote_value(n) for n in names)}" if names else ""
     return _build(

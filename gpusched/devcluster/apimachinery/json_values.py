@@ -1,4 +1,4 @@
-"""JSON values as JSON compares them."""
+"""JSON values as JSON compares them, and why a text is no JSON in the words of Go's decoder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def json_error_message(raw: bytes, fault: str) -> str:
         return "unexpected end of JSON input" if "truncated" in fault else fault
     what, at = found[1], int(found[2])
     if what == "trailing characters":
-        at -= 1  # it is told when the character has been read
+        at -= 1  # the error is raised after the character has been read
     if what in _CONTEXTS and at < len(raw):
         return _invalid(raw[at], _CONTEXTS[what])
     if what == "invalid escape character in string":

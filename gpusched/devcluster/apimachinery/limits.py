@@ -20,9 +20,9 @@ BODY_BYTES_MAX: Final = 3 * 2**20
 HEAD_BYTES_MAX: Final = 2**20
 """Request line or one header field: what Go's server reads of a head altogether."""
 HEADER_WAIT_S: Final = 32.0
-"""A client that has not sent its request head after so long is cut off, as by a real server."""
+"""Seconds after which a client without a whole request head is cut off, as by a real server."""
 BODY_WAIT_S: Final = 60.0
-"""A request body must be whole after so long: a real server's time for a whole request."""
+"""Seconds after which a request body must be whole: a real server's time for a whole request."""
 GZIP_FROM_BYTES: Final = 128 * 2**10
 """Answers from this size on are packed for clients that take it, as a real server does."""
 YAML_DEPTH_MAX: Final = 500
@@ -38,7 +38,7 @@ LIST_CONTINUE_MAX: Final = 4096
 WATCH_BATCH_MAX: Final = 512
 """Changes written to one watcher in one go, so that a busy kind does not starve the loop."""
 BOOKMARK_PERIOD_S: Final = 60.0
-"""A quiet watch learns the current version this often."""
+"""Seconds between the bookmarks that bring a quiet watch to the current version."""
 LAGGING_CHUNKS_MAX: Final = 1024
 """Chunks of one watch that a lag holds; beyond, the watch itself is held."""
 

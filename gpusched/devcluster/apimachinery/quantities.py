@@ -1,7 +1,8 @@
 """Quantities as the API server reads and prints them: exact, of any size, never a float.
 
 The scheduler has its own bounded arithmetic; the embedded cluster must not share it, and must
-accept what a real server accepts, beyond 64 bits too.
+accept what a real server accepts, beyond 64 bits too. Amounts that validation and quotas compute
+with are remembered by their text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Repeatable randomness keyed by (seed, concern, object, draw number).
 
-One more object draws from its own keys only, so it shifts nobody else's uid, name or delay.
+One more object draws from its own keys only, so that no other object's uid, name or delay shifts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class KeyedRandom(random.Random):
         self._key = key
 
     def forget(self, key: str) -> None:
-        """See ``Draws.forget``."""
+        """Forget the draws of an object, as ``SeededDraws.forget`` does."""
         self._draws.forget(key)
 
     def random(self) -> float:

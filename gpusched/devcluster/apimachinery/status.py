@@ -22,7 +22,7 @@ class StatusError(Exception):
 
     @property
     def code(self) -> int:
-        """HTTP status."""
+        """Return the HTTP status code."""
         return int(self.body["code"])
 
     @property
@@ -136,7 +136,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
-    """405."""
+    """Return the 405 of a verb that a resource does not have."""
     return failure(
         405,
         "MethodNotAllowed",
@@ -156,7 +156,7 @@ def terminating_definition(plural: str, group: str) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """401."""
+    """Return the 401 of a request without valid credentials."""
     return failure(401, "Unauthorized", "Unauthorized")
 
 

@@ -15,7 +15,7 @@ _INDENTED: Final = b" " * YAML_DEPTH_MAX
 
 
 class _Loader(yaml.CSafeLoader):
-    """Timestamps stay text."""
+    """A YAML loader in which timestamps stay texts."""
 
 
 _Loader.yaml_implicit_resolvers = {

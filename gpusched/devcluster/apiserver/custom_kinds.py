@@ -93,7 +93,7 @@ class CustomKindController:
         self._establish(change.key, current.obj)
 
     def _establish(self, key: str, definition: Obj) -> None:
-        """Accept the names that nobody else has, and serve the versions when all are accepted."""
+        """Accept the names that no other definition has, and serve the versions when all are accepted."""
         accepted, conflict = accepted_names(definition, self._others(key))
         names = definition_condition(
             "NamesAccepted", "True", "NoConflicts", message="no conflicts found"
@@ -185,7 +185,7 @@ def _disputed(definition: Obj) -> bool:
 
 
 def _nobody() -> None:
-    """Stand in for the waker while nobody runs."""
+    """Stand in for the waker while the controller does not run."""
 
 
 _NAMES: Final = (

@@ -246,7 +246,7 @@ class ResourceApi:
     ) -> tuple[Obj | Stored, bool]:
         """Delete an object; return the body of the answer and whether it is gone.
 
-        ``by`` tells who deletes, for admission policies, and gets their warnings; to them a request
+        ``by`` has the user for admission policies, and gets their warnings; to them a request
         that deletes it ``with_others`` names no object.
         """
         stored = self.get(resource, namespace, name)
@@ -447,7 +447,7 @@ class ResourceApi:
         config = bodies.as_applied(resource, body)
         metadata = config.get("metadata") or {}
         if not isinstance(metadata, dict):
-            return config  # its type is told with all others
+            return config  # a wrong type is reported with all other errors
         if metadata.get("managedFields") is not None:
             raise status.bad_request("metadata.managedFields must be nil")
         config["metadata"] = {**metadata, "name": metadata.get("name", name)}

@@ -47,7 +47,7 @@ class ServerState:
         return self._second_text
 
     def following(self, storage: str) -> ChangeFeed:
-        """Return who follows the collection of a storage name."""
+        """Return the change feed of the collection of a storage name."""
         found = self._following.get(storage)
         if found is None:
             found = self._following[storage] = ChangeFeed(self.store.collection(storage))

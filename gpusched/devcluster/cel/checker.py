@@ -1,7 +1,7 @@
 """Checking CEL before it runs: names, fields and operators against the types of the schema.
 
-Where a type cannot be told it is ``dyn`` and anything goes, as in the language itself. Issues
-are told in the words and with the positions of the API server.
+Where a type is unknown it is ``dyn`` and anything goes, as in the language itself. Issues
+have the messages and the positions of the API server.
 """
 
 from __future__ import annotations

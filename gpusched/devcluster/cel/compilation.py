@@ -30,7 +30,7 @@ def compile_expression(
     Args:
         text: the expression.
         variables: their types by name.
-        functions: results of functions that whoever runs it adds under ``ADDED_FUNCTIONS``.
+        functions: results of functions that the environment brings under ``ADDED_FUNCTIONS``.
 
     Returns:
         A function of the variables' values, the type of what it gives, and the complaint.

@@ -1,7 +1,12 @@
 """Running CEL: a checked tree becomes functions of the variables.
 
-Values are plain Python ones. Errors are ``CelFault``; ``&&``, ``||`` and the quantifiers let a
+Values are plain Python ones. Errors are ``CelError``; ``&&``, ``||`` and the quantifiers let a
 decisive side win over an error of the other, as the language demands.
+
+A ``CostMeter`` in the environment bounds what an evaluation may cost. Expressions are short and
+objects bounded, so only repetition is expensive: each turn of a loop costs as many units as its
+body has nodes, a function over a text or list one unit for each ten characters or elements. A real
+server counts every step; the figures differ, the bound holds.
 """
 
 from __future__ import annotations
@@ -148,7 +153,7 @@ def _optional_member(value: Any, key: Any) -> OptionalValue:
 
 
 def member_value(value: Any, key: Any) -> Any:
-    """The element of a list or map under a key; CelFault when there is none."""
+    """The element of a list or map under a key; CelError when there is none."""
     if isinstance(value, dict):
         if isinstance(key, float) and key.is_integer():
             key = int(key)

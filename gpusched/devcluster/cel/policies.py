@@ -1,4 +1,4 @@
-"""A policy's expressions: which variables they see, and what they are compiled to."""
+"""A ValidatingAdmissionPolicy compiled: its variables and their types, its expressions in order."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class PolicyExpression:
             raise EvaluationError(f"expression '{self.text}' resulted in error: {fault}") from None
 
     def value(self, run: Callable[[Env], Any], env: Env, budget: CostMeter) -> Any:
-        """Run within what one expression may cost; CelFault says why there is no value."""
+        """Run within what one expression may cost; CelError says why there is no value."""
         before, meter = env.get(METER) or CostMeter(CALL_UNITS), CostMeter(CALL_UNITS)
         env[METER] = meter
         try:

@@ -151,7 +151,7 @@ def misuse_message(name: str, target: Type, kinds: tuple[Type, ...]) -> bool:
 
 
 def result_of(name: str, target: Type) -> Type:
-    """The type of what a function or method gives; ``dyn`` when it cannot be told."""
+    """The type of what a function or method gives; ``dyn`` when it is unknown."""
     if name in {"indexOf", "lastIndexOf"} or name in INTEGER:
         return "int"
     if name in BOOLEAN:

@@ -1,4 +1,7 @@
-"""CEL's operators on plain Python values."""
+"""CEL's own operators and functions on plain Python values.
+
+The functions convert between types, measure sizes, match texts and read parts of times.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Macros are calls here, and the checker knows them. Errors are worded as by the parser of the API
 server, which ANTLR generates from the same grammar; of a text with several, only the first in the
-grammar is told, beside every character that begins no token.
+grammar is reported, beside every character that begins no token.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LiteralNode:
 
 @attrs.frozen(eq=False)
 class NameNode:
-    """A variable."""
+    """A variable, by its name."""
 
     at: int
     name: str

@@ -1,6 +1,6 @@
 """A clock that can be paused, stepped and made faster, for a cluster under observation.
 
-Whoever waits on it stands in one heap of moments, in order of time and then of arrival. A pause
+Sleepers stand in one heap of moments, in order of time and then of arrival. A pause
 therefore holds every sleep at once, and a step plays them one after the other: each sleeper acts,
 and may sleep again, before the next moment comes. Clients outside live in real time meanwhile.
 """
@@ -75,7 +75,7 @@ class AdjustableClock:
         return self.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so many seconds of this clock."""
+        """Wait ``seconds`` of this clock."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return

@@ -1,4 +1,4 @@
-"""Fault rules from a YAML file; a mistake is told with the line it stands on."""
+"""Fault rules from a YAML file; a mistake is reported with its line."""
 
 from __future__ import annotations
 

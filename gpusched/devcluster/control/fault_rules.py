@@ -122,13 +122,13 @@ class FaultEffect:
 
 @attrs.frozen(kw_only=True)
 class FaultSchedule:
-    """At which of the matching requests; all that is given must hold.
+    """Which of the matching requests a rule strikes; all that is given must hold.
 
     Attributes:
         rate: share of them, drawn.
         nth: only this one, counted from 1.
-        every: each so-many-th.
-        first: only so many.
+        every: each request whose number it divides.
+        first: only that many, from the first on.
         since, until: seconds of the cluster's clock after its start; until is excluded.
     """
 

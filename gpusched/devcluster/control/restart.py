@@ -77,7 +77,7 @@ class Restarts:
         Args:
             memory: kept, cut, empty or snapshot.
             snapshot: its name.
-            down_s: seconds, as clients live them, for which nobody listens.
+            down_s: seconds of the clients' time for which no connection is accepted.
 
         Raises:
             Unknown: there is no such snapshot.

@@ -1,1 +1,1 @@
-"""What does kube-controller-manager do here? One controller for each thing that a batch scheduler lives with."""
+"""What does kube-controller-manager do here? The controllers that a batch scheduler depends on, one for each kind of work."""

@@ -1,4 +1,7 @@
-"""Keeps the status of PodDisruptionBudgets: how many healthy pods there are and may be lost."""
+"""Keeps the status of PodDisruptionBudgets: healthy pods, and disruptions that are allowed.
+
+The number of expected pods comes from the scale of the controllers that own the pods.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from gpusched.devcluster.registry.policy.disruption_budgets import with_conditio
 
 
 class UnknownScale(GpuschedError):
-    """Nobody can tell how many pods a controller wants."""
+    """The number of pods that a controller expects is unknown."""
 
 
 @attrs.frozen
@@ -92,7 +95,7 @@ def _group(reference: Obj) -> str:
 
 _PDBS: Final = "poddisruptionbudgets.policy"
 EVICTION_FORGOTTEN_S: Final = 120.0
-"""An eviction that was granted but not carried out counts for so long."""
+"""Seconds for which an eviction counts that was granted but not carried out."""
 
 _UNMANAGED: Final = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a "
@@ -195,7 +198,7 @@ class DisruptionController:
         self._selectors: dict[str, dict[str, Obj | None]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_budgets())
             group.create_task(self._watch_pods())

@@ -1,6 +1,6 @@
 """Deletes what has lost its owners: in the background, in the foreground, or leaves it orphaned.
 
-The way is told by a finalizer that the API server puts on the deleted owner:
+The propagation policy stands in a finalizer that the API server puts on the deleted owner:
 ``foregroundDeletion`` (dependents first), ``orphan`` (dependents stay, without the reference).
 An owner without either is simply gone, and its dependents follow.
 """
@@ -48,7 +48,7 @@ class GarbageCollector:
         self._dependents: dict[str, set[str]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(AllKindsWatch(self._client, self._see).run())
             group.create_task(serve_queue(self._queue, self.sync, name="garbage collector"))
@@ -116,7 +116,7 @@ class GarbageCollector:
         for reference in references:
             kind = self._client.kind_of(reference.get("apiVersion", ""), reference.get("kind", ""))
             if kind is None:
-                solid.append(reference)  # nobody can tell whether such an owner is gone
+                solid.append(reference)  # whether such an owner is gone cannot be known
                 continue
             if kind.namespaced and place.namespace is None:
                 return  # such an owner is in no namespace; real clusters let the object be as well

@@ -1,4 +1,4 @@
-"""The controllers a batch scheduler lives with: jobs, garbage collection, budgets, nodes, quotas."""
+"""The controllers that a batch scheduler depends on: jobs, garbage collection, budgets, nodes, quotas."""
 
 from __future__ import annotations
 

@@ -89,9 +89,9 @@ def _finalizers(left: Mapping[str, Sequence[Obj]]) -> tuple[str, str, str, str]:
 
 _FINALIZER: Final = "kubernetes"
 _BEGIN_S: Final = 0.5
-"""Clients get to see the namespace Terminating for so long at least, as on a real cluster."""
+"""Least seconds for which clients see the namespace Terminating, as on a real cluster."""
 _SETTLE_S: Final = 0.5
-"""A namespace is left alone so long, as real ones are (5 s): creates meet the 403 meanwhile."""
+"""Seconds for which a namespace is left alone (5 on real clusters): creates get a 403 meanwhile."""
 
 
 class NamespaceController:
@@ -109,7 +109,7 @@ class NamespaceController:
         self._terminating: set[str] = set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(AllKindsWatch(self._client, self._see).run())
             group.create_task(serve_queue(self._queue, self.sync, name="namespace controller"))

@@ -20,7 +20,7 @@ def controller_of(obj: Obj) -> Obj | None:
 
 
 def pod_phase(pod: Obj) -> str:
-    """The pod's phase."""
+    """Return a pod's phase, Pending when it has none."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
@@ -30,7 +30,7 @@ def is_terminal(pod: Obj) -> bool:
 
 
 def is_deleting(pod: Obj) -> bool:
-    """Whether somebody deleted the pod."""
+    """Whether the pod is marked for deletion."""
     return "deletionTimestamp" in pod["metadata"]
 
 

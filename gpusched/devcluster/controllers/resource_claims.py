@@ -1,4 +1,4 @@
-"""Makes resource claims from the templates that pods name, and frees claims nobody uses any more.
+"""Makes resource claims from the templates that pods name, and frees claims that are no longer used.
 
 A claim made for a pod is owned by it and found again by an annotation, so that a pod gets no
 second one. Reservations of pods that are gone or done are dropped; with the last of them goes the
@@ -51,7 +51,7 @@ class ResourceClaimController:
         self._waiting: dict[tuple[str, str], set[str]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_pods())
             group.create_task(self._watch_claims())
@@ -174,7 +174,7 @@ class ResourceClaimController:
     # -- claims --------------------------------------------------------------------------------
 
     def _serve_claim(self, claim: Obj) -> None:
-        """Drop reservations of pods that are done, and what nobody needs any more."""
+        """Drop reservations of finished pods, and claims that are no longer needed."""
         state = claim.get("status") or {}
         users = state.get("reservedFor") or []
         kept = [user for user in users if self._still_uses(claim, user)]

@@ -23,7 +23,7 @@ from gpusched.devcluster.registry.policy.quota_usage import (
 
 _QUOTAS: Final = "resourcequotas"
 _GATHER_S: Final = 0.2
-"""Changes within so long are counted together: a count reads a whole namespace."""
+"""Seconds in which changes are counted together: a count reads a whole namespace."""
 
 
 class ResourceQuotaController:
@@ -40,7 +40,7 @@ class ResourceQuotaController:
         self._quotas: dict[str, set[str]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_quotas())
             group.create_task(AllKindsWatch(self._client, self._see).run())

@@ -1,1 +1,1 @@
-"""What only HTTP needs: paths, negotiation, discovery documents, who may ask."""
+"""How do requests reach the API server? The socket, HTTP and its in-process twin, fault rules before the verbs."""

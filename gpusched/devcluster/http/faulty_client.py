@@ -30,7 +30,7 @@ class FaultyClient(LocalClient):
     Args:
         api: the cluster.
         front: holds the rules.
-        user, agent: whom rules see.
+        user, agent: what fault rules match.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FaultyClient(LocalClient):
             raise LostConnection("the answer is lost")
 
     def get(self, resource: str, namespace: str | None, name: str) -> Obj | None:
-        """See ``LocalClient.get``."""
+        """Call ``LocalClient.get`` after the fault rules."""
         with self._struck("get", resource, namespace, name):
             return super().get(resource, namespace, name)
 
@@ -104,14 +104,14 @@ class FaultyClient(LocalClient):
     def create(
         self, resource: str, obj: Obj, namespace: str | None = None, *, dry_run: bool = False
     ) -> Obj:
-        """See ``LocalClient.create``."""
+        """Call ``LocalClient.create`` after the fault rules."""
         place = namespace or (obj.get("metadata") or {}).get("namespace")
         name = (obj.get("metadata") or {}).get("name") or ""
         with self._struck("create", resource, place, name):
             return super().create(resource, obj, namespace, dry_run=dry_run)
 
     def update(self, resource: str, obj: Obj, subresource: str | None = None) -> Obj:
-        """See ``LocalClient.update``."""
+        """Call ``LocalClient.update`` after the fault rules."""
         meta = obj["metadata"]
         with self._struck(
             "update", resource, meta.get("namespace"), meta["name"], subresource or ""
@@ -129,7 +129,7 @@ class FaultyClient(LocalClient):
         subresource: str | None = None,
         field_manager: str | None = None,
     ) -> Obj:
-        """See ``LocalClient.patch``."""
+        """Call ``LocalClient.patch`` after the fault rules."""
         with self._struck("patch", resource, namespace, name, subresource or ""):
             return super().patch(
                 resource,
@@ -151,7 +151,7 @@ class FaultyClient(LocalClient):
         uid: str | None = None,
         propagation: str | None = None,
     ) -> Obj:
-        """See ``LocalClient.delete``."""
+        """Call ``LocalClient.delete`` after the fault rules."""
         with self._struck("delete", resource, namespace, name):
             return super().delete(
                 resource, namespace, name, grace_s=grace_s, uid=uid, propagation=propagation
@@ -160,12 +160,12 @@ class FaultyClient(LocalClient):
     def bind(
         self, namespace: str, name: str, node: str, *, annotations: dict[str, str] | None = None
     ) -> None:
-        """See ``LocalClient.bind``."""
+        """Call ``LocalClient.bind`` after the fault rules."""
         with self._struck("create", "pods", namespace, name, "binding"):
             super().bind(namespace, name, node, annotations=annotations)
 
     def evict(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
-        """See ``LocalClient.evict``."""
+        """Call ``LocalClient.evict`` after the fault rules."""
         with self._struck("create", "pods", namespace, name, "eviction"):
             super().evict(namespace, name, grace_s=grace_s)
 

@@ -178,7 +178,7 @@ async def _once(chunk: bytes) -> AsyncIterator[bytes]:
 
 
 async def _ending(stream: AsyncIterator[bytes], fault: FaultEffect) -> AsyncIterator[bytes]:
-    """Pass so many events on, then break off, end, or fall silent."""
+    """Pass a number of events on, then break off, end, or fall silent."""
     left = fault.after_events
     while left > 0:
         chunk = await anext(stream, b"")
@@ -194,7 +194,7 @@ async def _ending(stream: AsyncIterator[bytes], fault: FaultEffect) -> AsyncIter
 
 
 async def _held_back(stream: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
-    """Keep the newest so many events back."""
+    """Hold the newest events back."""
     held: deque[bytes] = deque()
     async for chunk in stream:
         held.extend(chunk.splitlines(keepends=True))
@@ -206,7 +206,7 @@ async def _held_back(stream: AsyncIterator[bytes], count: int) -> AsyncIterator[
 async def _delayed(
     stream: AsyncIterator[bytes], seconds: float, clock: Clock
 ) -> AsyncIterator[bytes]:
-    """Pass each chunk on so many seconds after it came."""
+    """Pass each chunk on ``seconds`` after it came."""
     queue: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(LAGGING_CHUNKS_MAX)
 
     async def read() -> None:

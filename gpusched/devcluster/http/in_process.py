@@ -1,6 +1,6 @@
 """Requests of a program in the same loop: no bytes of HTTP, no sockets, all else as over HTTP.
 
-Whoever asks here is known by a token, held up by fault rules, refused while the server is away and
+A client here is known by a token, held up by fault rules, refused while the server is away and
 cut off by a restart as on a connection. A request takes one turn of the loop to arrive.
 """
 
@@ -33,7 +33,7 @@ class InProcessAnswer:
     """An answer: its body, or a stream of which ``Stream`` gives the chunks.
 
     Attributes:
-        cut: so many bytes of the body are all that comes; None for the whole of it.
+        cut: bytes of the body after which it breaks off; None for the whole body.
     """
 
     status: int
@@ -75,7 +75,7 @@ class WatchStream:
         return chunk
 
     def cut(self, fault: Exception) -> None:
-        """Let whoever reads now or later get this; the server's side ends."""
+        """Raise this for the reader now or later; the server's side ends."""
         if self._fault is not None:
             return
         self._fault = fault
@@ -91,7 +91,7 @@ class InProcessTransport:
 
     Args:
         front: serves the requests, unless a fault rule strikes them.
-        access: who may ask.
+        access: authentication and authorization.
         clock: dates the answers.
     """
 
@@ -154,7 +154,7 @@ class InProcessTransport:
             stream.cut(ConnectionResetError("the server went away"))
 
     def listen(self) -> None:
-        """Serve again."""
+        """Accept requests again after a cut."""
         self._open = True
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class InProcessTransport:
         self._streams.pop(stream, None)
 
     def end(self, chunks: AsyncGenerator[bytes]) -> None:
-        """Let a generator that nobody reads clean up."""
+        """Let a generator without a reader clean up."""
         task = asyncio.ensure_future(chunks.aclose())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -38,7 +38,7 @@ class _Connections(web.Server):
         self._silent[handler] = loop.call_later(HEADER_WAIT_S, transport.abort)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        """Forget a connection."""
+        """Remove a connection that was closed."""
         super().connection_lost(handler, exc)
         self._heard(handler)
 

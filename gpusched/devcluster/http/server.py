@@ -1,4 +1,9 @@
-"""HTTP: authentication, negotiation and errors around the verbs; no behaviour of kinds."""
+"""HTTP: authentication, negotiation, health checks and errors around the verbs.
+
+On a loopback address a request without credentials is the administrator's. A page of any site can
+let its own name point there (DNS rebinding) and then reaches this server; the ``Host`` header that
+the browser sends has that name, so that only known names are accepted.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +144,7 @@ class HttpServer:
 
     Args:
         front: serves the requests, unless a fault rule strikes them.
-        access: who may ask.
+        access: authentication and authorization.
         clock: dates the answers, so that they agree with the times in objects.
         names: under which it may be addressed.
 
@@ -320,7 +325,7 @@ async def _stream(request: web.BaseRequest, answer: ApiAnswer) -> web.StreamResp
             await response.write(chunk)
         await response.write_eof()
     except ClientConnectionResetError:
-        # Clients end their watches by going away: nobody is left to be told, and nothing is wrong.
+        # Clients end their watches by disconnecting: no answer is due, and nothing is wrong.
         if isinstance(answer.stream, AsyncGenerator):
             await answer.stream.aclose()
     return response

@@ -172,12 +172,12 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """``v1`` or ``batch/v1``."""
+        """Return group and version, such as ``v1`` or ``batch/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified(self) -> str:
-        """``pods`` or ``jobs.batch``."""
+        """Return plural and group, such as ``pods`` or ``jobs.batch``."""
         return qualified(self.plural, self.group)
 
     @property

@@ -58,7 +58,7 @@ class NodeStrategy(Strategy):
         ]
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check a change; taints are told twice, once as a node and once as an update."""
+        """Check a change; errors of taints appear twice, once of the node and once of the update."""
         taints = _taint_errors(new["spec"].get("taints"))
         old_spec = old.get("spec") or {}
         sealed = [

@@ -48,9 +48,9 @@ class Strategy:
         knows_all: whether ``validate`` covers what the schema would find as well.
         default_propagation: what becomes of dependents when a deletion does not say;
             ``None`` for kinds that have none.
-        deletion_warning: what a client is told who relies on that.
-        checks_changes_again: whether updates tell errors of changed metadata once more.
-        checks_metadata_again: whether updates tell errors of all metadata once more.
+        deletion_warning: the warning for clients that rely on that.
+        checks_changes_again: whether updates report errors of changed metadata once more.
+        checks_metadata_again: whether updates report errors of all metadata once more.
     """
 
     generation = False
@@ -112,7 +112,7 @@ class Strategy:
         new["spec"] = spec
 
     def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
-        """Give out what is unique in the cluster to a valid object; raises StatusError."""
+        """Assign what is unique in the cluster to a valid object; raises StatusError."""
 
     def raises_generation(self, new: Obj, old: Obj) -> bool:
         """Tell whether an update counts as a new generation."""

@@ -13,7 +13,7 @@ from gpusched.devcluster.schema.types import Doc, Json, SchemaNode
 
 
 class NeedsFullDecoding(Exception):
-    """Something may have to be told about this body."""
+    """This body may have errors or warnings."""
 
 
 def read_fast(value: Doc, node: SchemaNode) -> Doc:

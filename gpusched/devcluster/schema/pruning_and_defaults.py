@@ -118,7 +118,7 @@ def _scalar(value: Json, node: SchemaNode) -> Json:
         try:
             return canonical_quantity(value)
         except QuantityFormatError:
-            # Decode errors are told elsewhere; here the text stays what the client sent.
+            # Decode errors are reported elsewhere; here the text stays what the client sent.
             return value
     if node.type in {"time", "micro-time"} and isinstance(value, str):
         return printed_time(value, micro=node.type == "micro-time")

@@ -90,7 +90,7 @@ class Schema:
         return decode_error(metadata, node) if node is not None else None
 
     def plain(self, obj: Doc) -> Doc | None:
-        """What ``prune`` makes of a built-in body about which nothing has to be told, in one walk.
+        """What ``prune`` makes of a built-in body without errors and warnings, in one walk.
 
         None for every other: then ``decode_error`` and ``strict_errors`` have to look first.
         """

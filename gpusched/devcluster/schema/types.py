@@ -87,7 +87,7 @@ class SchemaNode:
 
     @property
     def is_keyed_list(self) -> bool:
-        """Whether elements are told apart by keys."""
+        """Whether elements are identified by keys."""
         return self.list_type == "map" and bool(self.map_keys)
 
 

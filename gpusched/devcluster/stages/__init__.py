@@ -1,1 +1,1 @@
-"""KWOK-compatible stages: fake nodes and pods live by ``Stage`` objects instead of kubelets."""
+"""How do fake nodes and pods change without kubelets? By ``Stage`` objects, compatible with KWOK."""

@@ -52,7 +52,7 @@ class _AddressPool:
 
 
 class AddressBook:
-    """Remembers who has which address.
+    """The pool of addresses, and the pods and nodes that hold them.
 
     Args:
         pod_network: the podCIDR of a node by name, empty when it has none.
@@ -183,7 +183,7 @@ class StageEngine:
             self._group.create_task(self._watch(resource))
 
     def remove(self, name: str) -> None:
-        """Play the stage of that name no more, if there is one; who waits for it chooses anew."""
+        """Play the stage of that name no more, if there is one; objects that wait for it choose again."""
         resource = self._resources.pop(name, None)
         if resource is None:
             return

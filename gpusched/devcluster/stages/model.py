@@ -110,7 +110,7 @@ Test = JqTest | CelTest | EqualTest
 
 @attrs.frozen
 class KwokStage:
-    """One checked Stage."""
+    """One Stage, read and checked."""
 
     name: str
     group_version: str

@@ -1,7 +1,7 @@
 """Answers of pure programs over objects, kept by what the programs read of them.
 
 A jq program reads a handful of fields of an object of thousands: the phase, an annotation, the
-status of one condition. Whoever reads the same gets the same answer. While a program runs, a view
+status of one condition. Equal readings have equal answers. While a program runs, a view
 of the object notes each field it asks for and what it saw; the notes of all runs form a tree:
 
     phase? --"Running"--> deletionTimestamp? --None--> run-for? --"20m"--> the answer
@@ -124,7 +124,7 @@ class _RecordedRead:
 
 
 class _CachedResult(Generic[T]):
-    """What the program says."""
+    """What the program answers with."""
 
     __slots__ = ("value",)
 
@@ -173,7 +173,7 @@ class _ReadLog:
         seen: list[Any] = []
         for element in value:
             if type(element) is dict:
-                # Elements are told apart with their list: it is what becomes a whole.
+                # Elements are compared with their list: the list is what becomes a whole.
                 seen.append(TrackedView(element, self, slot=first, path=below))
                 first += 1
             else:

@@ -1,4 +1,9 @@
-"""What one step of a Stage asks for, rendered for one object: pure, nothing is sent here."""
+"""What one step of a Stage asks for, rendered for one object: pure, nothing is sent here.
+
+A template renders thousands of YAML texts of one form, in which only times, addresses and names
+differ, each a value at the end of its line. These values are cut out, the form that is left is
+parsed once, and the values are put into a copy of it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +61,7 @@ class _ParsedForm:
 
 
 def parse_rendered(text: str) -> Any:
-    """What a text says, timestamps as texts. It shares parts with a cache: nobody may change it.
+    """What a text says, timestamps as texts. It shares parts with a cache: it must not be changed.
 
     Raises:
         TemplateError: it is not YAML.
@@ -153,7 +158,7 @@ class DeleteEffect:
 
 @attrs.frozen
 class EventEffect:
-    """Record an event."""
+    """An event that the step records."""
 
     type: str
     reason: str

@@ -38,7 +38,7 @@ class _Subscriber:
 
 
 class ChangeFeed:
-    """Who follows one collection. They are told in the order in which they came.
+    """The followers of one collection, called in the order in which they came.
 
     Args:
         collection: whose changes; kept for them however late the loop is.
@@ -55,7 +55,7 @@ class ChangeFeed:
         """Tell of the objects there are as ADDED, then of each change; never ends by itself.
 
         Raises:
-            Exception: whatever ``see`` raised; it is told nothing any more.
+            Exception: whatever ``see`` raised; it is called no more.
         """
         collection = self._collection
         for _, stored in list(collection.scan()):
@@ -102,4 +102,4 @@ class ChangeFeed:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing: the listener was removed."""

@@ -1,7 +1,7 @@
-"""The one place objects live: one integer version over all kinds, and each kind's history.
+"""The one place where objects are stored: one integer version over all kinds, and each kind's history.
 
 A write is one synchronous call, so writes are linearizable by construction. Objects are plain
-dicts that nobody mutates once stored; a change stores a new top level and shares what it kept.
+dicts that are never mutated once stored; a change stores a new top level and shares what it kept.
 Watchers do not own queues: they read each kind's log from their own position, so that a slow
 one costs nothing and finds its place gone when the log was trimmed.
 """
@@ -48,7 +48,7 @@ class Stored:
         return raw
 
     def supersede(self) -> None:
-        """Drop the bytes, which few will ask for again; who does has them encoded anew."""
+        """Drop the bytes, which are rarely needed again, and are then encoded anew."""
         self._raw = None
 
 
@@ -310,7 +310,7 @@ class Store:
         self._collections: dict[str, Collection] = {}
 
     def next_version(self) -> int:
-        """Count one write."""
+        """Count one write and return its version."""
         self.version += 1
         return self.version
 

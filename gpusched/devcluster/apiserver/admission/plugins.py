@@ -125,7 +125,7 @@ def _check_runtime_class(core: ServerState, resource: Resource, obj: Obj) -> Non
 
 
 def _check_default_class(core: ServerState, resource: Resource, obj: Obj) -> None:
-    """Refuse a second priority class that would be everybody's default; raises 403."""
+    """Refuse a second priority class that is the global default; raises 403."""
     name = obj["metadata"].get("name", "")
     if not obj.get("globalDefault"):
         return

@@ -38,7 +38,7 @@ GROUP: Final = "admissionregistration.k8s.io"
 _POLICIES: Final = f"validatingadmissionpolicies.{GROUP}"
 _BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
 _EXEMPT: Final = frozenset({GROUP})
-"""A policy cannot refuse that policies are changed: nobody could lock out their owner."""
+"""Policies are not asked about changes of policies: one could lock out its own administrator."""
 _CODES: Final = {"Forbidden": 403, "RequestEntityTooLarge": 413}
 
 

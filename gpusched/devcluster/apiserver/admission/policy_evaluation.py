@@ -159,7 +159,7 @@ def _applies(policy: CompiledPolicy, env: Env) -> bool:
 
 
 def _validated(policy: CompiledPolicy, env: Env, budget: CostMeter) -> Iterator[Denial]:
-    """Run every validation before anything is told, as the budget covers all of them."""
+    """Run every validation before the first denial is yielded, as the budget covers all of them."""
     denials: list[Denial] = []
     for validation in policy.validations:
         try:

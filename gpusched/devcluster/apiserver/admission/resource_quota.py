@@ -1,4 +1,4 @@
-"""Quotas at the door: an object that would exceed one is refused, an admitted one is counted."""
+"""ResourceQuota admission: an object that would exceed a quota is refused, an admitted one counted."""
 
 from __future__ import annotations
 

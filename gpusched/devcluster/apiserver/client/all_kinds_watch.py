@@ -57,7 +57,7 @@ class AllKindsWatch:
         self._customs: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch every kind until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             for resource in builtin_kinds(self._client):
                 if resource.qualified not in _UNOWNED:

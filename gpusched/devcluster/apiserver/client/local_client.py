@@ -28,7 +28,7 @@ Obj = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 USER = "system:devcluster"
 SYSTEM = User(USER, (MASTERS, EVERYONE))
-"""Whom admission policies see where no service account is named."""
+"""The user that admission policies see where no service account is named."""
 _BATCH: Final = 64
 
 
@@ -232,7 +232,7 @@ class LocalClient:
     ) -> None:
         """Record an event about an object, as controllers do; repeated ones raise the count.
 
-        ``component`` is whom ``kubectl describe`` names as its source.
+        ``component`` is the source that ``kubectl describe`` shows.
         """
         meta = involved["metadata"]
         namespace = meta.get("namespace") or "default"

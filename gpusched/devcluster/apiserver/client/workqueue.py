@@ -19,7 +19,7 @@ from gpusched.devcluster.apimachinery.status import StatusError
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 _TURN: Final = 16
-"""Keys that are served before other tasks get a turn: who watches is woken once for all of them."""
+"""Keys that are served before other tasks get a turn: a watch is woken once for all of them."""
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 60.0
 
@@ -51,13 +51,13 @@ class WorkQueue(Generic[K]):
         self.by(key, 0.0)
 
     def by(self, key: K, seconds: float) -> None:
-        """Make a key due in so many seconds at the latest; an earlier moment stands."""
+        """Make a key due within ``seconds``; an earlier moment stands."""
         have = self._due.get(key)
         if have is None or have[0] > self._clock.monotonic() + seconds:
             self.at(key, seconds)
 
     def at(self, key: K, seconds: float) -> None:
-        """Make a key due in so many seconds, whatever was set for it before."""
+        """Make a key due after ``seconds``, whatever was set for it before."""
         self._sequence += 1
         due = self._clock.monotonic() + max(seconds, 0.0)
         self._due[key] = (due, self._sequence)
@@ -65,7 +65,7 @@ class WorkQueue(Generic[K]):
         self._changed.set()
 
     def drop(self, key: K) -> None:
-        """Forget a key."""
+        """Remove a key that waits."""
         self._due.pop(key, None)
 
     async def keys(self) -> AsyncIterator[K]:

@@ -1,1 +1,1 @@
-"""Which answer has which path? Routes, who asks, media types, verbs of resources, and paths that are no resource."""
+"""Which answer has which path? Routes, authentication, media types, verbs of resources, and paths that are no resource."""

@@ -1,4 +1,4 @@
-"""Who a request comes from, whom it acts as, and whether that user may do what it asks."""
+"""Authentication, impersonation and authorization of a request."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class RequestAccess:
         return self.tokens.user(token, audiences)
 
     def acting_as(self, user: User, headers: Mapping[str, str], groups: Sequence[str]) -> User:
-        """Return whom a request acts as by its ``Impersonate-`` headers, the user else.
+        """Return the user that the ``Impersonate-`` headers name, else the user of the request.
 
         Args:
-            user: who sent the request.
+            user: the sender of the request.
             headers: of the request; names in any case.
             groups: every value of ``Impersonate-Group``.
 

@@ -1,4 +1,4 @@
-"""Which media type an answer has: JSON, or YAML for those who ask for it, or none that is wanted."""
+"""The media type of an answer: JSON, YAML on request, or an error where none can be given."""
 
 from __future__ import annotations
 

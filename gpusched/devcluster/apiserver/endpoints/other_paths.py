@@ -59,7 +59,7 @@ def unserved_resource(registry: Registry, route: Route) -> ApiAnswer:
 
 
 def unknown_path() -> ApiAnswer:
-    """404 of a path that nobody serves."""
+    """Return the 404 of a path that is not served."""
     return ApiAnswer(body=b"404 page not found\n", code=404, content_type=_PLAIN)
 
 

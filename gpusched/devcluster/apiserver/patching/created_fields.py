@@ -50,7 +50,7 @@ _ALWAYS_THERE: Final = frozenset(
         ("f:spec", "f:template", "f:spec", "f:containers"),
     ]
 )
-"""Containers that even an empty built-in object has, so that nobody comes to own them."""
+"""Containers that even an empty built-in object has, which therefore have no owner."""
 
 SERVER_FILLED: Final[Mapping[str, tuple[Path, ...]]] = {
     "pods": (
@@ -65,7 +65,7 @@ SERVER_FILLED: Final[Mapping[str, tuple[Path, ...]]] = {
     "nodes": (("f:spec", "f:taints"),),
     "namespaces": (("f:spec",),),
 }
-"""By storage name: what admission and strategies add to a new object; nobody owns it."""
+"""By storage name: what admission and strategies add to a new object, without an owner."""
 
 _STATUS: Final[Path] = ("f:status",)
 _Shape = tuple[str | int | bytes, ...]
@@ -84,7 +84,7 @@ def created_fields(obj: Doc, schema: Schema, skip: Sequence[Path] = ()) -> Field
     """Fields that a create sets; ``skip`` names those that the server filled in by itself.
 
     Raises:
-        TypedObjectError: elements of a keyed list cannot be told apart.
+        TypedObjectError: elements of a keyed list have equal keys.
     """
     around: _Marks = [".".join(path) for path in skip]
     _mark({key: value for key, value in obj.items() if key != "spec"}, schema.node, around)

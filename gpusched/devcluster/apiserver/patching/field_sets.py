@@ -1,4 +1,4 @@
-"""Sets of fields: who owns what of an object, and what changed between two states of it.
+"""Sets of fields: the fields of an object that a manager owns, and the changes between two states of it.
 
 A path is a tuple of elements spelled as in ``fieldsV1``: ``f:name`` a key, ``k:{...}`` an
 element of a keyed list, ``v:...`` an element of a set, ``i:...`` one by its index. A set of paths names leaves and, where
@@ -105,7 +105,7 @@ def fields_of(value: Json, node: SchemaNode) -> FieldSet:
     """Paths an applied object names: leaves, entries of maps and elements of lists.
 
     Raises:
-        TypedObjectError: a granular list cannot be told apart.
+        TypedObjectError: elements of a granular list have equal keys.
     """
     return frozenset(_named(value, node, ()))
 

@@ -1,6 +1,6 @@
 """managedFields: the record of which manager set which field, by which operation.
 
-Kept for plain writes as well, so that a later apply knows from whom it takes a field.
+Kept for plain writes as well, so that a later apply knows whose field it takes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OLD_MANAGER = "ancient-changes"
 
 @attrs.frozen
 class ManagerId:
-    """What tells entries of managedFields apart."""
+    """The key of an entry of managedFields."""
 
     manager: str
     operation: str
@@ -163,10 +163,10 @@ def track_create(
         schema: of the kind.
         manager: name of the field manager.
         now: time of the write, RFC 3339.
-        skip: what the server filled in and nobody owns, such as ``("f:status",)``.
+        skip: what the server filled in, without an owner, such as ``("f:status",)``.
 
     Raises:
-        TypedObjectError: elements of a keyed list cannot be told apart.
+        TypedObjectError: elements of a keyed list have equal keys.
     """
     brought = readable_entries(obj["metadata"].get("managedFields"))
     if brought:
@@ -215,7 +215,7 @@ def track_update(
         The new object with its managedFields.
 
     Raises:
-        TypedObjectError: elements of a keyed list cannot be told apart.
+        TypedObjectError: elements of a keyed list have equal keys.
     """
     api_version = new.get("apiVersion", "")
     managers = managers_of(new)

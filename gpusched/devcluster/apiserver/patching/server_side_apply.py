@@ -1,7 +1,7 @@
-"""Server-side apply: an object is merged into the stored one by who owns which field.
+"""Server-side apply: an object is merged into the stored one by the ownership of fields.
 
 A manager that applies owns what it names. Fields it named last time and names no more go away
-unless somebody else owns them. Changing a field of somebody else is a conflict, unless forced.
+unless another manager owns them. Changing a field of another manager is a conflict, unless forced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode
 __all__ = ["ApplyConflict", "TypedObjectError", "apply_object"]
 
 _BEFORE = "before-first-apply"
-"""Who owns the fields of an object that was written without any record."""
+"""The manager of the fields of an object that was written without any record."""
 
 
 class ApplyConflict(GpuschedError):
@@ -218,9 +218,9 @@ def _merge_list(live: list[Json], config: list[Json], node: SchemaNode) -> list[
 
 
 def _prune(value: Json, node: SchemaNode, path: Path, *, gone: FieldSet, kept: FieldSet) -> Json:
-    """Remove the fields that the manager dropped and nobody else owns.
+    """Remove the fields that the manager dropped and no other manager owns.
 
-    A dropped element of a list goes as a whole, with fields that nobody owns, unless somebody
+    A dropped element of a list goes as a whole, with fields that have no owner, unless another manager
     owns a part of it.
     """
     if not any(p[: len(path)] == path for p in gone):

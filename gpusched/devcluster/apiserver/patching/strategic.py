@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows how the elements of lists are told apart.
+"""Strategic merge patch: a merge patch that knows the merge keys of lists.
 
 Where the result stands in a list follows the real server: elements the patch does not name keep
 their order; elements new to the list come before them.

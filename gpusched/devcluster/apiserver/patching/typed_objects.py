@@ -1,4 +1,4 @@
-"""What an applied object must be before it is merged: typed, every field known, lists told apart.
+"""What an applied object must be before it is merged: typed, every field known, elements of lists with distinct keys.
 
 Server-side apply reads an object by its schema alone and not with the decoder of other writes, so
 it tells all that is wrong at once, and in other words.

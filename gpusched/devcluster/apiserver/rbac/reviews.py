@@ -22,7 +22,7 @@ def answer_review(
 
     Args:
         authorizer: knows the rights.
-        user: who asks, and whom the ``self...`` reviews are about.
+        user: the requester, and the subject of the ``self...`` reviews.
         plural: which review.
         body: the review.
         namespace: of the path; only a LocalSubjectAccessReview has one.

@@ -26,7 +26,7 @@ class User:
 
     Attributes:
         groups: all of them, ``system:authenticated`` included.
-        extra: what else the authenticator told, by key.
+        extra: further values from the authenticator, by key.
     """
 
     name: str

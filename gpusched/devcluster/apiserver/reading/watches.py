@@ -1,7 +1,7 @@
 """Watches: initial state, live changes with selector transitions, bookmarks, the end at 410.
 
 A watcher keeps only a position in the log of its kind. Slow readers are held by the transport's
-own back-pressure; when the log has moved past them they are told 410 and the stream ends.
+own back-pressure; when the log has moved past them they get a 410 and the stream ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Binding a pod to a node: the one write a scheduler lives by."""
+"""Binding a pod to a node: the one write that schedules it."""
 
 from __future__ import annotations
 

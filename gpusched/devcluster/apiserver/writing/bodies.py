@@ -1,4 +1,9 @@
-"""Request bodies: media types, decoding, the kind they must be of, unknown fields."""
+"""Request bodies: media types, decoding, the kind they must be of, unknown and repeated fields.
+
+Of a field that a JSON body names twice the last value counts, and strict clients are refused.
+Decoding forgets the repetition, so that it is looked for in the bytes. Almost no body has any:
+keys are only counted first, in the bytes and in what was decoded.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _SHOWN_BYTES: Final = 30
-"""How much of a body that nobody understands is shown."""
+"""Characters of an undecodable body that its error shows."""
 _decode: Final = msgspec.json.Decoder().decode
 
 

@@ -64,7 +64,7 @@ class WriteOptions:
         check: the schema's own verdict on the finished object, given the old one.
         schema: of the kind, by which managedFields are kept; None to leave them alone.
         repeated: what strict decoding says of fields that the body names twice.
-        user: who writes, for admission policies; None for the cluster's own machinery, which
+        user: the requester, for admission policies; None for the cluster's own machinery, which
             they are not asked about.
     """
 
@@ -112,7 +112,7 @@ def admit_write(
         resource: what is written.
         operation: create, update or delete.
         objects: the new and the old object, each None where there is none.
-        options: of the write; without a user nobody is asked.
+        options: of the write; without a user no policy is asked.
         name: of the object; the server has made one by now. Empty for one of many.
         namespace: of the request.
         subresource: of the request.
@@ -364,7 +364,7 @@ def other_uid(resource: Resource, name: str, *, asked: str, held: str) -> status
 
 
 def _prepare(resource: Resource, new: Obj, old: Obj, *, subresource: str) -> None:
-    """Undo what this door may not change, and fill in defaults."""
+    """Undo what this subresource may not change, and fill in defaults."""
     strategy = resource.strategy
     if subresource == "status":
         strategy.prepare_status(new, old)

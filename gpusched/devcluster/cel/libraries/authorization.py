@@ -1,7 +1,7 @@
 """CEL's questions about rights: ``authorizer.group('').resource('pods').check('create')``.
 
 The values are built step by step, each from the one before it; what is allowed is asked of a
-function that whoever evaluates gives along, so that this package knows no roles.
+function that the caller passes in, so that this package knows no roles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REQUESTED: Final = "requestResource"
 
 @attrs.frozen(kw_only=True)
 class AuthorizationQuestion:
-    """What is asked: of whom, and which verb on what.
+    """A question about rights: the subject, the verb and the resource.
 
     Attributes:
         account: namespace and name of the service account asked about; None for the requester.

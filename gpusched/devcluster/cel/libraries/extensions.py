@@ -21,7 +21,7 @@ _SEMVER: Final = re.compile(
 
 @attrs.frozen
 class IpAddress:
-    """An IP address."""
+    """An IP address, as ``ip()`` returns it."""
 
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
 

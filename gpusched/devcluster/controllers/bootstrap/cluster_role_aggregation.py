@@ -30,7 +30,7 @@ class ClusterRoleAggregationController:
         self._unions: dict[str, None] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(serve_queue(self._queue, self.sync, name="role aggregation"))

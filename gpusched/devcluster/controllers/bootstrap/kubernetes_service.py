@@ -1,4 +1,4 @@
-"""Gives the service under which pods know the API server back when somebody deletes it."""
+"""Restores the service ``kubernetes``, by which pods reach the API server, when it is deleted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KubernetesServiceController:
         self._queue: WorkQueue[str] = WorkQueue(clock)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(serve_queue(self._queue, self.sync, name="service kubernetes"))

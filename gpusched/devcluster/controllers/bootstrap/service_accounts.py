@@ -1,4 +1,4 @@
-"""Gives every namespace its service account ``default``, and gives it back when deleted."""
+"""Gives every namespace its service account ``default``, and restores it when deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServiceAccountController:
         self._queue: WorkQueue[str] = WorkQueue(clock)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_namespaces())
             group.create_task(self._watch_accounts())

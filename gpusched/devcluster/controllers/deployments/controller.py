@@ -29,7 +29,7 @@ class DeploymentController:
         self._names: dict[str, tuple[str, str]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_deployments())
             group.create_task(self._watch_sets())

@@ -33,7 +33,7 @@ def claim_objects(
         client: the cluster.
         owner: the controller; it adopts and releases nothing while it is being deleted.
         resource: plural with group of the candidates.
-        candidates: objects of its namespace that it controls or nobody controls.
+        candidates: objects of its namespace that it controls or that have no controller.
 
     Returns:
         The objects it controls now, and those whose owner changed, in their new state.

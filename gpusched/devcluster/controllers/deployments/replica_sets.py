@@ -1,7 +1,8 @@
 """Keeps as many pods of a template as each ReplicaSet wants, and counts them.
 
 Writes take effect before they return and enter the index of pods at once, so a turn never acts
-on less than the one before it did: no pod is made twice.
+on less than the one before it did: no pod is created twice. Of two states of a pod the newer one
+stays in the index. Pods are ranked for deletion when a set shrinks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class PodIndex:
         self._kept[uid] = place
 
     def drop(self, pod: Obj) -> None:
-        """Forget a pod."""
+        """Remove a pod from the index."""
         uid = pod["metadata"]["uid"]
         self._kept.pop(uid, {}).pop(uid, None)
 
@@ -73,7 +74,7 @@ class PodIndex:
         return list(self._owned.get(owner, {}).values())
 
     def loose(self, namespace: str) -> list[Obj]:
-        """Pods of a namespace that nobody controls."""
+        """Pods of a namespace that no controller owns."""
         return list(self._loose.get(namespace, {}).values())
 
     def forget(self, owner: str) -> None:
@@ -149,7 +150,7 @@ def _magnitude(since: str | None, now: float) -> int:
 
 REPLICA_SETS: Final = "replicasets.apps"
 _GATHER_S: Final = 0.1
-"""Changes of pods within so long are counted together: a count reads all pods of the set."""
+"""Seconds in which changes of pods are counted together: a count reads all pods of the set."""
 _BURST: Final = 500
 """Pods made or deleted in one turn at most."""
 
@@ -170,7 +171,7 @@ class ReplicaSetController:
         self._pods = PodIndex("ReplicaSet")
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_sets())
             group.create_task(self._watch_pods())
@@ -198,7 +199,7 @@ class ReplicaSetController:
             self._offer(pod, item.previous)
 
     def _offer(self, pod: Obj, previous: Obj | None) -> None:
-        """Wake the sets that may adopt a pod which nobody controls."""
+        """Enqueue the sets that may adopt a pod without a controller."""
         keys = ("labels", "ownerReferences")
         if previous and all(pod["metadata"].get(k) == previous["metadata"].get(k) for k in keys):
             return

@@ -38,7 +38,7 @@ class DeploymentSync:
         return [*self.old, *([] if self.newest is None else [self.newest])]
 
     def run(self) -> float | None:
-        """Do what is due; return the seconds after which a stuck rollout must be told.
+        """Do what is due; return the seconds after which a stuck rollout must be reported.
 
         Raises StatusError when a write is refused.
         """

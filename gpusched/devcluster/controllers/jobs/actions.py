@@ -29,7 +29,7 @@ class PodBackoff:
 
 @attrs.frozen
 class CreatePod:
-    """Create this pod."""
+    """Create one pod of the Job."""
 
     pod: Obj
 

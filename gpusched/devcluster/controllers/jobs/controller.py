@@ -26,7 +26,7 @@ from gpusched.devcluster.controllers.jobs.reconcile import reconcile_job
 
 _JOBS: Final = "jobs.batch"
 _GATHER_S: Final = 0.2
-"""Changes of a Job's pods within so long are counted together; a real cluster takes a second."""
+"""Seconds in which changes of a Job's pods are counted together; a real cluster takes one."""
 
 
 class JobController:
@@ -52,7 +52,7 @@ class JobController:
         self._backoffs: dict[str, PodBackoff] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_jobs())
             group.create_task(self._watch_pods())

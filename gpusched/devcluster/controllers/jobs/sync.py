@@ -1,4 +1,7 @@
-"""One look at one Job: counts its finished pods and finds the ones to make or delete. Pure."""
+"""One sync of one Job: counts finished pods, finds those to create or delete. Pure.
+
+The Job's podFailurePolicy decides what a failed pod means for it.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ class JobSync:
 
     @property
     def spec(self) -> Obj:
-        """The Job's spec."""
+        """Return the spec of the Job."""
         spec: Obj = self.job["spec"]
         return spec
 

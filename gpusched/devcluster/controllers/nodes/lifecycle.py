@@ -25,11 +25,11 @@ _BY_CONDITION: Final[dict[tuple[str | None, str | None], str]] = {
 _KEPT_BY_US: Final = frozenset(_BY_CONDITION.values()) | {UNSCHEDULABLE}
 _TTL: Final = ("node.alpha.kubernetes.io/ttl", "0")
 NO_EXECUTE_AFTER_S: Final = 5.0
-"""A node that is not ready for so long also drives its pods out, as the real monitor's period."""
+"""Seconds after which a node that is not ready evicts its pods, as the real monitor's period."""
 MISSING_NODE_S: Final = 40.0
-"""A node has to be missing for so long before its pods are removed."""
+"""Seconds for which a node must be missing before its pods are removed."""
 UNBOUND_S: Final = 20.0
-"""A deleted pod that others hold and no node runs is Failed after so long: nobody else says so."""
+"""Seconds after which a deleted pod with finalizers that no node runs becomes Failed."""
 
 
 def wanted_taints(node: Obj, *, now: float) -> list[Obj]:
@@ -102,7 +102,7 @@ class NodeController:
         self._unbound: WorkQueue[tuple[str, str, str]] = WorkQueue(clock)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_nodes())
             group.create_task(self._watch_pods())

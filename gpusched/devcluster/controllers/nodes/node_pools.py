@@ -42,7 +42,7 @@ class NodePoolController:
         self._queue: WorkQueue[str] = WorkQueue(clock)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_pools())
             group.create_task(self._watch_nodes())

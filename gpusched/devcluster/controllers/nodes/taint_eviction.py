@@ -1,4 +1,4 @@
-"""Deletes pods that do not tolerate a NoExecute taint of their node, or tolerate it only so long."""
+"""Deletes pods that do not tolerate a NoExecute taint of their node, or tolerate it for a limited time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TaintEvictionController:
         self._homes: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_nodes())
             group.create_task(self._watch_pods())

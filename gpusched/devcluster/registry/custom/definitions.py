@@ -1,6 +1,6 @@
 """What a CustomResourceDefinition may say, checked in the order of the API server.
 
-What all versions share (their schema, subresources, columns, selectable fields) is told as if it
+What all versions share (their schema, subresources, columns, selectable fields) is reported as if it
 stood in the spec itself, because the server keeps it there.
 """
 

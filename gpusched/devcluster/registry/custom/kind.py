@@ -55,7 +55,7 @@ class CustomKind:
 
     @property
     def schema(self) -> Schema:
-        """The compiled schema."""
+        """Return the compiled schema of the version."""
         return self.checks.schema
 
     def errors(self, new: Obj, old: Obj | None) -> list[FieldError]:

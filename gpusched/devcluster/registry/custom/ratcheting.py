@@ -1,4 +1,4 @@
-"""Errors that a stored object has already: a writer who leaves the value alone is not blamed.
+"""Errors that a stored object has already: writes that leave the value alone pass.
 
 Values correspond by the keys of objects and, in lists, by the keys of their elements; elements
 of other lists correspond only while the whole list stays as it is.

@@ -1,4 +1,4 @@
-"""Everything a version of a custom kind checks on a write, in the order it is told.
+"""Everything a version of a custom kind checks on a write, in the order of its errors.
 
 Schema errors come first, then those of the scale subresource, then CEL rules or the note that
 they were skipped.

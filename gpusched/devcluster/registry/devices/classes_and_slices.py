@@ -64,7 +64,7 @@ class ResourceSliceStrategy(Strategy):
     returns_object = True
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check a slice."""
+        """Check driver, pool, nodes and devices of a slice."""
         return list(_slice_errors(obj.get("spec") or {}))
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:

@@ -1,4 +1,6 @@
-"""Containers of pods and pod templates: names, images, ports, environment, mounts, resources."""
+"""Containers of pods and pod templates: names, images, ports, environment, mounts, resources,
+probes, lifecycle hooks, and security contexts, which have no effect but must be valid.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that absent fields of a pod stand for, in pods and in pod templates."""
+"""Values that absent fields of a pod, its containers and its volumes stand for."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _BOTH_TEXT: Final = "exists in both matchLabelKeys and labelSelector"
 
 
 def toleration_errors(tolerations: Sequence[Obj], at: str) -> Iterator[FieldError]:
-    """Check tolerations."""
+    """Check the tolerations of a pod."""
     for i, toleration in enumerate(tolerations):
         yield from _toleration_errors(toleration, f"{at}[{i}]")
 

@@ -1,4 +1,6 @@
-"""Pods: gates, the few fields an update may change, and how long a deletion waits."""
+"""Pods: gates, the few fields an update may change, how long a deletion waits, and the status
+fields that a client leaves out but the server always shows.
+"""
 
 from __future__ import annotations
 

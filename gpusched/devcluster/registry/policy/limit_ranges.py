@@ -40,7 +40,7 @@ class LimitRangeStrategy(Strategy):
                 limit["defaultRequest"] = requests
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check every limit."""
+        """Check every limit of the range."""
         errors: list[FieldError] = []
         seen: set[str] = set()
         for i, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):

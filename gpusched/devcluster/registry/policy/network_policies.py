@@ -23,7 +23,7 @@ _SIDES: Final = (("ingress", "from"), ("egress", "to"))
 
 
 class NetworkPolicyStrategy(Strategy):
-    """Network policies."""
+    """Network policies, which are stored without effect."""
 
     generation = True
 

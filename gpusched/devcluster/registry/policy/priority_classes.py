@@ -24,7 +24,7 @@ _SYSTEM: Final = {
 
 
 class PriorityClassStrategy(Strategy):
-    """Priority classes."""
+    """Priority classes, whose value and policy never change."""
 
     generation = True
 

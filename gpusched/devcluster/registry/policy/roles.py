@@ -1,4 +1,4 @@
-"""Roles and their bindings: what a rule must say, and whom a binding may name."""
+"""Roles and their bindings: what a rule must hold, and which subjects a binding may name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RoleStrategy(Strategy):
         obj.setdefault("rules", None)
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check every rule."""
+        """Check every rule of the role."""
         errors: list[FieldError] = []
         for index, rule in enumerate(obj.get("rules") or ()):
             errors += self._rule_errors(rule, f"rules[{index}]")
@@ -94,7 +94,7 @@ class RoleBindingStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse another role."""
+        """Refuse a change of the role that is bound."""
         errors = self.validate(new)
         if new.get("roleRef") != old.get("roleRef"):
             errors.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))

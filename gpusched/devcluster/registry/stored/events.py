@@ -1,4 +1,7 @@
-"""Events: the newer group asks for more, the older prints what is unset."""
+"""Events of two groups in one store: the core form is stored, events.k8s.io/v1 is a view of it.
+
+The newer group requires more fields, the older one prints what is unset.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
-"""Services: cluster addresses and node ports are given out, each once; there is no traffic.
+"""Services: cluster addresses and node ports are assigned, each once; there is no traffic.
 
 The store is the record of what is taken: an address or port is free when no service has it.
 """
@@ -28,7 +28,7 @@ Obj = dict[str, Any]
 ADDRESSES: Final = ipaddress.IPv4Network("10.96.0.0/12")
 """Addresses of services, as kubeadm sets them up."""
 _FIRST_ADDRESS: Final = 257
-"""Lower ones are only given to those who ask for them."""
+"""Lower addresses are assigned only to services that request them."""
 NODE_PORTS: Final = range(30000, 32768)
 _FIRST_NODE_PORT: Final = 86
 _AFFINITY_S: Final = 10800
@@ -96,7 +96,7 @@ class ServiceStrategy(Strategy):
             spec.setdefault("allocateLoadBalancerNodePorts", True)
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check a service."""
+        """Check name and spec of a service."""
         name = obj["metadata"].get("name") or ""
         errors: list[FieldError] = []
         if name[:1].isdigit() and not _NAME.fullmatch(name):
@@ -141,7 +141,7 @@ class ServiceStrategy(Strategy):
         new["status"] = {"loadBalancer": {}, **(new.get("status") or {})}
 
     def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
-        """Give out an address and node ports where the service needs and lacks them."""
+        """Assign the address and the node ports that the service needs and lacks."""
         spec = new["spec"]
         others = [
             stored.obj["spec"]

@@ -25,7 +25,7 @@ class PodTemplateStrategy(Strategy):
         default_template_spec(template.setdefault("spec", {}))
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check the template."""
+        """Check the template as a pod."""
         return spec_errors(obj["template"]["spec"], "template.spec")
 
     def raises_generation(self, new: Obj, old: Obj) -> bool:
@@ -37,14 +37,14 @@ class ControllerRevisionStrategy(Strategy):
     """Revisions of a controller's object: their data is sealed."""
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse other data."""
+        """Refuse a change of the data."""
         if new.get("data") == old.get("data"):
             return []
         return [invalid("data", new.get("data"), "field is immutable")]
 
 
 class EndpointsStrategy(Strategy):
-    """Addresses behind a service, as somebody wrote them."""
+    """Addresses behind a service, as clients wrote them."""
 
     def default(self, obj: Obj) -> None:
         """Ports are TCP unless they say otherwise."""

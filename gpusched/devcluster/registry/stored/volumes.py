@@ -30,7 +30,7 @@ _MODES: Final = "at least 1 access mode is required"
 
 
 class PersistentVolumeClaimStrategy(Strategy):
-    """Claims of volumes: pending until somebody binds them through their status."""
+    """Claims of volumes: Pending until a client binds them through their status."""
 
     returns_object = True
     has_status = True
@@ -51,7 +51,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         obj["spec"].setdefault("volumeMode", "Filesystem")
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check a claim."""
+        """Check access modes, requested storage and class of a claim."""
         spec = obj["spec"]
         errors: list[FieldError] = []
         if not spec.get("accessModes"):
@@ -67,7 +67,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse changes of the spec, but for the volume that somebody binds to it."""
+        """Refuse changes of the spec, but for the volume that is bound to it."""
         now, was = dict(new["spec"]), dict(old["spec"])
         if not was.get("volumeName"):
             now.pop("volumeName", None)
@@ -87,13 +87,13 @@ def _is_default(storage_class: Obj) -> bool:
 
 
 class PersistentVolumeStrategy(Strategy):
-    """Volumes: pending until somebody says otherwise through their status."""
+    """Volumes: Pending until a client writes their status."""
 
     returns_object = True
     has_status = True
 
     def prepare_create(self, obj: Obj, core: ServerContext) -> None:
-        """Start pending."""
+        """Start in phase Pending, as on a real server."""
         obj.setdefault("spec", {})
         obj["status"] = {"phase": "Pending"}
 
@@ -106,7 +106,7 @@ class PersistentVolumeStrategy(Strategy):
             host.setdefault("type", "")
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check a volume."""
+        """Check capacity, access modes and source of a volume."""
         spec = obj["spec"]
         errors: list[FieldError] = []
         if not spec.get("accessModes"):
@@ -123,7 +123,7 @@ class PersistentVolumeStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse another source."""
+        """Refuse a change of the volume's source."""
         errors = self.validate(new)
         now, was = new["spec"], old["spec"]
         if {k: v for k, v in now.items() if k not in _NO_SOURCE} != {
@@ -145,7 +145,7 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("volumeBindingMode", "Immediate")
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check the provisioner."""
+        """Check the provisioner of a storage class."""
         if not obj.get("provisioner"):
             return [required("provisioner", obj.get("provisioner") or "")]
         return []

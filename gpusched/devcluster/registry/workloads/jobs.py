@@ -1,4 +1,6 @@
-"""Jobs: defaults, the labels and selector of their own, what may change while suspended."""
+"""Jobs: defaults, generated labels and selector, what may change while suspended, and a status
+whose counts only grow and whose final conditions stay.
+"""
 
 from __future__ import annotations
 

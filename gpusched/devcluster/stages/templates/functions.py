@@ -21,7 +21,7 @@ NODE_PORT: Final = 10250
 
 
 class AddressFunctions(Protocol):
-    """Who hands out IP addresses: one a node, one a pod, remembered by name and uid."""
+    """The source of IP addresses: one a node, one a pod, remembered by name and uid."""
 
     def node(self, name: str) -> str:
         """The address of a node."""

@@ -82,7 +82,7 @@ class BranchBlock:
 
 @attrs.frozen
 class TemplateInclude:
-    """``template "name" pipeline``."""
+    """An inclusion: ``template "name" pipeline``."""
 
     name: str
     pipeline: Pipeline | None
@@ -90,7 +90,7 @@ class TemplateInclude:
 
 @attrs.frozen
 class LoopJump:
-    """``break`` or ``continue``."""
+    """A jump in a loop: ``break`` or ``continue``."""
 
     word: str
 

@@ -24,7 +24,7 @@ _PATH: Final = {"type": 5, "format": 6, "unique_items": 19}
 
 
 def encode_document(body: Obj) -> bytes:
-    """Encode a document."""
+    """Encode an OpenAPI v2 document as protobuf."""
     info = _text(1, body["info"]["title"]) + _text(2, body["info"]["version"])
     paths = b"".join(_named(2, name, _path_item(item)) for name, item in body["paths"].items())
     return (

@@ -29,7 +29,7 @@ _STEPS = (
     (2 * _YEAR, _DAY, 0, "d"),
     (8 * _YEAR, _YEAR, _DAY, "yd"),
 )
-"""Below so many seconds: the unit, the finer unit that is told beside it (0: none), names."""
+"""Upper bound in seconds: the unit, the finer unit printed beside it (0: none), names."""
 
 
 def duration_text(duration_s: float) -> str:
