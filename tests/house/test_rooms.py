@@ -11,6 +11,7 @@ import pytest
 
 from .source import ROOT, circles, classes, functions, module_imports, modules
 
+ENTRIES_MAX = 12
 NAMES_THAT_SAY_NOTHING = {"of", "told", "put", "keep", "again", "given", "kept", "made", "within"}
 
 
@@ -25,6 +26,11 @@ def _folders() -> dict[str, list[str]]:
                 if each.name not in {"__pycache__", "__init__.py", "py.typed"}
             ]
     return found
+
+
+def test_each_folder_shows_at_most_a_dozen_entries() -> None:
+    crowded = {name: len(each) for name, each in _folders().items() if len(each) > ENTRIES_MAX}
+    assert crowded == {}
 
 
 def test_each_package_says_which_question_it_answers() -> None:
