@@ -104,7 +104,7 @@ class ClusterOptions:
     clock: Clock = attrs.field(factory=SystemClock)
 
 
-class ClusterLife:
+class BackgroundWork:
     """What acts on the cluster by itself: definitions, controllers, stages. It can start anew."""
 
     def __init__(self, core: ServerState, options: ClusterOptions) -> None:
@@ -129,18 +129,18 @@ class ClusterLife:
             create_stages(self.client, files)
         self.core.store.open_window()
 
-    def machinery(
-        self, host: Listener, front: HandlerChain, inside: InProcessTransport
+    def restartable_parts(
+        self, listener: Listener, handlers: HandlerChain, in_process: InProcessTransport
     ) -> RestartableParts:
         """Return what a restart needs of all this."""
 
         async def drop(deaf: bool) -> None:
-            inside.cut(deaf=deaf)
-            await host.drop(deaf)
+            in_process.cut(deaf=deaf)
+            await listener.drop(deaf)
 
         async def listen() -> None:
-            await host.listen()
-            inside.listen()
+            await listener.listen()
+            in_process.listen()
 
         def refill() -> None:
             create_initial_objects(self.core)
@@ -148,7 +148,7 @@ class ClusterLife:
 
         def adopt() -> None:
             self.installer.reload()
-            front.times.restart()
+            handlers.times.restart()
 
         return RestartableParts(
             drop=drop,
@@ -203,7 +203,7 @@ class DevCluster:
         url: where its API answers.
         token: the admin's bearer token.
         client: in-process access on the same core.
-        inside: the API for programs in the same loop, as HTTP serves it.
+        in_process: the API for programs in the same loop, as HTTP serves it.
     """
 
     def __init__(
@@ -211,21 +211,21 @@ class DevCluster:
         *,
         url: str,
         token: str,
-        host: Listener,
-        life: ClusterLife,
-        front: HandlerChain,
+        listener: Listener,
+        background: BackgroundWork,
+        handlers: HandlerChain,
         restarts: Restarts,
-        inside: InProcessTransport,
+        in_process: InProcessTransport,
     ) -> None:
         self.url = url
         self.token = token
-        self.client = life.client
-        self.core = life.core
-        self.front = front
+        self.client = background.client
+        self.core = background.core
+        self.handlers = handlers
         self.restarts = restarts
-        self.inside = inside
-        self._host = host
-        self._life = life
+        self.in_process = in_process
+        self._listener = listener
+        self._background = background
 
     @property
     def kubeconfig_text(self) -> str:
@@ -235,31 +235,31 @@ class DevCluster:
     @property
     def faults(self) -> ActiveFaults:
         """The fault rules in force."""
-        return self.front.faults
+        return self.handlers.faults
 
     @property
     def api(self) -> ResourceApi:
         """The verbs, for callers in this process that choose their own options."""
-        return self._life.api
+        return self._background.api
 
     def sync(self) -> None:
         """Serve what definitions that were just written define, before the next request."""
-        self._life.installer.sync()
+        self._background.installer.sync()
 
     def client_as(self, user: str, *, agent: str = "") -> FaultyClient:
         """Return in-process access that fault rules strike as they strike HTTP."""
-        return FaultyClient(self._life.api, self.front, user=user, agent=agent)
+        return FaultyClient(self._background.api, self.handlers, user=user, agent=agent)
 
     async def failed(self) -> BaseException:
         """Wait until a controller stops, which it never does by itself; return its fault."""
-        return await self._life.failed()
+        return await self._background.failed()
 
     async def close(self) -> None:
         """Stop listening, end every watch, stop the controllers."""
         await self.restarts.close()
-        await self._life.stop()
-        await self.inside.close()
-        await self._host.close()
+        await self._background.stop()
+        await self.in_process.close()
+        await self._listener.close()
 
 
 def build_core(clock: Clock, seed: int) -> ServerState:
@@ -281,33 +281,33 @@ async def start(options: ClusterOptions) -> DevCluster:
     """
     core = build_core(options.clock, options.seed)
     core.records = options.records
-    life = ClusterLife(core, options)
-    life.define()
+    background = BackgroundWork(core, options)
+    background.define()
     token = options.token or secrets.token_hex(16)
-    endpoints = ResourceEndpoints(life.api)
-    front = HandlerChain(core, endpoints, ActiveFaults(options.seed, options.faults))
+    endpoints = ResourceEndpoints(background.api)
+    handlers = HandlerChain(core, endpoints, ActiveFaults(options.seed, options.faults))
     local = ipaddress.ip_address(options.host).is_loopback
     access = RequestAccess(core, token, local=local)
     names = HostNames.from_options(options.host, options.host_names)
-    server = HttpServer(front, access=access, clock=options.clock, names=names)
-    host = Listener(server.handle, host=options.host, port=options.port)
-    inside = InProcessTransport(front, access=access, clock=options.clock)
-    restarts = Restarts(core, life.machinery(host, front, inside))
-    server.desk = ControlEndpoints(options.clock, front, restarts)
-    address, port = await host.open()
+    server = HttpServer(handlers, access=access, clock=options.clock, names=names)
+    listener = Listener(server.handle, host=options.host, port=options.port)
+    in_process = InProcessTransport(handlers, access=access, clock=options.clock)
+    restarts = Restarts(core, background.restartable_parts(listener, handlers, in_process))
+    server.control = ControlEndpoints(options.clock, handlers, restarts)
+    address, port = await listener.open()
     endpoints.address = f"{address}:{port}"
     cluster = DevCluster(
         url=f"http://{address}:{port}",
         token=token,
-        host=host,
-        life=life,
-        front=front,
+        listener=listener,
+        background=background,
+        handlers=handlers,
         restarts=restarts,
-        inside=inside,
+        in_process=in_process,
     )
-    life.start()
+    background.start()
     try:
-        apply_files(life.client, options.apply, settle=life.installer.sync)
+        apply_files(background.client, options.apply, settle=background.installer.sync)
     except GpuschedError:
         await cluster.close()
         raise

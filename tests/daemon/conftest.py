@@ -214,11 +214,11 @@ class World:
 
     async def unplug(self) -> None:
         """The API server is gone: nothing listens, every connection is closed."""
-        await self.cluster._host.drop(deaf=True)
+        await self.cluster._listener.drop(deaf=True)
 
     async def plug(self) -> None:
         """It is back, with all that it knew."""
-        await self.cluster._host.listen()
+        await self.cluster._listener.listen()
 
     @property
     def client(self) -> Any:

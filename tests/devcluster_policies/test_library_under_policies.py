@@ -63,7 +63,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def account(self: DevCluster) -> str:
         found = self.core.store.collection("serviceaccounts").get("gpusched-system/gpusched")
         spec = {"spec": {"expirationSeconds": 10**8}}
-        made = self.inside._access.tokens.issue(found.obj, spec)
+        made = self.in_process._access.tokens.issue(found.obj, spec)
         return kubeconfig_text(self.url, made["status"]["token"])
 
     monkeypatch.setattr(AdmissionPolicies, "admit", admitting)

@@ -140,7 +140,7 @@ async def test_opened_and_closed_connections_leave_nothing(cluster, http):
         writer.close()
         await writer.wait_closed()
     async with asyncio.timeout(30):
-        while len(asyncio.all_tasks()) > before or len(cluster._host._server._silent) > 1:  # noqa: ASYNC110
+        while len(asyncio.all_tasks()) > before or len(cluster._listener._server._silent) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await http.get("/version")).code == 200
 
@@ -172,7 +172,7 @@ async def test_a_slow_reader_of_a_watch_costs_bounded_memory(cluster, http):
                               "default")  # fmt: skip
         await asyncio.sleep(0)
     await asyncio.sleep(0.2)
-    queued = [c.transport.get_write_buffer_size() for c in cluster._host._server.connections
+    queued = [c.transport.get_write_buffer_size() for c in cluster._listener._server.connections
               if c.transport is not None]  # fmt: skip
     assert max(queued) < 12 * 2**20
     assert (await http.get("/version")).code == 200

@@ -58,7 +58,7 @@ def on_cluster(story: Callable[[ClusterRun, RealOptions], Awaitable[T]], *, daem
                 run="r1",
                 clock=world.clock,
                 inline=True,
-                opened=sessions_to(world.cluster.inside),
+                opened=sessions_to(world.cluster.in_process),
             )
             return await story(world, options)
 

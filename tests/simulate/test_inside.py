@@ -32,7 +32,7 @@ def told(request, tmp_path) -> Callable[[Story], Any]:
         cluster = await start(ClusterOptions(clock=clock, stages=False, token="t"))
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(cluster.kubeconfig_text)
-        opened = over_http if request.param == "http" else sessions_to(cluster.inside)
+        opened = over_http if request.param == "http" else sessions_to(cluster.in_process)
         api = await ApiClient.connect(str(kubeconfig), clock=clock, connections=3, opened=opened)
         try:
             return await story(api, cluster)

@@ -44,9 +44,9 @@ class RestartableParts:
 class Restarts:
     """Restarts one cluster and holds its snapshots."""
 
-    def __init__(self, core: ServerState, machinery: RestartableParts) -> None:
+    def __init__(self, core: ServerState, parts: RestartableParts) -> None:
         self._core = core
-        self._machinery = machinery
+        self._parts = parts
         self._snapshots: dict[str, Frozen] = {}
         self._away: asyncio.Task[None] | None = None
 
@@ -80,19 +80,19 @@ class Restarts:
             down_s: seconds of the clients' time for which no connection is accepted.
 
         Raises:
-            Unknown: there is no such snapshot.
+            UnknownSnapshot: there is no such snapshot.
         """
         state = self._state(memory, snapshot)
-        await self._machinery.drop(down_s > 0)
+        await self._parts.drop(down_s > 0)
         if memory == "cut":
             self.cut()
         elif state is not None:
-            await self._machinery.stop()
+            await self._parts.stop()
             self._core.store.reset(state)
-            self._machinery.adopt()
+            self._parts.adopt()
             if memory == "empty":
-                self._machinery.refill()
-            self._machinery.start()
+                self._parts.refill()
+            self._parts.start()
         if down_s > 0:
             if self._away is not None:
                 self._away.cancel()
@@ -118,4 +118,4 @@ class Restarts:
     async def _return(self, seconds: float) -> None:
         # Real time: a paused clock of the cluster could never be asked to go on.
         await asyncio.sleep(seconds)  # noqa: TID251
-        await self._machinery.listen()
+        await self._parts.listen()

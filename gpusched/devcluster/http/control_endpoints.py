@@ -24,7 +24,7 @@ MEMORIES: Final = ("kept", "cut", "empty", "snapshot")
 
 @attrs.frozen(kw_only=True)
 class ControlReply:
-    """What the desk answers; ``last`` tells that the connection ends with it."""
+    """The answer of a control endpoint; ``last`` tells that the connection ends with it."""
 
     body: Obj
     code: int = 200
@@ -39,13 +39,13 @@ class ControlEndpoints:
 
     Args:
         clock: the cluster's; only a FastClock can be controlled.
-        front: holds the faults in force.
+        handlers: holds the faults in force.
         restarts: what restarts and remembers.
     """
 
-    def __init__(self, clock: Clock, front: HandlerChain, restarts: Restarts) -> None:
+    def __init__(self, clock: Clock, handlers: HandlerChain, restarts: Restarts) -> None:
         self._clock = clock
-        self._front = front
+        self._handlers = handlers
         self._restarts = restarts
         self._routes: dict[tuple[str, str], tuple[Sequence[str], Serve]] = {
             ("GET", "clock"): ((), self._tell_clock),
@@ -103,7 +103,7 @@ class ControlEndpoints:
 
     def _clock_body(self) -> Obj:
         clock = self._clock
-        body: Obj = {"now": rfc3339_micro(clock.now()), "elapsedSeconds": self._front.elapsed_s}
+        body: Obj = {"now": rfc3339_micro(clock.now()), "elapsedSeconds": self._handlers.elapsed_s}
         if isinstance(clock, AdjustableClock):
             body |= {"rate": clock.rate, "paused": clock.paused, "sleepers": clock.sleepers}
         return body
@@ -138,13 +138,13 @@ class ControlEndpoints:
     # -- faults ------------------------------------------------------------------------------
 
     def _fault_list(self) -> Obj:
-        return {"rules": self._front.faults.counters()}
+        return {"rules": self._handlers.faults.counters()}
 
     async def _list_faults(self, _name: str, _body: Obj) -> ControlReply:
         return ControlReply(body=self._fault_list())
 
     def _add_faults(self, value: Any) -> ControlReply:
-        faults = self._front.faults
+        faults = self._handlers.faults
         try:
             if isinstance(value, dict) and set(value) == {"rules"}:
                 rules = parse_rules(value["rules"])
@@ -156,11 +156,11 @@ class ControlEndpoints:
         return ControlReply(body=self._fault_list(), code=201)
 
     async def _clear_faults(self, _name: str, _body: Obj) -> ControlReply:
-        self._front.faults.clear()
+        self._handlers.faults.clear()
         return ControlReply(body=self._fault_list())
 
     async def _remove_fault(self, name: str, _body: Obj) -> ControlReply:
-        if not self._front.faults.remove(name):
+        if not self._handlers.faults.remove(name):
             raise _missing("fault rule", name)
         return ControlReply(body=self._fault_list())
 

@@ -29,15 +29,15 @@ class FaultyClient(LocalClient):
 
     Args:
         api: the cluster.
-        front: holds the rules.
+        handlers: holds the rules.
         user, agent: what fault rules match.
     """
 
     def __init__(
-        self, api: ResourceApi, front: HandlerChain, *, user: str, agent: str = ""
+        self, api: ResourceApi, handlers: HandlerChain, *, user: str, agent: str = ""
     ) -> None:
         super().__init__(api)
-        self._front = front
+        self._handlers = handlers
         self._user = user
         self._agent = agent
 
@@ -57,7 +57,7 @@ class FaultyClient(LocalClient):
             user=self._user,
             agent=self._agent,
         )
-        met = self._front.faults.meet(facts, self._front.elapsed_s, can_wait=False)
+        met = self._handlers.faults.meet(facts, self._handlers.elapsed_s, can_wait=False)
         return met.fault
 
     @contextmanager
@@ -97,7 +97,7 @@ class FaultyClient(LocalClient):
             kind = self._core.registry.named(resource)
             match = object_predicate(kind, label_selector or "", field_text=field_selector or "")
             collection = self._core.store.collection(kind.storage)
-            version = max(self._front.version_behind(fault), collection.trimmed_version)
+            version = max(self._handlers.version_behind(fault), collection.trimmed_version)
             found = collection.scan_at(version, namespace or "") or ()
             return [s.obj for _, s in found if match is None or match(s.obj)]
 

@@ -90,13 +90,13 @@ class InProcessTransport:
     """Serves ``ask`` while it is open.
 
     Args:
-        front: serves the requests, unless a fault rule strikes them.
+        handlers: serves the requests, unless a fault rule strikes them.
         access: authentication and authorization.
         clock: dates the answers.
     """
 
-    def __init__(self, front: HandlerChain, *, access: RequestAccess, clock: Clock) -> None:
-        self._front = front
+    def __init__(self, handlers: HandlerChain, *, access: RequestAccess, clock: Clock) -> None:
+        self._handlers = handlers
         self._access = access
         self._clock = clock
         self._open = True
@@ -108,7 +108,7 @@ class InProcessTransport:
     @property
     def harmed(self) -> bool:
         """Whether rules are in force, by which a request may last or be lost."""
-        return len(self._front.faults) > 0
+        return len(self._handlers.faults) > 0
 
     async def ask(
         self, method: str, url: URL, *, headers: Mapping[str, str], body: bytes = b""
@@ -176,7 +176,7 @@ class InProcessTransport:
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes
     ) -> InProcessAnswer:  # fmt: skip
         try:
-            answer = await self._front.serve(
+            answer = await self._handlers.serve(
                 ApiRequest(
                     method=method,
                     path=url.path,

@@ -143,22 +143,22 @@ class HttpServer:
     """One request at a time from bytes to an Answer and back.
 
     Args:
-        front: serves the requests, unless a fault rule strikes them.
+        handlers: serves the requests, unless a fault rule strikes them.
         access: authentication and authorization.
         clock: dates the answers, so that they agree with the times in objects.
         names: under which it may be addressed.
 
     Attributes:
-        desk: serves what controls this cluster, and restarts it; set once, before the first
+        control: serves what controls this cluster, and restarts it; set once, before the first
             request.
     """
 
-    desk: ControlEndpoints
+    control: ControlEndpoints
 
     def __init__(
-        self, front: HandlerChain, *, access: RequestAccess, clock: Clock, names: HostNames
+        self, handlers: HandlerChain, *, access: RequestAccess, clock: Clock, names: HostNames
     ) -> None:
-        self._front = front
+        self._handlers = handlers
         self._access = access
         self._names = names
         self._clock = clock
@@ -241,7 +241,7 @@ class HttpServer:
         raw = await _body(request)
         path = request.path.strip("/").partition("/")[2]
         asking.set(request.transport)
-        reply = await self.desk.serve(request.method, path, raw)
+        reply = await self.control.serve(request.method, path, raw)
         response = web.Response(body=encode(reply.body), status=reply.code, content_type=_JSON)
         if reply.last:
             response.force_close()
@@ -250,7 +250,7 @@ class HttpServer:
     async def _answer(self, request: web.BaseRequest, user: User) -> ApiAnswer:
         raw = await _body(request)
         query: dict[str, str] = dict(request.query)
-        return await self._front.serve(
+        return await self._handlers.serve(
             ApiRequest(
                 method=request.method,
                 path=request.path,

@@ -217,7 +217,7 @@ class _CrashPlay:
 
         def daemon(number: int) -> AppOptions:
             wire = FaultyConnection(
-                world.cluster.inside,
+                world.cluster.in_process,
                 _KillableLeader(number, die),
                 clock=world.clock,
                 rng=random.Random(f"{seed}/wire/{number}"),  # noqa: S311  # repeatable

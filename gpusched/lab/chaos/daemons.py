@@ -245,7 +245,7 @@ class DaemonFleet:
         process = DaemonProcess(self.starts)
         rng = random.Random(f"{self._seed}/daemon/{self.starts}")  # noqa: S311  # repeatable
         place.wire = FaultyConnection(
-            self._cluster.inside,
+            self._cluster.in_process,
             process,
             clock=self._clock,
             rng=random.Random(f"{self._seed}/wire/{self.starts}"),  # noqa: S311  # repeatable

@@ -216,7 +216,7 @@ def _daemon(
         identity=f"daemon-{number}",
         inline=True,
         recording=options.recording,
-        opened=over_http if options.http else sessions_to(cluster.inside),
+        opened=over_http if options.http else sessions_to(cluster.in_process),
     )
 
 

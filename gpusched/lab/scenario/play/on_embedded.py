@@ -48,7 +48,7 @@ def play_embedded(
                     kubeconfig=str(kubeconfig),
                     identity=f"daemon-{number}",
                     inline=True,
-                    opened=sessions_to(world.cluster.inside),
+                    opened=sessions_to(world.cluster.in_process),
                 )
 
             site = PlaySite(ground=ground, name=NAME, daemon=daemon, cluster=world.cluster)
