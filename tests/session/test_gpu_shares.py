@@ -232,7 +232,7 @@ def everything(session):
         found.append((
             bench.used.tolist(), list(bench.free_slots),
             [bench.shared_on(row) for row in range(len(bench.nodes))],
-            [session.seat(entities.pod_class(share=each)).board.fits.tolist() for each in ASKED],
+            [session.class_info(entities.pod_class(share=each)).class_fit.fits.tolist() for each in ASKED],
         ))  # fmt: skip
     session._look(later=False)
     return found
@@ -276,11 +276,11 @@ def test_statements_are_taken_back_exactly(seed):
     for index, gang in enumerate(news):
         if index == 4:
             point, middle = statement.checkpoint(), session.bench.used.tolist()
-        seat = session.seat(gang.tasks[0].pod_class)
-        row = seat.board.best()
-        assert (row < 0) == (seat.board.total(most=9) == 0)
+        seat = session.class_info(gang.tasks[0].pod_class)
+        row = seat.class_fit.best()
+        assert (row < 0) == (seat.class_fit.total(most=9) == 0)
         if row >= 0:
-            statement.place(gang.tasks[0].pods[0], row, seat.ask)
+            statement.place(gang.tasks[0].pods[0], row, seat.request)
     statement.rollback(point)
     assert session.bench.used.tolist() == middle
     statement.discard()

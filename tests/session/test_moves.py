@@ -67,7 +67,7 @@ def placed(session: Session, gang: Gang, rows: list[int]) -> Statement:
     statement = session.statement()
     pods = [(task, pod) for task in gang.tasks for pod in task.pods]
     for (task, pod), row in zip(pods, rows, strict=True):
-        statement.place(pod, row, session.seat(task.pod_class).ask)
+        statement.place(pod, row, session.class_info(task.pod_class).request)
     return statement
 
 
@@ -123,7 +123,7 @@ def state(session: Session) -> dict[str, object]:
         "proofs": [session.placements.proof(gang) for gang in session.gangs],
         "binds": [(bind.gang, bind.binds) for bind in build_gang_binds(session)],
         "boards": [
-            session.seat(task.pod_class).board.fits.tolist()
+            session.class_info(task.pod_class).class_fit.fits.tolist()
             for gang in session.gangs
             for task in gang.tasks
         ],

@@ -170,12 +170,12 @@ def test_moves_taken_back_leave_no_trace():
     session = opened(c)
     name = dimension(GPU, "p0")
     gang = next(each for each in session.gangs if each.key.name == "aa-p0")
-    seat = session.seat(gang.tasks[0].pod_class)
+    seat = session.class_info(gang.tasks[0].pod_class)
     for later in (False, True):
         statement = session.statement()
         session._look(later=later)
-        row = seat.board.best()
-        statement.place(gang.tasks[0].pods[0], row, seat.ask)
+        row = seat.class_fit.best()
+        statement.place(gang.tasks[0].pods[0], row, seat.request)
         assert [session.view.staying(each).get(name) for each in ("aa", "a", "b")] == [
             DEVICE,
             DEVICE,

@@ -134,7 +134,7 @@ def session(c: Given) -> Session:
 
 def open_nodes(s: Session, pod: Pod) -> set[str]:
     """Where the session would put it."""
-    board = s.pod_info(pod).board
+    board = s.pod_info(pod).class_fit
     return {node.name for row, node in enumerate(s.snapshot.nodes.nodes) if board.fits[row]}
 
 
@@ -171,7 +171,7 @@ def test_moves_are_followed_and_taken_back(seed):
             if not room:
                 continue
             node = rng.choice(room)
-            statement.place(pod, s.snapshot.nodes.row[node], s.pod_info(pod).ask)
+            statement.place(pod, s.snapshot.nodes.row[node], s.pod_info(pod).request)
             assert open_nodes(s, pods[3]) == plainly_open(pods[3], now.plus(pod, node))
             if rng.random() < 0.4:
                 statement.rollback(mark)

@@ -41,10 +41,10 @@ def test_a_record_has_a_gap_only_where_there_is_an_answer():
         work=0.2,
         faults=("master: it places 3 members, not 4",),
     )
-    record = SearchRecord.of(answer, PROBLEM)
+    record = SearchRecord.from_solution(answer, PROBLEM)
     assert (record.gap, record.method, record.seconds, record.work) == (0.5, "greedy", 0.25, 0.2)
     assert (record.faults, record.problem) == (answer.faults, PROBLEM)
-    assert SearchRecord.of(attrs.evolve(answer, faults=()), PROBLEM).problem is None
+    assert SearchRecord.from_solution(attrs.evolve(answer, faults=()), PROBLEM).problem is None
     for outcome in (SearchOutcome.UNKNOWN, SearchOutcome.INFEASIBLE, SearchOutcome.INVALID):
         unanswered = attrs.evolve(answer, outcome=outcome, terms=())
-        assert SearchRecord.of(unanswered, PROBLEM).gap is None
+        assert SearchRecord.from_solution(unanswered, PROBLEM).gap is None

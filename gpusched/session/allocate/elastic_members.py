@@ -132,11 +132,11 @@ def _place_extra(
     verdict = first_refusal(session.hooks.quota_checks, alone)
     if verdict.refuses:
         return Unschedulable(Reason(verdict.reason), verdict.sentence)
-    seat = session.pod_info(pod)
-    row = next((r for area in areas if (r := seat.board.best(area.rows)) >= 0), -1)
+    info = session.pod_info(pod)
+    row = next((r for area in areas if (r := info.class_fit.best(area.rows)) >= 0), -1)
     if row < 0:
         return explain_shortage(session, task, left, areas[-1] if areas else ALL_NODES, pod=pod)
     statement = session.statement()
-    statement.place(pod, row, seat.ask)
+    statement.place(pod, row, info.request)
     session.placements.commit(gang, statement)
     return None

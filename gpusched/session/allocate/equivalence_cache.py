@@ -79,7 +79,7 @@ def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | Non
     kind = session.masks.kinds.of(gang)
     if kind is None or session.nominations.has(gang):
         return None
-    if session.seats.concern_equivalence_class(kind) and has_inter_pod_rules(
+    if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(
         session, [(task, len(task.pods)) for task in gang.tasks]
     ):
         return None

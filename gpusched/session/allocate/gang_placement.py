@@ -112,7 +112,7 @@ def _place_whole(
     refusal = explain_split_placement(session, placed_rows(session, gang), confines)
     if refusal is not None:
         return refusal
-    spare = session.map.rows_kept_spare(gang)
+    spare = session.map.spared_rows(gang)
     sure = ""
     bounds = NodeBounds(required=confines.required, rows=None if spare is None else ~spare)
     for problem in build_problems(session, gang, bounds):
@@ -159,7 +159,7 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     solution = place_gang(
         problem, session.effort, search=session.search, memory=session.masks.memory
     )
-    session.searches.append(SearchRecord.of(solution, problem))
+    session.searches.append(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
     solver = int(solution.work * limits.WORK_SOLVER_S)
     session.work.spend(limits.WORK_CLASS + size + solver)
@@ -188,8 +188,8 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
 
 
 def _assign_again(session: Session, statement: Statement, place: Assignment) -> bool:
-    seat = session.pod_info(place.pod)
-    if not seat.board.fits[place.row]:
+    info = session.pod_info(place.pod)
+    if not info.class_fit.fits[place.row]:
         return False
-    statement.place(place.pod, place.row, seat.ask)
+    statement.place(place.pod, place.row, info.request)
     return True

@@ -91,7 +91,7 @@ def candidate_node_sets(
     confines = level_constraint_now(session, gang, at=at)
     if isinstance(confines, Unschedulable):
         return [], confines
-    spare = session.map.rows_kept_spare(gang)
+    spare = session.map.spared_rows(gang)
     usable = None if spare is None else ~spare
     wish = gang.topology
     names = [level.name for level in session.levels]

@@ -71,15 +71,17 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
 def _problem_roles(
     session: Session, gang: Gang, bounds: NodeBounds
 ) -> tuple[Ints, tuple[Role, ...]]:
-    seats = [session.seat(task.pod_class) for task in gang.tasks]
-    columns = np.array(sorted({c for seat in seats for c in seat.ask.columns.tolist()}), np.int64)
+    infos = [session.class_info(task.pod_class) for task in gang.tasks]
+    columns = np.array(
+        sorted({c for info in infos for c in info.request.columns.tolist()}), np.int64
+    )
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
     tight = session.map.tightness()
     roles = []
-    for task, seat in zip(gang.tasks, seats, strict=True):
+    for task, info in zip(gang.tasks, infos, strict=True):
         ask = np.zeros(len(columns), dtype=np.int64)
-        ask[np.searchsorted(columns, seat.ask.columns)] = seat.ask.amounts
-        fits = np.minimum(seat.board.fits, len(task.pods))
+        ask[np.searchsorted(columns, info.request.columns)] = info.request.amounts
+        fits = np.minimum(info.class_fit.fits, len(task.pods))
         gpus = task.pod_class.gpus
         left = session.map.pods_by_free_slots(gpus) if gpus else None
         if left is not None:
@@ -93,7 +95,7 @@ def _problem_roles(
                 fits=fits,
                 gpus=gpus,
                 part=named.get(task.sub_group, -1),
-                price=_node_prices(seat.board.scores(), tight, fits),
+                price=_node_prices(info.class_fit.scores(), tight, fits),
             )
         )
     return columns, tuple(roles)
@@ -175,7 +177,7 @@ def apply_solution(
     walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
     sizes = _sizes_by_row(gang, solution)
     for task, counts in zip(gang.tasks, solution.counts, strict=True):
-        seat = session.seat(task.pod_class)
+        info = session.class_info(task.pod_class)
         total = int(counts.sum())
         pods: Iterator[Pod] = iter(_first_pods(session, task, total))
         for row in walk[counts[walk] > 0].tolist():
@@ -183,7 +185,7 @@ def apply_solution(
                 then = sizes.get(row, [])
                 if task.pod_class.gpus:
                     then.remove(task.pod_class.gpus)
-                statement.place(next(pods), row, seat.ask, then=tuple(then))
+                statement.place(next(pods), row, info.request, then=tuple(then))
 
 
 def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:

@@ -55,7 +55,7 @@ def has_inter_pod_rules(session: Session, tasks: Sequence[tuple[PodSet, int]]) -
     return any(
         session.pod_info(pod).gate is not None
         for task, _ in tasks
-        if session.seats.concern(task.pod_class)
+        if session.class_infos.concern(task.pod_class)
         for pod in task.pods
     )
 
@@ -131,8 +131,8 @@ class InterPodSearch:
 
     def _one_pass_is_exact(self) -> bool:
         """Whether one pass said all: equal members whose rules leave nothing to the order."""
-        seats = [self._session.pod_info(member.pod) for member in self._members]
-        return all(seat is seats[0] and seat.gate is not None and seat.gate.exact for seat in seats)
+        infos = [self._session.pod_info(member.pod) for member in self._members]
+        return all(info is infos[0] and info.gate is not None and info.gate.exact for info in infos)
 
     def _hopeless(self) -> bool:
         """Whether somebody has no place even on its own, his rules about others left aside."""
@@ -142,8 +142,8 @@ class InterPodSearch:
             need[digest] = need.get(digest, 0) + 1
         for member in self._members:
             count = need.pop(member.pod.pod_class.digest, 0)
-            board = self._session.seat(member.pod.pod_class).board
-            if count and board.total(self._rows, most=count) < count:
+            class_fit = self._session.class_info(member.pod.pod_class).class_fit
+            if count and class_fit.total(self._rows, most=count) < count:
                 return True
         return False
 
@@ -161,7 +161,7 @@ class InterPodSearch:
     def _domains(self, key: str) -> Iterator[Bools]:
         """Rows of each domain, that with most room for the first member first."""
         domains = self._session.pod_counts.domains(key)
-        board = self._session.seat(self._members[0].pod.pod_class).board
+        class_fit = self._session.class_info(self._members[0].pod.pod_class).class_fit
         most = len(self._members)
         found: list[tuple[int, int, Bools]] = []
         for number in range(int(domains.max(initial=-1)) + 1):
@@ -169,7 +169,7 @@ class InterPodSearch:
             if self._rows is not None:
                 rows &= self._rows
             if rows.any():
-                found.append((-board.total(rows, most=most), number, rows))
+                found.append((-class_fit.total(rows, most=most), number, rows))
         found.sort(key=lambda each: each[:2])
         return iter([rows for _, _, rows in found[:POD_RULES_DOMAINS_MAX]])
 
@@ -188,12 +188,12 @@ class InterPodSearch:
 
     def _seat(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
         self._session.work.spend(WORK_STEP)
-        seat = self._session.pod_info(member.pod)
-        row = _emptiest_row(seat.board, rows) if emptiest else seat.board.best(rows)
+        info = self._session.pod_info(member.pod)
+        row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best(rows)
         if row < 0:
             return False
         self._steps -= 1
-        self._statement.place(member.pod, row, seat.ask)
+        self._statement.place(member.pod, row, info.request)
         return True
 
     # -- backtracking ------------------------------------------------------------------------
@@ -202,14 +202,14 @@ class InterPodSearch:
         if number == len(self._members):
             return True
         member = self._members[number]
-        seat = self._session.pod_info(member.pod)
-        for row in seat.board.by_rank(self._rows):
+        info = self._session.pod_info(member.pod)
+        for row in info.class_fit.by_rank(self._rows):
             if self._steps <= 0:
                 return False
             self._steps -= 1
             self._session.work.spend(WORK_STEP)
             mark = self._statement.checkpoint()
-            self._statement.place(member.pod, row, seat.ask)
+            self._statement.place(member.pod, row, info.request)
             if self._backtrack(number + 1):
                 return True
             self._back(mark)
@@ -219,8 +219,8 @@ class InterPodSearch:
         self._statement.rollback(mark)
 
 
-def _emptiest_row(board: ClassFit, rows: Bools | None) -> int:
-    fits = board.fits if rows is None else np.where(rows, board.fits, 0)
+def _emptiest_row(class_fit: ClassFit, rows: Bools | None) -> int:
+    fits = class_fit.fits if rows is None else np.where(rows, class_fit.fits, 0)
     if not fits.size or not fits.any():
         return -1
     return int(fits.argmax())
@@ -283,14 +283,14 @@ def _place_all(
         return _place_by_inter_pod_search(session, tasks, statement, area)
     start = statement.checkpoint()
     for task, count in tasks:
-        seat = session.seat(task.pod_class)
+        info = session.class_info(task.pod_class)
         for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]:
-            row = seat.board.best(area.rows)
+            row = info.class_fit.best(area.rows)
             if row < 0:
                 statement.rollback(start)
                 return explain_shortage(session, task, count, area, pod=pod)
-            statement.place(pod, row, seat.ask)
-            seat.board.refresh()
+            statement.place(pod, row, info.request)
+            info.class_fit.refresh()
     return None
 
 
@@ -326,10 +326,10 @@ def _node_sets_that_fit(
             continue
         spare = 0
         for task, count in tasks:
-            fit = session.seat(task.pod_class).board.total(area.rows, most=count)
+            fit = session.class_info(task.pod_class).class_fit.total(area.rows, most=count)
             if fit < count:
                 break
-            spare += session.seat(task.pod_class).board.total(area.rows, most=2**20)
+            spare += session.class_info(task.pod_class).class_fit.total(area.rows, most=2**20)
         else:
             kept.append((rank, spare, area))
     kept.sort(key=lambda each: each[:2])

@@ -219,8 +219,10 @@ def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:
     if level is None or not level.names or len(tasks) != 1:
         return ""
     lacks = gang.lacks(part)
-    board = session.seat(tasks[0].pod_class).board
-    rooms = [board.total(level.domain == number, most=lacks) for number in range(len(level.names))]
+    class_fit = session.class_info(tasks[0].pod_class).class_fit
+    rooms = [
+        class_fit.total(level.domain == number, most=lacks) for number in range(len(level.names))
+    ]
     best = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
     if rooms[best] >= lacks:
         return ""
@@ -262,9 +264,11 @@ def sub_group_rows(
         for number in numbers if len(fixed) <= 1 else []:
             inside = level.domain == number
             inside = inside if rows is None else inside & rows
-            boards = [(session.seat(task.pod_class).board, count) for task, count in chosen]
-            if all(board.total(inside, most=count) >= count for board, count in boards):
-                spare = sum(board.total(inside, most=2**20) for board, _ in boards)
+            class_fits = [
+                (session.class_info(task.pod_class).class_fit, count) for task, count in chosen
+            ]
+            if all(class_fit.total(inside, most=count) >= count for class_fit, count in class_fits):
+                spare = sum(class_fit.total(inside, most=2**20) for class_fit, _ in class_fits)
                 found.append((spare, number, inside))
         for _, _, inside in sorted(found, key=lambda each: each[:2]):
             yield inside

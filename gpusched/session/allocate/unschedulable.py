@@ -49,7 +49,7 @@ class Shortage:
 
     pod_class: PodClass
     bench: NodeUsage
-    board: ClassFit
+    class_fit: ClassFit
     filters: Sequence[Filter]
     refused: Sequence[Bools]
     within: Bools | None = None
@@ -69,11 +69,11 @@ class Shortage:
             )
         fit = self.placed
         if fit is None:
-            fit = self.board.total(self.within, most=count)
+            fit = self.class_fit.total(self.within, most=count)
         sentence = insufficient_room_message(
             asked, fit=fit, total=total, refused=self.causes(), where=self.where
         )
-        never = never_fits(self.pod_class, self.bench, self.board.fixed)
+        never = never_fits(self.pod_class, self.bench, self.class_fit.fixed)
         if never:
             return Reason.NO_FEASIBLE_NODE, truncate_message(f"{sentence}; {never}")
         room = self._room_when_empty(count)
@@ -91,8 +91,8 @@ class Shortage:
 
     def _room_when_empty(self, most: int) -> int:
         """How many would fit if nothing else ran there, counted up to ``most`` a node."""
-        rows = self.board.fixed if self.within is None else self.board.fixed & self.within
-        ask = self.board.ask
+        rows = self.class_fit.fixed if self.within is None else self.class_fit.fixed & self.within
+        ask = self.class_fit.ask
         offered = self.bench.nodes.allocatable[rows][:, ask.columns]
         fits = how_many_fit(offered, ask.amounts)
         if ask.share is not None:
@@ -113,7 +113,7 @@ class Shortage:
             if hit:
                 causes.append((hit, each.reason))
             left &= ~mask
-        full = left & (self.board.fits == 0)
+        full = left & (self.class_fit.fits == 0)
         unexplained = full.copy()
         for name, amount in self.pod_class.requests.items:
             column = nodes.columns.get(name)
@@ -139,14 +139,14 @@ class Shortage:
 
     def _rows_with_share_room(self, full: Bools) -> Bools:
         """Which of these nodes have a GPU with room for its share, shape (nodes,)."""
-        ask = self.board.ask
+        ask = self.class_fit.ask
         if ask.share is None or ask.gpu < 0:
             return np.zeros_like(full)
         return full & (self.bench.shares_fit(slice(None), ask) > 0)
 
     def _causes_of_missing_share(self, full: Bools) -> list[tuple[int, str]]:
         """Nodes none of whose GPUs has room for its share, and those that could never have it."""
-        ask = self.board.ask
+        ask = self.class_fit.ask
         if ask.share is None or ask.gpu < 0:
             return [(int(full.sum()), f"lack free {shared_resource()}")] if full.any() else []
         never = full & (self.bench.parts_of(ask.share) > DEVICE)
@@ -203,15 +203,15 @@ def gangs_in_the_way_text(
         lacking: how many find no place there; nobody is said to hold more than these.
         claimant: the gang that asks, which does not stand in its own way.
     """
-    seat = session.seat(task.pod_class)
-    ask = seat.ask.rough
+    info = session.class_info(task.pod_class)
+    ask = info.request.rough
     if ask.missing or lacking <= 0:
         return ""
     gains: Counter[GangKey] = Counter()
     by_row = session.cycle_state.get_or_make(
         _GangsByRow, lambda: _GangsByRow(session.snapshot)
     ).classes
-    for row in np.flatnonzero(inside & seat.board.allowed).tolist():
+    for row in np.flatnonzero(inside & info.class_fit.allowed).tolist():
         for key, classes in by_row.get(row, {}).items():
             if key == claimant:
                 continue
@@ -219,7 +219,7 @@ def gangs_in_the_way_text(
                 session, classes, ask
             )
             fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
-            gains[key] += max(0, fits - int(seat.board.fits[row]))
+            gains[key] += max(0, fits - int(info.class_fit.fits[row]))
     ranked = sorted((-min(gain, lacking), key) for key, gain in gains.items() if gain)
     return ", ".join(
         f"{-gain} {'' if number else 'held '}by {shorten(key.namespace)}/{shorten(key.name)}"
@@ -339,10 +339,10 @@ def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None
 
 
 def _shortage(session: Session, task: PodSet, within: Bools | None) -> Shortage:
-    seat = session.pod_info(task.pods[0])
-    filters, refused = session.seats.causes(seat)
+    info = session.pod_info(task.pods[0])
+    filters, refused = session.class_infos.causes(info)
     return Shortage(
-        pod_class=task.pod_class, bench=session.bench, board=seat.board, filters=filters,
+        pod_class=task.pod_class, bench=session.bench, class_fit=info.class_fit, filters=filters,
         refused=refused, within=within,
     )  # fmt: skip
 
@@ -435,9 +435,9 @@ def _pods_that_fit_by_domain(
     session: Session, task: PodSet, count: int, level: TopologyLevel
 ) -> list[int]:
     """How many of so many members of a task each domain of a level takes, beside nobody else."""
-    board = session.seat(task.pod_class).board
+    class_fit = session.class_info(task.pod_class).class_fit
     return [
-        min(count, board.total(level.domain == number, most=count))
+        min(count, class_fit.total(level.domain == number, most=count))
         for number in range(len(level.names))
     ]
 
@@ -454,20 +454,20 @@ def explain_shortage(
                 f"gpusched does not place; remove it or use another schedulerName"
             ),
         )
-    seat = session.pod_info(pod)
-    if seat.gate is None and seat.board.total(area.rows, most=count) >= count:
+    info = session.pod_info(pod)
+    if info.gate is None and info.class_fit.total(area.rows, most=count) >= count:
         alone = pods_with_requests_text(count, task.pod_class)
         sentence = f"{alone} find no place beside the gang's other members, though alone they would"
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(sentence))
-    filters, refused = session.seats.causes(seat)
+    filters, refused = session.class_infos.causes(info)
     shortage = Shortage(
         pod_class=task.pod_class,
         bench=session.bench,
-        board=seat.board,
+        class_fit=info.class_fit,
         filters=filters,
         refused=refused,
         within=area.rows,
         where=area.where,
-        placed=placed if seat.gate is not None else None,
+        placed=placed if info.gate is not None else None,
     )
     return Unschedulable(*shortage.told(count))

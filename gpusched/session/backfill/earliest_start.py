@@ -519,9 +519,10 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
             members, too_few = choose_start_members(variant.gang, largest_first=largest_first)
             if too_few or not members:
                 continue
-            seats = [(session.seat(task.pod_class), count) for task, count in members]
+            seats = [(session.class_info(task.pod_class), count) for task, count in members]
             parts = tuple(
-                EqualMembers(seat.ask.rough, seat.board.allowed, count) for seat, count in seats
+                EqualMembers(seat.request.rough, seat.class_fit.allowed, count)
+                for seat, count in seats
             )
             ways.append(_StartOption(variant.gang, parts))
     return ways

@@ -74,7 +74,9 @@ class ReleaseForecast:
         session = self._session
         if shared_resource() in gang.held:  # what a share leaves depends on others
             return self._room(gang)
-        return session.masks.rooms.of(gang, session.snapshot.nodes, lambda: self._room(gang))
+        return session.masks.rooms.get_or_make(
+            gang, session.snapshot.nodes, lambda: self._room(gang)
+        )
 
     def _room(self, gang: Gang) -> GangUsage | None:
         row_of = self._session.snapshot.nodes.row

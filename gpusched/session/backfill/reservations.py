@@ -307,7 +307,7 @@ class Reservations:
         if not self.holders and not self._strict:
             return None
         places = statement.places
-        taken = self._books.sum_by_row((place.row, place.ask.rough) for place in places)
+        taken = self._books.sum_by_row((place.row, place.request.rough) for place in places)
         asked = total(place.pod.pod_class.requests for place in places)
         for holder in self._binding(gang):
             left = self._amounts_left_by_evictions(statement, holder.hold.start)

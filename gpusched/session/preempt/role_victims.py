@@ -122,11 +122,12 @@ class _NodeSetVictims:
         action: str,
         gangs: Iterable[Gang],
     ) -> None:
-        seats = [session.seat(task.pod_class) for task in claimant.tasks]
+        seats = [session.class_info(task.pod_class) for task in claimant.tasks]
         allowed = [
-            _rows_in_node_set(seat.board.allowed & (not seat.ask.missing), area) for seat in seats
+            _rows_in_node_set(seat.class_fit.allowed & (not seat.request.missing), area)
+            for seat in seats
         ]
-        asks = [seat.ask for seat in seats]
+        asks = [seat.request for seat in seats]
         together = _largest_demand(asks)
         self.pool = VictimPool(
             session,

@@ -223,15 +223,15 @@ class VictimSelector:
 
     def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, count: int) -> _PoolStage:
         session = self._session
-        seat = session.seat(claimant.tasks[0].pod_class)
-        allowed = seat.board.allowed
+        seat = session.class_info(claimant.tasks[0].pod_class)
+        allowed = seat.class_fit.allowed
         rows = allowed if area.rows is None else allowed & area.rows
         ordered = self._ordered(claimant)
         pool = VictimPool(
             session,
             self._victims,
             claimant,
-            seat.ask,
+            seat.request,
             action=self._rules.action,
             rows=rows,
             gangs=[

@@ -130,11 +130,11 @@ def batch_resources(
         places: that those of them have who are placed; they count as free.
     """
     bench = session.bench
-    seats = [session.seat(task.pod_class) for gang in gangs for task in gang.tasks]
-    columns = np.unique(np.concatenate([seat.ask.columns for seat in seats]))
+    seats = [session.class_info(task.pod_class) for gang in gangs for task in gang.tasks]
+    columns = np.unique(np.concatenate([seat.request.columns for seat in seats]))
     free = bench.nodes.allocatable - bench.used
     for place in places:
-        free[place.row, place.ask.columns] += place.ask.amounts
+        free[place.row, place.request.columns] += place.request.amounts
     wishes = [gang.topology for gang in gangs]
     wishes += [part.topology for gang in gangs for part in gang.sub_groups]
     pinned = {wish.required for wish in wishes}
@@ -156,7 +156,7 @@ def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:
 def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> AdmissionCandidate:
     """All members of ``gang.tasks``, who all must start."""
     names = [part.name for part in gang.sub_groups]
-    spare = session.map.rows_kept_spare(gang)
+    spare = session.map.spared_rows(gang)
     usable = np.ones(len(session.bench.nodes), dtype=np.bool_) if spare is None else ~spare
     roles = tuple(_problem_role(session, task, ground, names, usable) for task in gang.tasks)
     return AdmissionCandidate(
@@ -178,9 +178,9 @@ def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> Admi
 def _problem_role(
     session: Session, task: PodSet, ground: BatchResources, parts: Sequence[str], usable: Bools
 ) -> Role:
-    seat = session.seat(task.pod_class)
+    seat = session.class_info(task.pod_class)
     amounts = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
-    amounts[seat.ask.columns] = seat.ask.amounts
+    amounts[seat.request.columns] = seat.request.amounts
     ask: Ints = amounts[ground.columns]
     wants = np.flatnonzero(ask)
     fits = np.where(
@@ -197,10 +197,10 @@ def _problem_role(
 
 def _feasible_rows(session: Session, task: PodSet) -> Bools:
     """Nodes that a task's members may use if there is room, shape (nodes,)."""
-    seat = session.seat(task.pod_class)
-    if seat.ask.missing:
+    seat = session.class_info(task.pod_class)
+    if seat.request.missing:
         return np.zeros(len(session.bench.nodes), dtype=np.bool_)
-    return seat.board.fixed
+    return seat.class_fit.fixed
 
 
 def _level_number(ground: BatchResources, level: str) -> int:

@@ -163,7 +163,7 @@ class Consolidation:
                 and each.pod.owner is not None
                 and each.pod.created < at
                 and each.pod.uid not in session.nominations.evicted
-                and session.seat(each.pod.pod_class).ask.share is None
+                and session.class_info(each.pod.pod_class).request.share is None
                 for each in gang.placed
             )
         )

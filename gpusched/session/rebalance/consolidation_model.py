@@ -53,14 +53,14 @@ def cost_lower_bound(
     """
     if len({task.pod_class.digest for task in claimant.tasks}) > 1:
         return 0
-    seat = session.seat(claimant.tasks[0].pod_class)
-    if seat.ask.missing:
+    seat = session.class_info(claimant.tasks[0].pod_class)
+    if seat.request.missing:
         return None
-    allowed = seat.board.allowed if area.rows is None else seat.board.allowed & area.rows
+    allowed = seat.class_fit.allowed if area.rows is None else seat.class_fit.allowed & area.rows
     rows = np.flatnonzero(allowed).tolist()
-    free = session.bench.free(rows, seat.ask.columns)
+    free = session.bench.free(rows, seat.request.columns)
     names = {column: name for name, column in session.snapshot.nodes.columns.items()}
-    asked = [names[column] for column in seat.ask.columns.tolist()]
+    asked = [names[column] for column in seat.request.columns.tolist()]
     members: list[EvictablePod] = []
     bundles: list[VictimBundle] = []
     for number, each in enumerate(movables):
@@ -72,7 +72,7 @@ def cost_lower_bound(
         every = tuple(range(first, len(members)))
         bundles.append(VictimBundle(every, number, number, extra=each.cost))
     field = VictimSearchState(
-        seat.ask.amounts.tolist(),
+        seat.request.amounts.tolist(),
         dict(zip(rows, free.tolist(), strict=True)),
         members,
         bundles,
@@ -120,13 +120,13 @@ class _ModelBuilder:
                 of[number] = of.get(number, 0) + 1
         self._classes = [classes[digest] for digest in sorted(classes)]
         kinds = [*(task.pod_class for task in claimant.tasks), *self._classes]
-        seats = [session.seat(kind) for kind in kinds]
-        self._asks = [seat.ask for seat in seats]
+        seats = [session.class_info(kind) for kind in kinds]
+        self._asks = [seat.request for seat in seats]
         own = len(claimant.tasks)
         self._allowed = [
-            seat.board.allowed & (not seat.ask.missing)
+            seat.class_fit.allowed & (not seat.request.missing)
             if number >= own or area.rows is None
-            else seat.board.allowed & area.rows
+            else seat.class_fit.allowed & area.rows
             for number, seat in enumerate(seats)
         ]
         self._columns = sorted({c for ask in self._asks for c in ask.columns.tolist()})
@@ -200,7 +200,7 @@ class _ModelBuilder:
         found: dict[tuple[int, int], Ints] = {}
         for number, each in enumerate(self._movables):
             for seat in each.seats:
-                ask = self._amounts(self._session.seat(seat.member.pod.pod_class).ask)
+                ask = self._amounts(self._session.class_info(seat.member.pod.pod_class).request)
                 key = (seat.row, number)
                 found[key] = found[key] + ask if key in found else ask
         return [(row, number, amounts) for (row, number), amounts in sorted(found.items())]

@@ -13,13 +13,13 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.topology.levels import HOST, TopologyLevel
 
 _NOT_A_LEVEL_NAME: Final = ("/", ":")
-"""In a node label, and in the number of a tier; hardly ever in the name of a level."""
+"""Marks of a node label and of a tier's number; hardly ever in the name of a level."""
 
 
 def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]]) -> Gang:
-    """The gang with its wishes by the names of levels; itself where they are so already.
+    """The gang with topology requests by the names of levels; itself where they are so already.
 
-    What is no level by any name stays as it is, and is refused where the wish is read.
+    What is no level by any name stays as it is, and is refused where the request is read.
 
     Args:
         gang: any gang.
@@ -28,8 +28,8 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
     own = gang.topology
     if not gang.sub_groups and not own.required and not own.preferred:
         return gang
-    wishes = [own, *(part.topology for part in gang.sub_groups)]
-    if not any(_needs_resolving(wish) for wish in wishes):
+    requests = [own, *(part.topology for part in gang.sub_groups)]
+    if not any(_needs_resolving(request) for request in requests):
         return gang
     known = levels()
     parts = tuple(
@@ -39,20 +39,20 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
     return attrs.evolve(gang, topology=_resolved_request(gang.topology, known), sub_groups=parts)
 
 
-def _needs_resolving(wish: TopologyRequest) -> bool:
-    return any(mark in wish.required or mark in wish.preferred for mark in _NOT_A_LEVEL_NAME)
+def _needs_resolving(request: TopologyRequest) -> bool:
+    return any(mark in request.required or mark in request.preferred for mark in _NOT_A_LEVEL_NAME)
 
 
-def _resolved_request(wish: TopologyRequest, levels: Sequence[TopologyLevel]) -> TopologyRequest:
+def _resolved_request(request: TopologyRequest, levels: Sequence[TopologyLevel]) -> TopologyRequest:
     return attrs.evolve(
-        wish,
-        required=_resolve_level_name(wish.required, levels),
-        preferred=_resolve_level_name(wish.preferred, levels),
+        request,
+        required=_resolve_level_name(request.required, levels),
+        preferred=_resolve_level_name(request.preferred, levels),
     )
 
 
 def _resolve_level_name(text: str, levels: Sequence[TopologyLevel]) -> str:
-    """Of the level that has this name or this label, or is the so-many-th above the hosts."""
+    """Name of the level with this name or label, or with this number above the hosts."""
     if any(level.name == text for level in levels):
         return text
     by_label = next((level.name for level in levels if level.label == text), None)

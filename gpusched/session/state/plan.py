@@ -48,7 +48,7 @@ class GangBind:
         min_member: members the gang needs in all.
         placed: members that were bound or assumed already when this was decided.
         binds: sorted by pod; ``placed + len(binds) >= min_member``.
-        proof: how good their places are, see ``session.proven``; empty where nobody tells.
+        proof: how good their places are proven to be; empty when nothing is known.
     """
 
     gang: GangKey
@@ -69,10 +69,10 @@ class GangBind:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PendingReason:
-    """What was asked and what there was, for sentences and status.
+    """Why a gang waits, or how it stands, for conditions, events and ``explain``.
 
     Attributes:
-        reason: one of the contract's reasons (``session.reasons``).
+        reason: one of the contract's reasons (``framework.reasons``).
         sentence: with numbers; the same in event, condition and ``explain``.
     """
 
@@ -96,9 +96,9 @@ class Eviction:
     Attributes:
         gang, queue: to which it belongs.
         node: on which it is.
-        action: who decided: ``preempt``, ``reclaim`` or another name for metrics.
+        action: that decided: ``preempt``, ``reclaim`` or another name for metrics.
         reason: of the contract's list.
-        sentence: who needs the room, with numbers.
+        sentence: which gang needs the room, with numbers.
         gpu_seconds: work that is lost, GPUs times seconds since start or checkpoint.
     """
 
@@ -142,8 +142,8 @@ class GangStop:
 
     Attributes:
         evictions: sorted by pod.
-        pause: the Job to suspend; ``evictions`` then tells whom that ends, and nobody of these
-            is evicted by itself.
+        pause: the Job to suspend; ``evictions`` are then the pods which that ends, and none of
+            them is evicted by itself.
     """
 
     gang: GangKey
@@ -169,15 +169,15 @@ class MoveOrder:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PreemptionPlan:
-    """Room is made, or waited for, for one gang. The promise is written before anybody leaves.
+    """Room is made, or waited for, for one gang; nominations are written before evictions.
 
     Attributes:
-        gang, uid, generation: for whom.
-        nominations: key, UID and node of each pod that is promised room, sorted by pod.
-        stops: who leaves for it; empty when those who leave anyway suffice.
-        action: who decided.
-        sentence: what the gang is told.
-        moves: where those who leave find room again, sorted by gang; written before anything.
+        gang, uid, generation: for which room is made.
+        nominations: key, UID and node of each nominated pod, sorted by pod.
+        stops: evictions for it; empty when room becomes free anyway.
+        action: that decided.
+        sentence: for the gang's condition and event.
+        moves: where evicted gangs find room again, sorted by gang; written before anything.
     """
 
     gang: GangKey
@@ -199,7 +199,7 @@ class GangStatus:
         phase: Pending, Inqueue, Running, Completed or Unknown.
         admitted, scheduled: reason and sentence; scheduled.reason is ``Scheduled`` when enough
             members are bound (never before their bindings were accepted).
-        waiting: unbound pods that are told why, as (key, uid).
+        waiting: unbound pods whose condition gets the reason, as (key, uid).
         counts: scheduled, running, succeeded, failed.
     """
 
@@ -215,24 +215,24 @@ class GangStatus:
     waiting: tuple[tuple[ObjectKey, UID], ...]
     counts: tuple[int, int, int, int]
     waiting_ask: PendingReason | None = None
-    """What the waiting pods are told where it is not ``scheduled``: extras of a running gang."""
+    """Reason for waiting pods where it is not ``scheduled``: extras of a running gang."""
     queue_position: int = 0
     estimated_start: float = 0.0
-    """Seconds since the epoch; 0.0 when it cannot be told."""
+    """Seconds since the epoch; 0.0 when the start is unknown."""
     nominated: tuple[tuple[UID, str], ...] = ()
-    """Nodes promised to waiting pods; who is not named here loses a promise he had."""
+    """Nodes nominated for waiting pods, by UID; nominations of other pods are removed."""
     preempted: PendingReason | None = None
-    """What its condition of that name becomes; None leaves it as it is."""
+    """Content of the condition Preempted; None leaves it as it is."""
     is_preempted: bool = True
-    """Whether that condition holds; False when the gang runs again."""
+    """Whether the condition Preempted holds; False when the gang runs again."""
     placement: tuple[tuple[str, str], ...] = ()
     provisional: bool = False
-    """Whether no session has looked at it yet: to be told only where nothing was told before."""
+    """Whether no session has looked at it yet; written only where nothing was written before."""
 
 
 @attrs.frozen(slots=True)
 class PoolStatus:
-    """What a queue holds in one of its node pools and is due there; of what queues limit there."""
+    """Amounts that a queue holds and is due in a node pool, of resources limited there."""
 
     name: str
     allocated: Resources
@@ -241,7 +241,7 @@ class PoolStatus:
 
 @attrs.frozen(slots=True, kw_only=True)
 class QueueStatus:
-    """What a queue holds and asks for; ``ready`` tells of a bad queue."""
+    """Amounts that a queue holds and requests; ``ready`` says what is wrong with a bad queue."""
 
     name: str
     uid: UID

@@ -16,12 +16,12 @@ class Action(Protocol):
     name: ClassVar[str]
 
     def run(self, session: Session, /) -> None:
-        """Try moves in statements of the session and keep those that are good as a whole."""
+        """Try moves in statements of the session and commit those that are good as a whole."""
 
 
 @attrs.frozen
 class Policy:
-    """The loaded configuration: what runs, in which order, and who advises.
+    """The loaded configuration: actions in order and the plugins that advise them.
 
     Attributes:
         tiers: plugins in tier order, an earlier tier before a later one.

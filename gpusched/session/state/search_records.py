@@ -12,13 +12,13 @@ from gpusched.placement.model.problem import Effort, Problem, SearchOutcome, Sol
 _SECONDS_PER_WORK_MAX: Final = 1.7
 """Seconds that a deterministic second of the solver took where it took longest."""
 _OVERRUN_S: Final = 0.6
-"""An answer may come so long after the time budget: the second that is promised, less what is
+"""Seconds after the time budget in which an answer may come: the second that the contract allows, less what is
 done around the solver and the moment in which its process is stopped."""
 
 
 @attrs.frozen(kw_only=True)
 class SearchRecord:
-    """One search.
+    """How one search ended, for metrics.
 
     Attributes:
         outcome: how it ended.
@@ -26,9 +26,9 @@ class SearchRecord:
         work: deterministic seconds spent in a solver.
         gap: (value - bound) / max(1, bound) of the first term up to nodes that is not proven; None where
             there is no answer or no bound.
-        method: what found the answer, as ``Solution.method``; ``victims`` for who leaves.
+        method: that found the answer, as ``Solution.method``; ``victims`` for a choice of victims.
         faults: sentences about methods whose answers could not be used.
-        problem: that they were asked, for a dump; None when there was no fault.
+        problem: that they were given, for a dump; None when there was no fault.
     """
 
     outcome: SearchOutcome
@@ -40,7 +40,7 @@ class SearchRecord:
     problem: Problem | None = attrs.field(default=None, eq=False, repr=False)
 
     @classmethod
-    def of(cls, solution: Solution, problem: Problem) -> SearchRecord:
+    def from_solution(cls, solution: Solution, problem: Problem) -> SearchRecord:
         """The record of a placement."""
         answered = solution.outcome in (SearchOutcome.OPTIMAL, SearchOutcome.FEASIBLE)
         return cls(
@@ -55,7 +55,7 @@ class SearchRecord:
 
 
 def _unproven_gap(solution: Solution) -> float:
-    """As ``Solution.gap``, of domains and nodes: what comes after them nobody waits for."""
+    """As ``Solution.gap``, of domains and nodes: what comes after them is worth no wait."""
     for term in solution.terms:
         if term.name == "span":
             continue

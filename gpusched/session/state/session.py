@@ -92,8 +92,8 @@ class Session:
         self.view = View(
             snapshot, self.accounts, self.pod_counts, self.hooks.fair_shares, self.hooks.usages
         )
-        self.seats = PodClassInfos(self.bench, self.pod_counts, self.hooks, masks)
-        self.view.ask_filters(self.seats.accepting)
+        self.class_infos = PodClassInfos(self.bench, self.pod_counts, self.hooks, masks)
+        self.view.ask_filters(self.class_infos.accepting)
         self.order_keys = OrderKeys(self.hooks, self.accounts, masks.kinds)
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
@@ -178,13 +178,13 @@ class Session:
         """Levels and slots as problems of placement see them."""
         return ClusterMap(self.bench, self.levels, self.hooks.topology.spares)
 
-    def seat(self, pod_class: PodClass) -> PodClassInfo:
+    def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules between pods say."""
-        return self.seats.of_class(pod_class)
+        return self.class_infos.class_info(pod_class)
 
     def pod_info(self, pod: Pod) -> PodClassInfo:
         """The class of one pod on this session's nodes, with the rules between pods for it."""
-        return self.seats.of_pod(pod)
+        return self.class_infos.pod_info(pod)
 
     # -- moving ------------------------------------------------------------------------------
     def statement(self) -> Statement:

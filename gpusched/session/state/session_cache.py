@@ -1,4 +1,4 @@
-"""What is kept from session to session for nodes that did not change: filters, levels."""
+"""Results cached from session to session for what did not change: filters, levels, statuses."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdic
 
 @attrs.frozen(slots=True, eq=False)
 class GangUsage:
-    """Of one gang.
+    """Room of one gang's members.
 
     Attributes:
         rows: of its members, int64, shape (members,).
         amounts: int64, shape (members, resources).
-        charged: the same for the accounts of queues.
+        charged: amounts in the accounts of queues.
     """
 
     rows: Ints
@@ -41,16 +41,16 @@ class GangUsage:
 
 
 class GangUsageCache:
-    """By gang, see the module. Not for members that share GPUs: what those leave depends on others."""
+    """Room of running gangs, none of whose members shares a GPU: what shares leave depends on others."""
 
     def __init__(self) -> None:
         self._epoch = -1
         self._of: GangCache[GangUsage | Literal[False]] = GangCache()
 
-    def of(
+    def get_or_make(
         self, gang: Gang, nodes: NodeColumns, make: Callable[[], GangUsage | None]
     ) -> GangUsage | None:
-        """The room of all its members; made when it is not known for these rows."""
+        """Room of all members of the gang; made when it is not known for these nodes."""
         if self._epoch != nodes.epoch:
             self._epoch = nodes.epoch
             self._of.clear()
@@ -61,72 +61,74 @@ class GangUsageCache:
         return known or None
 
     def only(self, gangs: Mapping[GangKey, Gang]) -> None:
-        """Of all others nothing need be known any more."""
+        """Forget all other gangs, to bound memory."""
         self._of.only(gangs.values(), len(gangs))
 
 
 StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float]
-"""Admission, reason why it waits, place in its queue and expected start."""
-CLASSES_KEPT = 2048
-"""Classes whose masks are kept: a few kilobytes each at a thousand nodes."""
+"""Admission, reason why a gang waits, place in its queue and expected start."""
+CLASSES_CACHED_MAX = 2048
+"""Classes whose filter results are cached: a few kilobytes each at a thousand nodes."""
 
 
 @attrs.define
 class _CachedFilterResults:
+    """Rows that each filter refuses pods of a class, as nodes were at a generation."""
+
     epoch: int
     generation: Ints
     refused: list[Bools]
 
 
 class SessionCache:
-    """Filter results by class. Lives as long as the configuration whose filters it keeps.
+    """Results of earlier sessions under one configuration.
 
-    What a faulty filter's stand-in said is not kept: ``forget`` is called in its place.
+    What a faulty filter's stand-in answered is not cached: ``forget`` is called for it.
     """
 
     def __init__(self) -> None:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Begin anew: a session that broke off may have left half of something here."""
-        self._kept: OrderedDict[str, _CachedFilterResults] = OrderedDict()
+        """Drop everything: a session that broke off may have left half of something here."""
+        self._refusals: OrderedDict[str, _CachedFilterResults] = OrderedDict()
         self.columns = PodCountCache()
-        """Counts of pods by node, and domains."""
+        """Counts of pods by node, and domains of node labels."""
         self.pools = NodePoolCache()
-        """Nodes of pools, and what gangs hold there."""
+        """Nodes of node pools, and amounts that gangs hold there."""
         self.memory = TableCache()
-        """Tables of placement."""
+        """Tables of nodes that placement sorts by."""
         self.kinds = EquivalenceClasses()
-        """What gangs have in common."""
+        """Equivalence classes of gangs that wait."""
         self.rooms = GangUsageCache()
-        """What running gangs would leave."""
-        self.told: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
-        """What gangs that wait were told last, and why."""
+        """Room that running gangs would leave."""
+        self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
+        """Last status of gangs that wait, with what it was made from."""
         self._levels: tuple[object, Ints, tuple[TopologyLevel, ...]] | None = None
         self._verdicts: tuple[tuple[TopologyLevel, ...], tuple[TopologyVerdict, ...]] | None = None
 
     def refusals(
         self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
     ) -> list[Bools]:
-        """For each filter the rows it refuses, bool, shape (nodes,). Not to be changed."""
-        kept = self._kept.get(pod_class.digest)
-        if kept is None or kept.epoch != nodes.epoch or len(kept.refused) != len(filters):
-            kept = _CachedFilterResults(
+        """Rows that each filter refuses, bool, shape (nodes,), read-only."""
+        known = self._refusals.get(pod_class.digest)
+        if known is None or known.epoch != nodes.epoch or len(known.refused) != len(filters):
+            known = _CachedFilterResults(
                 nodes.epoch,
                 nodes.generation,
                 [_refused_rows(each, pod_class, nodes, None) for each in filters],
             )
-        elif kept.generation is not nodes.generation:
-            rows = np.flatnonzero(kept.generation != nodes.generation).tolist()
+        elif known.generation is not nodes.generation:
+            rows = np.flatnonzero(known.generation != nodes.generation).tolist()
             if rows:
-                for mask, each in zip(kept.refused, filters, strict=True):
+                for mask, each in zip(known.refused, filters, strict=True):
                     mask[rows] = _refused_rows(each, pod_class, nodes, rows)
-            kept.generation = nodes.generation
-        self._kept[pod_class.digest] = kept
-        self._kept.move_to_end(pod_class.digest)
-        if len(self._kept) > CLASSES_KEPT:
-            self._kept.popitem(last=False)
-        return kept.refused
+            known.generation = nodes.generation
+        self._refusals[pod_class.digest] = known
+        self._refusals.move_to_end(pod_class.digest)
+        if len(self._refusals) > CLASSES_CACHED_MAX:
+            self._refusals.popitem(last=False)
+        return known.refused
 
     def levels(
         self, nodes: NodeColumns, topologies: Sequence[Topology]
@@ -138,35 +140,35 @@ class SessionCache:
             tuple((each.uid, each.generation, each.levels) for each in topologies),
         )
         if self._levels is None or self._levels[0] != seen:
-            # The array is kept, so that its identity is not given to another.
+            # A reference to the array, so that its identity is not given to another.
             self._levels = (seen, nodes.generation, topology_levels(nodes.nodes, topologies))
         return self._levels[2]
 
     def verdicts(
         self, nodes: NodeColumns, topologies: Sequence[Topology]
     ) -> tuple[TopologyVerdict, ...]:
-        """What the topologies are to be told, worked out again only when something changed."""
+        """Verdict on each Topology, worked out again only when something changed."""
         levels = self.levels(nodes, topologies)
         if self._verdicts is None or self._verdicts[0] is not levels:
             self._verdicts = (levels, topology_verdicts(nodes.nodes, topologies, levels))
         return self._verdicts[1]
 
     def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
-        """Of gangs that are neither among those that wait nor active nothing need be kept."""
+        """Forget gangs that are neither waiting nor active."""
         self.kinds.only(waiting)
-        self.told.only(waiting, len(waiting))
+        self.statuses.only(waiting, len(waiting))
         self.rooms.only(active)
 
     def forget(self, pod_class: PodClass) -> None:
-        """Ask the filters again next time."""
-        self._kept.pop(pod_class.digest, None)
+        """Call the filters for the class again next time."""
+        self._refusals.pop(pod_class.digest, None)
 
 
 def _refused_rows(
     each: Filter, pod_class: PodClass, nodes: NodeColumns, rows: list[int] | None
 ) -> Bools:
-    asked = nodes.nodes if rows is None else [nodes.nodes[row] for row in rows]
-    allows = each.allows(pod_class, asked)
+    chosen = nodes.nodes if rows is None else [nodes.nodes[row] for row in rows]
+    allows = each.allows(pod_class, chosen)
     if allows is None:
-        return np.zeros(len(asked), dtype=np.bool_)
+        return np.zeros(len(chosen), dtype=np.bool_)
     return ~np.asarray(allows, dtype=np.bool_)

@@ -38,7 +38,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     A gang whose bindings were decided now, or are not answered yet, is left as it was: it is
     scheduled when its members are bound, not when that was decided.
     """
-    told = session.masks.told
+    cache = session.masks.statuses
     found = []
     for gang in session.gangs:
         session.hand(gang.key)
@@ -58,11 +58,11 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             session.outcomes.estimate(gang),
         )
         # Who waits without a promise is told the same as long as this is the same.
-        known = told.get(gang)
+        known = cache.get(gang)
         if known is None or known[0] != about:
             known = (about, _gang_status(session, gang))
             if not known[1].is_scheduled and not session.nominations.has(gang):
-                told.put(gang, known)
+                cache.put(gang, known)
         found.append(known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)

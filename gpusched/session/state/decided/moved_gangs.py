@@ -59,10 +59,10 @@ def assignments_held_for_move(
     left = left[: max(0, len(left) - promised)]
     places = []
     for number, (node, requests) in enumerate(left):
-        ask = request_vector(requests, nodes.columns)
+        request = request_vector(requests, nodes.columns)
         charged = requests if number >= old else NOTHING
         pod = _expected_pod(gang.key, number, charged)
-        places.append(Assignment(pod, nodes.row[node], 0, ask, promised=True))
+        places.append(Assignment(pod, nodes.row[node], 0, request, promised=True))
     return tuple(places)
 
 

@@ -236,20 +236,20 @@ def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ..
             row = nodes.row.get(pod.nominated)
             if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
                 return ()
-            ask = pod_class_vector(task.pod_class, nodes.columns)
-            places.append(Assignment(pod, row, 0, ask, promised=True))
+            request = pod_class_vector(task.pod_class, nodes.columns)
+            places.append(Assignment(pod, row, 0, request, promised=True))
     return tuple(places)
 
 
 def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
     """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
     gpu = 0
-    if place.ask.share is not None and place.ask.gpu >= 0:
+    if place.request.share is not None and place.request.gpu >= 0:
         usage.look(later=True)
-        fits = usage.shares_fit([place.row], place.ask)[0]
+        fits = usage.shares_fit([place.row], place.request)[0]
         # Where it does not fit any more, it is let go like others whose room is gone.
-        found = usage.gpu_to_join(place.row, place.ask) if fits else None
+        found = usage.gpu_to_join(place.row, place.request) if fits else None
         gpu = usage.next_unnamed_gpu(place.row) if found is None else found
         usage.look(later=False)
-    usage.reserve(place.row, place.ask, gpu=gpu)
+    usage.reserve(place.row, place.request, gpu=gpu)
     return attrs.evolve(place, gpu=gpu)

@@ -1,7 +1,7 @@
-"""Where pods may sit: one seat for each class, and for pods with rules one for each stance.
+"""Nodes that pods fit: one info for each class, and more for pods with rules about other pods.
 
 Most pods have no rule about other pods, and none keeps them away: all pods of their class share
-one board. The others are told apart by what their rules read, and by nothing else.
+one info. The others share theirs with pods for which all rules have the same keys.
 """
 
 from __future__ import annotations
@@ -37,31 +37,39 @@ _FILTER_FAILED: Final = "are not accepted as a filter failed"
 
 @attrs.frozen(slots=True, eq=False)
 class PodClassInfo:
-    """Pods that are equal in this session: their class, demand, what filters refuse, their board."""
+    """Pods that are equal in this session.
+
+    Attributes:
+        digest: of their class.
+        request: amounts that one of them requests.
+        refused: rows that each filter refuses, in the order of filters.
+        class_fit: how many fit each node, and which node is best.
+        gate: rules between pods that concern them, None for none.
+    """
 
     digest: str
-    ask: RequestVector
+    request: RequestVector
     refused: list[Bools]
-    board: ClassFit
+    class_fit: ClassFit
     gate: InterPodGate | None = None
 
 
 @attrs.frozen(slots=True, eq=False)
 class _ClassRules:
-    """Rules and preferences that may have to do with pods of a class, with their numbers."""
+    """Rules and preferences that may concern pods of a class, with their numbers."""
 
     filters: list[tuple[int, PairFilter]]
     scorers: list[tuple[int, PairScorer]]
 
 
 class PodClassInfos:
-    """All seats of one session, made when they are asked for.
+    """Infos of all classes of one session, made when they are first needed.
 
     Args:
-        bench: moves under them.
-        neighbours: who sits where.
+        bench: usage of nodes, which they follow.
+        pod_counts: pods on each node.
         hooks: what plugins registered.
-        masks: filter results kept from earlier sessions.
+        masks: filter results cached from earlier sessions.
     """
 
     def __init__(
@@ -74,23 +82,23 @@ class PodClassInfos:
         self._plain: dict[str, PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
-        self._by_stance: dict[Hashable, PodClassInfo] = {}
+        self._by_rule_keys: dict[Hashable, PodClassInfo] = {}
         self._by_pod: dict[tuple[UID, str], PodClassInfo] = {}
-        """By pod and class: a Job that may be started in several pools has pods of several."""
+        """Infos by pod and class: a Job that may start in several pools has pods of several."""
 
     @property
     def nodes(self) -> NodeColumns:
-        """Of the session."""
+        """Columns of the session's nodes."""
         return self._bench.nodes
 
-    def of_class(self, pod_class: PodClass) -> PodClassInfo:
+    def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules its pods have."""
-        seat = self._plain.get(pod_class.digest)
-        if seat is None:
-            seat = self._plain[pod_class.digest] = self._make(pod_class)
+        info = self._plain.get(pod_class.digest)
+        if info is None:
+            info = self._plain[pod_class.digest] = self._make(pod_class)
         else:
-            seat.board.refresh()
-        return seat
+            info.class_fit.refresh()
+        return info
 
     def concern(self, pod_class: PodClass) -> bool:
         """Whether pods of the class may have rules about other pods, or be meant by theirs."""
@@ -105,28 +113,28 @@ class PodClassInfos:
             self._concerned_kinds[kind] = known
         return known
 
-    def of_pod(self, pod: Pod) -> PodClassInfo:
-        """The seat of one pod, up to date, with all rules between pods."""
+    def pod_info(self, pod: Pod) -> PodClassInfo:
+        """The class of one pod, up to date, with all rules between pods."""
         if not self.concern(pod.pod_class):
-            return self.of_class(pod.pod_class)
+            return self.class_info(pod.pod_class)
         key = (pod.uid, pod.pod_class.digest)
-        seat = self._by_pod.get(key)
-        if seat is None:
-            seat = self._by_pod[key] = self._info_with_rules(pod)
-        seat.board.refresh()
-        return seat
+        info = self._by_pod.get(key)
+        if info is None:
+            info = self._by_pod[key] = self._info_with_rules(pod)
+        info.class_fit.refresh()
+        return info
 
-    def causes(self, seat: PodClassInfo) -> tuple[list[Filter], list[Bools]]:
-        """Filters and the rows that each refuses as things stand, rules between pods last."""
+    def causes(self, info: PodClassInfo) -> tuple[list[Filter], list[Bools]]:
+        """Filters with the rows that each refuses as things stand, rules between pods last."""
         unanswered = self._hooks.unanswered
         filters = [
             attrs.evolve(each, reason=_FILTER_FAILED, failed=failed) if failed else each
             for number, each in enumerate(self._hooks.filters)
-            for failed in (unanswered.get((seat.digest, number), ""),)
+            for failed in (unanswered.get((info.digest, number), ""),)
         ]
-        refused = list(seat.refused)
-        if seat.gate is not None:
-            for words, mask, failed in seat.gate.refused():
+        refused = list(info.refused)
+        if info.gate is not None:
+            for words, mask, failed in info.gate.refused():
                 reason = _FILTER_FAILED if failed else words
                 filters.append(Filter("", reason, _refuse_nothing, failed))
                 refused.append(mask)
@@ -158,16 +166,16 @@ class PodClassInfos:
                 scores.append(score)
                 key.append((-1 - number, score.key))
         if not rules and not scores:
-            return self.of_class(pod.pod_class)
-        stance = tuple(key)
-        seat = self._by_stance.get(stance)
-        if seat is None:
+            return self.class_info(pod.pod_class)
+        rule_keys = tuple(key)
+        info = self._by_rule_keys.get(rule_keys)
+        if info is None:
             gate = InterPodGate(self._pod_counts, rules, scores, len(self.nodes))
-            seat = self._by_stance[stance] = self._make(pod.pod_class, gate)
-        return seat
+            info = self._by_rule_keys[rule_keys] = self._make(pod.pod_class, gate)
+        return info
 
     def accepting(self, pod_class: PodClass) -> Bools:
-        """Where filters let pods of a class go, shape (nodes,)."""
+        """Nodes that filters allow pods of a class, bool, shape (nodes,)."""
         return _rows_no_filter_refuses(pod_class, self._refused(pod_class), len(self.nodes))
 
     def _refused(self, pod_class: PodClass) -> list[Bools]:
@@ -179,7 +187,7 @@ class PodClassInfos:
 
     def _make(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
         nodes = self.nodes
-        ask = pod_class_vector(pod_class, nodes.columns)
+        request = pod_class_vector(pod_class, nodes.columns)
         refused = self._refused(pod_class)
         allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
         scores = self._hooks.scores
@@ -195,8 +203,8 @@ class PodClassInfos:
             return points
 
         caps = make_numa_limit(bench, pod_class)
-        board = ClassFit(bench, ask, allowed=allowed, score=score, gate=gate, caps=caps)
-        return PodClassInfo(pod_class.digest, ask, refused, board, gate)
+        class_fit = ClassFit(bench, request, allowed=allowed, score=score, gate=gate, caps=caps)
+        return PodClassInfo(pod_class.digest, request, refused, class_fit, gate)
 
 
 def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:
@@ -207,7 +215,7 @@ def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes
 
 
 def _refuse_nothing(_pod: PodClass, _nodes: Sequence[object]) -> None:
-    """Stands where a filter's answer is known already."""
+    """Stand in for a filter whose answer is known already."""
 
 
 def _not_refused_lately(pod_class: PodClass, nodes: Sequence[Node]) -> list[bool] | None:
@@ -217,4 +225,4 @@ def _not_refused_lately(pod_class: PodClass, nodes: Sequence[Node]) -> list[bool
 
 
 REFUSED_LATELY: Final = Filter("", "refused such a pod lately", _not_refused_lately)
-"""The session's own: whatever policies are configured, it holds."""
+"""The session's own filter, which holds whatever policies are configured."""

@@ -1,4 +1,4 @@
-"""The session's nodes as problems of placement see them: levels, and rows that are kept free."""
+"""The session's nodes as problems of placement see them: levels, and rows that are spared."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gpusched.topology.slot_costs import SlotTables
 
 
 class ClusterMap:
-    """See the module.
+    """Levels, free slots and spared nodes of one session, up to date.
 
     Args:
-        bench: of the session.
+        bench: usage of the session's nodes.
         labelled: levels, widest first.
-        spares: what policies keep free.
+        spares: nodes that policies spare.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ClusterMap:
         return made
 
     def pods_by_free_slots(self, size: int = 1) -> Ints | None:
-        """How many pods of so many slots each node's free slots are enough for, by number.
+        """Pods of so many slots that each node's free slots suffice for, int64, shape (nodes,).
 
         Very many on nodes that have no slots; None as ``slot_states``. Read-only.
         """
@@ -72,7 +72,7 @@ class ClusterMap:
     def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
         """The state of each node's free slots, shape (nodes,), and what it costs to take some.
 
-        None for both while one looks at what will be: which slots are free then is not known.
+        None for both while pipelining: which slots will be free is not known.
         """
         return (None, None) if self._bench.later else self._states.now()
 
@@ -81,11 +81,11 @@ class ClusterMap:
         return Tightness(self._bench, self.levels())
 
     def tightness(self) -> Ints:
-        """How much room each node's domains have, coarsely; less is tighter, shape (nodes,)."""
+        """Free GPUs of each node's domains in coarse steps, int64, shape (nodes,); less is tighter."""
         return self._tightness.now()
 
     def free(self, columns: Ints, slotted: tuple[str, ...]) -> Ints:
-        """What is free of some resources, shape (nodes, columns), read-only, none negative.
+        """Free amounts of some resources, int64, shape (nodes, columns), read-only, none negative.
 
         Args:
             columns: of the resources, ascending.
@@ -111,11 +111,11 @@ class ClusterMap:
                     free[:, column] = np.minimum(free[:, column], left[rows] * unit_of(name))
         return free
 
-    def rows_kept_spare(self, gang: Gang) -> Bools | None:
-        """Rows on which the gang may not start because they are kept for others; None for none.
+    def spared_rows(self, gang: Gang) -> Bools | None:
+        """Rows spared for other gangs, on which the gang may not start; None for none.
 
-        Members of gangs that run in a domain are whom its spare nodes are for; so are pods
-        without GPUs no danger to them.
+        Nodes are spared for gangs that run in their domain; pods without GPUs may use them,
+        too.
         """
         if not self._spares or gang.placed or not any(task.pod_class.gpu for task in gang.tasks):
             return None
@@ -123,16 +123,16 @@ class ClusterMap:
         columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
         has = nodes.allocatable[:, columns].sum(axis=1) > 0
         empty = np.flatnonzero(has & ~(self._bench.used[:, columns] > 0).any(axis=1))
-        kept = np.zeros(len(nodes), dtype=np.bool_)
+        spared = np.zeros(len(nodes), dtype=np.bool_)
         for spare in self._spares:
             level = next((each for each in self._labelled if each.name == spare.level), None)
             if level is not None:
-                kept[_last_rows_of_each_domain(level.domain[empty], empty, spare.nodes)] = True
-        return kept
+                spared[_last_rows_of_each_domain(level.domain[empty], empty, spare.nodes)] = True
+        return spared
 
 
 def _last_rows_of_each_domain(domains: Ints, rows: Ints, count: int) -> Ints:
-    """The last so many rows of each domain; rows without a domain are not kept."""
+    """The last rows of each domain, so many of each; none without a domain."""
     chosen: list[int] = []
     for domain in np.unique(domains[domains >= 0]).tolist():
         chosen += rows[domains == domain][-count:].tolist() if count else []

@@ -1,4 +1,4 @@
-"""Keys of queues and gangs in one session: asked once, and again when accounts have moved."""
+"""Sort keys of queues and gangs in one session, computed again when accounts have moved."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CachedKey = tuple[tuple[int, bool], Any]
 
 
 class OrderKeys:
-    """See the module.
+    """Sort keys of one session.
 
-    Where a policy says that gangs of one kind have the same key, one of them is asked for all.
+    Where a policy says that gangs of an equivalence class have the same key, it is computed once.
 
     Args:
         hooks: whose orders count.
         accounts: of the session; while their state is the same, so are all keys.
-        kinds: of gangs.
+        kinds: equivalence classes of gangs.
     """
 
     def __init__(self, hooks: Hooks, accounts: QueueAccounts, kinds: EquivalenceClasses) -> None:
@@ -44,35 +44,35 @@ class OrderKeys:
         return all(order.alike for order in self._hooks.queue_orders)
 
     def gang_key(self, gang: Gang) -> Any:
-        """Among the gangs of its queue; None: it sits out."""
+        """Key of a gang among those of its queue; None to leave it out of this session."""
         orders = self._hooks.gang_orders
         kind = self._kinds.of(gang)
-        alike = kind is not None and self._gang_keys_are_shared
-        who: Hashable = kind if alike else gang.key
+        shared = kind is not None and self._gang_keys_are_shared
+        item: Hashable = kind if shared else gang.key
         state = self._accounts.state()
-        known = self._gangs.get(who)
+        known = self._gangs.get(item)
         if known is None or known[0] != state:
             key = (
-                self._joined(orders, kind, state, gang) if not alike else _joined_key(orders, gang)
+                self._joined(orders, kind, state, gang) if not shared else _joined_key(orders, gang)
             )
-            known = self._gangs[who] = (state, key)
+            known = self._gangs[item] = (state, key)
         return known[1]
 
     def queue_key(self, node: QueueNode, gang: Gang) -> Any:
-        """Among its siblings, with the gang it would be served with; None: it sits out."""
+        """Key of a queue among its siblings, given its next gang; None to leave it out."""
         orders = self._hooks.queue_orders
         kind = self._kinds.of(gang) if self._queue_keys_are_shared else None
-        who = (node.queue.name, gang.key if kind is None else kind)
+        item = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state()
-        known = self._queues.get(who)
+        known = self._queues.get(item)
         if known is None or known[0] != state:
-            known = self._queues[who] = (state, _joined_key(orders, node, gang))
+            known = self._queues[item] = (state, _joined_key(orders, node, gang))
         return known[1]
 
     def _joined(
         self, orders: Sequence[SortKeyHook], kind: Hashable, state: tuple[int, bool], gang: Gang
     ) -> Any:
-        """The key of one gang; what its kind has in common is asked once."""
+        """The key of one gang; parts that its class has in common are computed once."""
         if kind is None:
             return _joined_key(orders, gang)
         known = self._shared.get(kind)
