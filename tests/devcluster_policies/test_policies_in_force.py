@@ -107,3 +107,17 @@ def test_the_clusters_own_writes_meet_no_policy(client):
         client.delete("pods", "vap-x", "p")
     client.evict("vap-x", "p")
     assert client.get("pods", "vap-x", "p") is None
+
+
+def test_a_policy_reads_the_options_of_a_deletion(client):
+    """``request.options`` of a deletion are its DeleteOptions, as on a real server."""
+    made = policy("x", validations=[{"expression": "request.options.gracePeriodSeconds == 7"}])
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    made["spec"]["matchConstraints"] = {"resourceRules": [{**rule, "operations": ["DELETE"]}]}
+    client.create("configmaps", config_map("a"), "vap-x")
+    client.create(POLICIES, made)
+    client.create(BINDINGS, binding("x"))
+    with pytest.raises(StatusError):
+        client.delete("configmaps", "vap-x", "a", grace_s=5)
+    client.delete("configmaps", "vap-x", "a", grace_s=7)
+    assert client.get("configmaps", "vap-x", "a") is None

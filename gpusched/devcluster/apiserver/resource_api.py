@@ -262,6 +262,7 @@ class ResourceApi:
                 options=attrs.evolve(by, dry_run=options.dry_run),
                 name="" if with_others else name,
                 namespace=namespace,
+                delete_options=options.as_object(),
             )
         last, gone = delete_object(self.core, resource, stored, options=options)
         if not gone or resource.strategy.returns_object:

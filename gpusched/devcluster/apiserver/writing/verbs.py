@@ -104,6 +104,7 @@ def admit_write(
     namespace: str = "",
     subresource: str = "",
     kind: tuple[str, str, str] | None = None,
+    delete_options: Obj | None = None,
 ) -> None:
     """Ask the admission policies about a write; raises StatusError by which one refuses it.
 
@@ -117,11 +118,12 @@ def admit_write(
         namespace: of the request.
         subresource: of the request.
         kind: of the body, where it is not that of the resource.
+        delete_options: of a deletion, as policies see them.
     """
     if core.policies is None or options.user is None or not core.policies.active:
         return
     new, old = objects
-    kinds: dict[Operation, str] = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
+    options_kind = "CreateOptions" if operation == "CREATE" else "UpdateOptions"
     core.policies.admit(
         Attributes(
             operation=operation,
@@ -134,7 +136,7 @@ def admit_write(
             obj=new,
             old=old,
             dry_run=options.dry_run,
-            options=options.as_object(kinds.get(operation, "DeleteOptions")),
+            options=options.as_object(options_kind) if delete_options is None else delete_options,
             warnings=options.warnings,
         )
     )
