@@ -1,10 +1,18 @@
-"""The one module that authors of plugins and actions import.
+"""The public library of plugins and actions: the one module that their authors import.
 
-A plugin is a frozen attrs class with ``name``, ``api = 1`` and ``open(hooks, view)``; see
-``plugins/README.md`` for a worked example and a test without a cluster.
+A plugin is a frozen attrs class with ``name``, ``api = 1`` and ``open(hooks, view)``; an action
+has a name and ``run(session)``. ``plugins/README.md`` has a worked plugin and docs/plugins.md a
+worked action, each with a test without a cluster. Shipped plugins and actions use nothing else,
+so that each of them is a template.
+
+What is here leaves reservations whole: ``place_minimum``, ``grow`` and ``GangStarts`` find no room
+that is kept for a gang whose turn comes before.
 """
 
 from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Final
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Selector, Taint, Toleration
@@ -21,13 +29,18 @@ from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, VolumeCatalog
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.allocate.elastic_members import grow
-from gpusched.session.allocate.gang_placement import place_minimum
-from gpusched.session.allocate.gang_repair import broken_since
+from gpusched.session.admission.admission_age import admission_age_verdict
+from gpusched.session.admission.queue_gate import queue_admission
+from gpusched.session.admission.quota_order import refuse_beyond_quota
+from gpusched.session.admission.readiness import gangs_to_place
+from gpusched.session.allocate.gang_repair import broken_since, nominate_for_repair, split_repairs
 from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
+from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.backfill.start_estimates import estimate_starts
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
-from gpusched.session.framework.plugin import Plugin
+from gpusched.session.framework.plugin import ActionNeeds, Capability, Plugin
 from gpusched.session.framework.pod_counts import PodQuery
 from gpusched.session.framework.proposal import (
     CONSOLIDATE,
@@ -38,13 +51,27 @@ from gpusched.session.framework.proposal import (
     Proposal,
 )
 from gpusched.session.framework.queue_accounts import less
-from gpusched.session.framework.reasons import Reason, request_text
+from gpusched.session.framework.reasons import (
+    Reason,
+    nodes_text,
+    pods_text,
+    request_text,
+    shorten,
+    truncate_message,
+)
 from gpusched.session.framework.sort_keys import Key
 from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.framework.view import NodeRows, View
+from gpusched.session.preempt.claimants import gang_text, preemption_claimants
+from gpusched.session.preempt.preemption import Preemption, session_victims
+from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.rebalance.consolidation import Consolidation
+from gpusched.session.start.gang_start import GangStarts, withdraw_idle_nominations
+from gpusched.session.start.growth import grow, grow_in_turn
+from gpusched.session.start.waiting_order import number_positions, retry_reserved, waiting_gangs
 from gpusched.session.state.policy import Action
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import Statement
+from gpusched.session.state.statement import EvictOperation, Statement
 
 __all__ = [
     "ABSTAIN",
@@ -56,9 +83,14 @@ __all__ = [
     "PREEMPT",
     "RECLAIM",
     "Action",
+    "ActionNeeds",
+    "Capability",
     "Chunk",
+    "Consolidation",
+    "EvictOperation",
     "Gang",
     "GangKey",
+    "GangStarts",
     "Hooks",
     "HostPort",
     "Key",
@@ -79,6 +111,7 @@ __all__ = [
     "PodQuery",
     "PodSet",
     "PodTerm",
+    "Preemption",
     "Proposal",
     "Queue",
     "QueueNode",
@@ -92,21 +125,65 @@ __all__ = [
     "Taint",
     "Toleration",
     "Verdict",
+    "VictimRules",
     "View",
     "VolumeCatalog",
     "accelerator",
+    "admission_age_verdict",
     "broken_since",
     "deny",
     "dimension",
+    "estimate_starts",
     "first_refusal",
     "format_quantity",
+    "gang_text",
+    "gangs_to_place",
     "grow",
+    "grow_in_turn",
     "in_queue_order",
     "less",
+    "make_reservations",
+    "nodes_text",
+    "nominate_for_repair",
+    "number_positions",
     "place_minimum",
+    "pods_text",
     "pool_of",
+    "preemption_claimants",
+    "queue_admission",
+    "refuse_beyond_quota",
     "request_text",
     "resource_of",
+    "retry_reserved",
+    "session_reservations",
+    "session_victims",
+    "shorten",
+    "split_repairs",
+    "truncate_message",
     "unit_of",
     "wait",
+    "waiting_gangs",
+    "withdraw_idle_nominations",
 ]
+
+_RENAMED: Final = {
+    "Claim": "PersistentVolumeClaim",
+    "Storage": "VolumeCatalog",
+    "Task": "PodSet",
+    "Usage": "QueueUsage",
+    "Volume": "PersistentVolume",
+    "turns": "in_queue_order",
+}
+"""Names of version 0.1.0 and those that they have now."""
+
+if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+
+    def __getattr__(name: str) -> object:
+        """Find what has another name since version 0.1.0, with a warning."""
+        known = _RENAMED.get(name)
+        if known is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            f"gpusched.plugin.{name} is called {known} now", DeprecationWarning, stacklevel=2
+        )
+        return globals()[known]

@@ -6,22 +6,31 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.actions.enqueue import queue_admission
-from gpusched.actions.preempt import preemption_claimants
-from gpusched.session.framework.proposal import CONSOLIDATE
-from gpusched.session.preempt.preemption import session_victims
-from gpusched.session.rebalance.consolidation import Consolidation
-from gpusched.session.state.session import Session
+from gpusched.plugin import (
+    CONSOLIDATE,
+    ActionNeeds,
+    Capability,
+    Consolidation,
+    Session,
+    preemption_claimants,
+    queue_admission,
+    session_victims,
+)
 
 
 @attrs.frozen
 class Consolidate:
-    """Nobody ends for good: whoever moves has a place that is held until its pods are made again."""
+    """No gang ends for good: each that moves has a place held until its pods are made again."""
 
     name: ClassVar[str] = CONSOLIDATE
+    provides: ClassVar[tuple[Capability, ...]] = (Capability.CONSOLIDATION,)
+    needs: ClassVar[ActionNeeds] = ActionNeeds(
+        after=(Capability.ADMISSION, Capability.PLACEMENT),
+        otherwise="it moves before free room was tried",
+    )
 
     def run(self, session: Session) -> None:
-        """See the class."""
+        """Make room by moves for gangs that free room and evictions did not serve."""
         claimants = preemption_claimants(session)
         if not claimants:
             return

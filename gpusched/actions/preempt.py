@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
 
-from gpusched.cache.gangs.gang import Gang
-from gpusched.session.framework.proposal import PREEMPT
-from gpusched.session.framework.reasons import Reason, pods_text, shorten
-from gpusched.session.preempt.preemption import Preemption, session_victims
-from gpusched.session.preempt.victim_selection import VictimRules
-from gpusched.session.state.session import Session
-from gpusched.session.state.statement import EvictOperation
+from gpusched.plugin import (
+    PREEMPT,
+    ActionNeeds,
+    Capability,
+    EvictOperation,
+    Gang,
+    Preemption,
+    Reason,
+    Session,
+    VictimRules,
+    gang_text,
+    pods_text,
+    preemption_claimants,
+    session_victims,
+)
 
 
 @attrs.frozen
@@ -21,9 +29,14 @@ class Preempt:
     """Victims are of the same queue and of strictly lower priority; the queue's quota holds."""
 
     name: ClassVar[str] = PREEMPT
+    provides: ClassVar[tuple[Capability, ...]] = (Capability.PREEMPTION,)
+    needs: ClassVar[ActionNeeds] = ActionNeeds(
+        after=(Capability.ADMISSION, Capability.PLACEMENT),
+        otherwise="it evicts before free room was tried",
+    )
 
     def run(self, session: Session) -> None:
-        """See the class."""
+        """Make room for gangs of the queues in which something of lower priority runs."""
         victims = session_victims(session)
         lowest = victims.lowest
         claimants = preemption_claimants(
@@ -40,33 +53,6 @@ class Preempt:
         with session.pipelining():
             room = Preemption(session, rules, reason=Reason.PREEMPTED, sentence=_victim_message)
             room.serve_all(claimants)
-
-
-def preemption_claimants(
-    session: Session, might: Callable[[Gang], bool] = lambda _gang: True
-) -> list[Gang]:
-    """Gangs for which somebody might be evicted: admitted, not started, and nothing promised.
-
-    Args:
-        session: in which they find no room.
-        might: whether there is anybody who could leave for a gang; asked first.
-    """
-    return [
-        gang
-        for gang in session.gangs
-        if might(gang)
-        and gang.pending
-        and (gang.need or not gang.placed)
-        and session.outcomes.is_admitted(gang)
-        and not session.nominations.has(gang)
-        and not session.placements.assigned(gang)
-        and gang.ready + gang.pending >= gang.min_member
-    ]
-
-
-def gang_text(gang: Gang) -> str:
-    """A gang in a sentence."""
-    return shorten(f"{gang.key.namespace}/{gang.key.name}")
 
 
 def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:

@@ -7,27 +7,40 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.actions.preempt import gang_text, preemption_claimants
-from gpusched.api.devices.slots import accelerator
-from gpusched.api.meta.quantity import format_quantity
-from gpusched.api.meta.resources import PODS
-from gpusched.cache.gangs.gang import Gang
-from gpusched.session.framework.proposal import RECLAIM
-from gpusched.session.framework.reasons import Reason, truncate_message
-from gpusched.session.preempt.preemption import Preemption, session_victims
-from gpusched.session.preempt.victim_selection import VictimRules
-from gpusched.session.state.session import Session
-from gpusched.session.state.statement import EvictOperation
+from gpusched.plugin import (
+    PODS,
+    RECLAIM,
+    ActionNeeds,
+    Capability,
+    EvictOperation,
+    Gang,
+    Preemption,
+    Reason,
+    Session,
+    VictimRules,
+    accelerator,
+    format_quantity,
+    gang_text,
+    preemption_claimants,
+    session_victims,
+    truncate_message,
+)
 
 
 @attrs.frozen
 class Reclaim:
-    """Victims are of other queues; policies say what each is due, without them nobody leaves."""
+    """Victims are of other queues; policies say what each is due, without them none is evicted."""
 
     name: ClassVar[str] = RECLAIM
+    provides: ClassVar[tuple[Capability, ...]] = (Capability.RECLAIM,)
+    needs: ClassVar[ActionNeeds] = ActionNeeds(
+        after=(Capability.ADMISSION, Capability.PLACEMENT),
+        otherwise="it evicts before free room was tried",
+        hooks=("reclaim_check", "reclaim_gate"),
+    )
 
     def run(self, session: Session) -> None:
-        """See the class."""
+        """Make room for gangs of queues that are due more than they hold."""
         hooks = session.hooks
         if not hooks.reclaim_checks or not hooks.reclaim_gates:
             return
@@ -53,7 +66,7 @@ class Reclaim:
 
 
 def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOperation]) -> str:
-    """Who needs the room, and what both queues hold; asked with the victims evicted already."""
+    """The claimant, and what both queues hold once the victims are evicted."""
     resource = _compared_resource(gang)
     own = _holdings_text(session, gang.queue, resource)
     if not evictions:
@@ -68,7 +81,7 @@ def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOpera
 
 
 def _compared_resource(gang: Gang) -> str:
-    """The resource by which the queues are compared: GPUs where it asks for any."""
+    """Name of the resource by which queues are compared: GPUs where the gang asks for any."""
     asked = [name for name, amount in gang.asked.items if amount and name != PODS]
     gpus = [name for name in asked if accelerator(name)]
     return (gpus or asked or ["cpu"])[0]

@@ -16,8 +16,13 @@ from gpusched.config.model import Config, PluginChoice
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.pluginhost.args import args_class, build_args
 from gpusched.pluginhost.guard import run_foreign_code
-from gpusched.session.framework.plugin import PLUGIN_API, Plugin
-from gpusched.session.state.policy import Action, Policy
+from gpusched.session.framework.plugin import PLUGIN_API, ActionNeeds, Capability, Plugin
+from gpusched.session.state.policy import (
+    Action,
+    Policy,
+    action_capabilities,
+    action_needs,
+)
 
 PLUGINS_GROUP: Final = "gpusched.plugins"
 ACTIONS_GROUP: Final = "gpusched.actions"
@@ -103,6 +108,11 @@ def _load_action(name: str, known: dict[str, list[EntryPoint]], *, place: str) -
     if not callable(getattr(cls, "run", None)):
         raise PluginFault(name, "load", f"{cls.__qualname__} has no method run")
     action: Action = run_foreign_code(name, "load", cls)
+    provides: object = action_capabilities(action)
+    if not isinstance(provides, tuple) or not all(isinstance(p, Capability) for p in provides):
+        raise PluginFault(name, "load", f"provides is {provides!r}, not a tuple of Capability")
+    if not isinstance(action_needs(action), ActionNeeds):
+        raise PluginFault(name, "load", f"needs is {action_needs(action)!r}, not ActionNeeds")
     return action
 
 

@@ -19,32 +19,15 @@ from gpusched.config.yaml_tree import quoted
 from gpusched.pluginhost.args import args_class, old_words
 from gpusched.pluginhost.guard import HookRecord, PluginGuard
 from gpusched.session.decide import decide
-from gpusched.session.state.policy import Policy
+from gpusched.session.framework.plugin import Capability
+from gpusched.session.state.policy import Action, Policy, action_capabilities, action_needs
 from gpusched.session.state.session_cache import SessionCache
 
-_EARLIER_ACTIONS: Final = {
-    "allocate": ("enqueue",),
-    "preempt": ("enqueue", "allocate"),
-    "reclaim": ("enqueue", "allocate"),
-    "consolidate": ("enqueue", "allocate"),
-    "backfill": ("enqueue", "allocate", "preempt", "reclaim"),
-}
-"""Shipped actions, each with those that should have run before it in a session."""
-_ORDER_EFFECTS: Final = {
-    "allocate": "gangs are placed a session after they were admitted",
-    "preempt": "it evicts before free room was tried",
-    "reclaim": "it evicts before free room was tried",
-    "consolidate": "it moves before free room was tried",
-    "backfill": "small jobs take room before larger ones were tried",
-}
 _EXPECTED_HOOKS: Final = {
     "node_filter": "pods go to nodes whatever their taints, selectors and conditions",
     "quota_check": "nothing holds queues to their capability",
 }
 """Hooks that almost everybody wants somebody to register, and what their absence means."""
-
-_REQUIRED_HOOKS: Final = {"reclaim": ("reclaim_check", "reclaim_gate")}
-"""Actions that do nothing unless somebody registers these hooks."""
 
 
 def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]:
@@ -86,13 +69,13 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
     registered = {who.hook for who in records}
     return (
         *_old_words(config, policy),
-        *_action_order_warnings(config),
+        *_action_order_warnings(config, policy),
         *(
             f"{config.source}: no plugin registers {hook}: {effect}"
             for hook, effect in _EXPECTED_HOOKS.items()
             if hook not in registered
         ),
-        *_idle_action_warnings(config, registered),
+        *_idle_action_warnings(config, policy, registered),
     )
 
 
@@ -121,29 +104,40 @@ def _failure_message(name: str, hook: str, record: HookRecord) -> str:
     return f"{what} {quoted(name)} fails on an empty cluster: {record.last_fault}"
 
 
-def _action_order_warnings(config: Config) -> Sequence[str]:
-    said = []
-    for index, name in enumerate(config.actions):
-        late = [each for each in _EARLIER_ACTIONS.get(name, ()) if each in config.actions[index:]]
+def _action_order_warnings(config: Config, policy: Policy) -> Sequence[str]:
+    warnings = []
+    for index, action in enumerate(policy.actions):
+        needs = action_needs(action)
+        late = [
+            other.name
+            for capability in needs.after
+            for other in policy.actions[index:]
+            if capability in action_capabilities(other)
+        ]
         if late:
-            line = config.action_lines[index] if config.action_lines else 0
-            said.append(
-                f"{config.at(line)}: action {name} stands before {' and '.join(late)}: "
-                f"{_ORDER_EFFECTS[name]}"
+            warnings.append(
+                f"{_action_place(config, action)}: action {action.name} stands before "
+                f"{' and '.join(late)}: {needs.otherwise}"
             )
-    if "allocate" not in config.actions:
-        said.append(f"{config.source}: actions do not name allocate: no gang is ever placed")
-    return said
+    if Capability.PLACEMENT not in policy.capabilities:
+        warnings.append(f"{config.source}: actions do not name allocate: no gang is ever placed")
+    return warnings
 
 
-def _idle_action_warnings(config: Config, registered: AbstractSet[str]) -> Sequence[str]:
-    said = []
-    for index, name in enumerate(config.actions):
-        missing = [hook for hook in _REQUIRED_HOOKS.get(name, ()) if hook not in registered]
+def _idle_action_warnings(
+    config: Config, policy: Policy, registered: AbstractSet[str]
+) -> Sequence[str]:
+    warnings = []
+    for action in policy.actions:
+        missing = [hook for hook in action_needs(action).hooks if hook not in registered]
         if missing:
-            line = config.action_lines[index] if config.action_lines else 0
-            said.append(
-                f"{config.at(line)}: action {name} does nothing: no plugin registers "
-                f"{' and '.join(missing)}"
+            warnings.append(
+                f"{_action_place(config, action)}: action {action.name} does nothing: "
+                f"no plugin registers {' and '.join(missing)}"
             )
-    return said
+    return warnings
+
+
+def _action_place(config: Config, action: Action) -> str:
+    lines = dict(zip(config.actions, config.action_lines, strict=False))
+    return config.at(lines.get(action.name, 0))

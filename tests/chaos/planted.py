@@ -366,12 +366,12 @@ def equals_are_preempted():
     original = preempt.VictimRules
 
     def rules(**how):
-        how["fair_game"] = lambda claimant, victim: victim.key != claimant.key
+        how["may_be_victim"] = lambda claimant, victim: victim.key != claimant.key
         return original(**how)
 
-    yield (preempt, "Rules", rules)
+    yield (preempt, "VictimRules", rules)
     claimants = preempt.preemption_claimants
-    yield (preempt, "claimants_of", lambda session, _might=None: claimants(session))
+    yield (preempt, "preemption_claimants", lambda session, _has_victims=None: claimants(session))
 
 
 @plant

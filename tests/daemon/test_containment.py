@@ -14,6 +14,7 @@ from gpusched.cache.gangs import gang_index
 from gpusched.cache.gangs.gang import Gang
 from gpusched.io.cycle import session_cycle
 from gpusched.io.write import binder, preemption_executor, status_writer
+from gpusched.session.start.gang_start import GangStarts
 from gpusched.session.status import fragmentation, next_wakeup
 from tests.daemon.conftest import GROUPS
 
@@ -76,7 +77,7 @@ def test_one_gang_is_set_aside_and_told(play, monkeypatch, caplog, tmp_path):
     async def scenario(w):
         await w.start(nodes=3)
         with monkeypatch.context() as patch:
-            raising_for(patch, allocate, "start_gang", "bad")
+            raising_for(patch, GangStarts, "start", "bad")
             daemon = w.daemon()
             w.gang("bad", 1)
             w.gang("good", 1)

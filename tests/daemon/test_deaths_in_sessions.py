@@ -14,15 +14,15 @@ import yaml
 
 KILLED = """
 import os, signal, sys
-from gpusched.actions import allocate
-original = allocate.start_gang
+from gpusched.session.start.gang_start import GangStarts
+original = GangStarts.start
 
-def start(session, gang, *args, **how):
+def start(starts, gang):
     if gang.key.name == "bad":
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(session, gang, *args, **how)
+    return original(starts, gang)
 
-allocate.start_gang = start
+GangStarts.start = start
 from gpusched.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

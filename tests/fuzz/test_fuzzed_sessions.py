@@ -39,16 +39,16 @@ def test_a_world_follows_from_its_seed():
 @pytest.mark.contains
 def test_the_fuzzer_finds_what_is_planted(monkeypatch):
     """A defect that one gang in many meets is a finding, although it is contained."""
-    from gpusched.actions import allocate  # noqa: PLC0415
+    from gpusched.session.start.gang_start import GangStarts  # noqa: PLC0415
 
-    original = allocate.start_gang
+    original = GangStarts.start
 
-    def start(session, gang, *args, **how):
+    def start(starts, gang):
         if len(gang.tasks) > 1:
             raise ZeroDivisionError
-        return original(session, gang, *args, **how)
+        return original(starts, gang)
 
-    monkeypatch.setattr(allocate, "start_gang", start)
+    monkeypatch.setattr(GangStarts, "start", start)
     tally = FuzzCounts()
     for seed in range(30):
         FuzzedCluster(seed, tally).run()

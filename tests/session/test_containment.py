@@ -11,6 +11,7 @@ from gpusched.actions import allocate, enqueue, preempt
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
 from gpusched.session.preempt import preemption_plans, stopped_gangs, victims
+from gpusched.session.start.gang_start import GangStarts
 from gpusched.session.status import binds, gang_status, queue_status
 from gpusched.testing.given import Given
 from tests.session import planting
@@ -107,7 +108,7 @@ def test_a_gang_that_runs_is_set_aside_and_stays_charged(monkeypatch):
 def test_several_culprits_at_once(monkeypatch):
     """Each is set aside, nobody else."""
     c = crowd("bad", "worse", "worst")
-    plant(monkeypatch, allocate, "start_gang", on="bad")
+    plant(monkeypatch, GangStarts, "start", on="bad")
     plant(monkeypatch, binds, "GangBind", on="worse")
     plant(monkeypatch, enqueue, "queue_admission", on="worst")
     expected = crowd()
@@ -121,14 +122,14 @@ def test_many_culprits_of_one_defect(monkeypatch):
     """Twelve gangs of one tenant have the same odd shape; who does not is scheduled."""
     bad = [f"bad-{number:02}" for number in range(12)]
     c = crowd(*bad)
-    original = allocate.start_gang
+    original = GangStarts.start
 
-    def start(session, gang, *args, **how):
+    def start(starts, gang):
         if gang.key.name.startswith("bad-"):
             raise ZeroDivisionError
-        return original(session, gang, *args, **how)
+        return original(starts, gang)
 
-    monkeypatch.setattr(allocate, "start_gang", start)
+    monkeypatch.setattr(GangStarts, "start", start)
     expected = crowd()
     expected.when.one_session()
     c.when.one_session()
@@ -164,15 +165,15 @@ def test_it_is_tried_again_when_it_changes_and_not_before(monkeypatch):
     """A session costs nothing more while it is known, and forgets it when it is well."""
     c = crowd("bad")
     calls = []
-    original = allocate.start_gang
+    original = GangStarts.start
 
-    def start(session, gang, *args, **how):
+    def start(starts, gang):
         if gang.key.name == "bad" and gang.need > 1:
             calls.append(gang.key)
             raise KeyError("bad")
-        return original(session, gang, *args, **how)
+        return original(starts, gang)
 
-    monkeypatch.setattr(allocate, "start_gang", start)
+    monkeypatch.setattr(GangStarts, "start", start)
     c.gang("bad", pods=2, gpus=8, queue="a", created=1.0, priority=5)
     c.when.one_session()
     assert set_aside(c) == ["bad"]
@@ -192,7 +193,7 @@ def test_it_is_tried_again_after_a_time_that_doubles(monkeypatch):
     """The culprit may have depended on others; who fails again is not told anew."""
     c = crowd("bad")
     fired = []
-    plant(monkeypatch, allocate, "start_gang", on="bad", fired=fired)
+    plant(monkeypatch, GangStarts, "start", on="bad", fired=fired)
     c.when.one_session()
     for wait_s, tries in ((599, 1), (2, 2), (1190, 2), (20, 3)):
         c.now += wait_s
@@ -208,7 +209,7 @@ def test_it_is_tried_again_after_a_time_that_doubles(monkeypatch):
 def test_who_is_gone_is_forgotten(monkeypatch):
     """Nothing is kept of gangs that are deleted."""
     c = crowd("bad")
-    plant(monkeypatch, allocate, "start_gang", on="bad")
+    plant(monkeypatch, GangStarts, "start", on="bad")
     c.when.one_session()
     c.gone("bad-0")
     c.cache.drop_group(c.decision.set_aside[0].suspect.key[1:])
@@ -279,7 +280,7 @@ def test_what_runs_on_a_node_that_is_set_aside_stays_where_it_is(monkeypatch):
 def test_a_broken_invariant_is_contained_and_told_loudly(monkeypatch):
     """Nothing has been written yet: whoever it was about is set aside like by any fault."""
     c = crowd("bad")
-    plant(monkeypatch, allocate, "start_gang", on="bad", error=InvariantBroken)
+    plant(monkeypatch, GangStarts, "start", on="bad", error=InvariantBroken)
     c.when.one_session()
     assert set_aside(c) == ["bad"]
     assert c.decision.set_aside[0].fault.loud
@@ -392,7 +393,7 @@ def test_where_nothing_can_be_decided_everybody_is_told(monkeypatch):
 
 def test_the_same_snapshot_gives_the_same_plan(monkeypatch):
     """Whoever is blamed follows from the snapshot alone."""
-    plant(monkeypatch, allocate, "start_gang", on="bad")
+    plant(monkeypatch, GangStarts, "start", on="bad")
     plans = []
     for _ in range(2):
         c = crowd("bad", "fine")
@@ -403,15 +404,15 @@ def test_the_same_snapshot_gives_the_same_plan(monkeypatch):
 def test_nothing_of_a_session_that_broke_is_kept(monkeypatch):
     """Stacks hold sessions and snapshots: they are told as text."""
     alive = []
-    original = allocate.start_gang
+    original = GangStarts.start
 
-    def start(session, gang, *args, **how):
-        alive.append(weakref.ref(session))
+    def start(starts, gang):
+        alive.append(weakref.ref(starts._session))
         if gang.key.name == "bad":
             raise planting.Planted
-        return original(session, gang, *args, **how)
+        return original(starts, gang)
 
-    monkeypatch.setattr(allocate, "start_gang", start)
+    monkeypatch.setattr(GangStarts, "start", start)
     c = crowd("bad")
     c.when.one_session()
     gc.collect()

@@ -260,7 +260,7 @@ def test_statements_are_taken_back_exactly(seed):
     session = Session(
         c.cache.snapshot(c.now),
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

@@ -48,7 +48,7 @@ def session_of(c: Given) -> Session:
     session = Session(
         snapshot,
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

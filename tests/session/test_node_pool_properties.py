@@ -76,7 +76,7 @@ def opened(c):
     return Session(
         c.cache.snapshot(c.now),
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

@@ -125,7 +125,7 @@ def session(c: Given) -> Session:
     return Session(
         c.cache.snapshot(c.now),
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

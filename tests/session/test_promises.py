@@ -139,7 +139,7 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
     session = Session(
         snapshot,
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=SessionCache(),
         placement=c.placement,

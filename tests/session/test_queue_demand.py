@@ -13,7 +13,7 @@ def view(c):
     return Session(
         snapshot,
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

@@ -39,7 +39,7 @@ def order(c):
     session = Session(
         snapshot,
         c.policy.plugins,
-        c.policy.action_names,
+        c.policy.capabilities,
         guard=c.guard,
         masks=c.masks,
         placement=c.placement,

@@ -43,7 +43,7 @@ class Court:
         self.session = Session(
             snapshot,
             c.policy.plugins,
-            c.policy.action_names,
+            c.policy.capabilities,
             guard=c.guard,
             masks=c.masks,
             placement=c.placement,

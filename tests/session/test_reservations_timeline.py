@@ -11,13 +11,20 @@ from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.base.clock import SystemClock
 from gpusched.cache.snapshot import Snapshot
 from gpusched.pluginhost.guard import PluginGuard
-from gpusched.session.backfill import availability_profile
+from gpusched.session.backfill import (
+    availability_profile,
+    earliest_start,
+    reservations,
+    start_estimates,
+)
+from gpusched.session.backfill.earliest_start import StartSearch
 from gpusched.session.decide import decide
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.given import Given
+from tests.session.earliest_start_oracle import first_moment_that_fits
 
 S = 10**9
 SESSIONS = 3
@@ -79,6 +86,15 @@ class Unlike:
                 gpus=rng.choice([1, 2, 3, 4, 8]),
             )  # fmt: skip
 
+    def arrive_alike(self) -> None:
+        """One of many that are alike in all that placing reads."""
+        name, created = f"h{self.made:03}", self.c.now - self.made / 1000
+        self.made += 1
+        self.c.group(
+            name, queue=self.queues[0], min_member=2, created=created, expected_duration_ns=60 * S
+        )
+        self.c.pods(name, 2, group=name, created=created, gpus=2)
+
     def go_on(self) -> None:
         """Time passes: some end, some come."""
         self.c.now += self.rng.choice([0, 1, 30, 100])
@@ -105,6 +121,37 @@ def test_all_moments_at_once_give_what_each_gives(
         assert stripped(plan) == stripped(one_by_one)
         crowd.c.when.carried_out()
         crowd.go_on()
+
+
+@pytest.mark.parametrize(
+    ("timeline", "sweep"), [(2**18, 256), (0, 256), (2**18, -1), (0, -1)],
+    ids=["as it is", "without a timeline", "without a sweep", "the search alone"],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_each_way_finds_the_first_moment_that_fits(
+    seed: int, timeline: int, sweep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans, reservations and expected starts are those of looking at every moment in turn."""
+    monkeypatch.setattr(reservations, "RESERVATION_WORK_MAX", 10**9)
+    monkeypatch.setattr(start_estimates, "ESTIMATE_WORK_MAX", 10**9)
+    monkeypatch.setattr(availability_profile, "TIMELINE_NUMBERS_MAX", timeline)
+    monkeypatch.setattr(earliest_start, "SWEEP_MOMENTS_MAX", sweep)
+    crowd = Unlike(seed)
+    for _ in range(crowd.rng.randint(6, 25)):
+        crowd.arrive()
+        if crowd.rng.random() < 0.5:
+            crowd.arrive_alike()
+    told = 0
+    for _ in range(SESSIONS):
+        plan = crowd.c.when.one_session()
+        with monkeypatch.context() as patched:
+            patched.setattr(StartSearch, "earliest", first_moment_that_fits)
+            exhaustive = decided(crowd.c.snapshot, crowd.c.policy)
+        assert stripped(plan) == stripped(exhaustive)
+        told += sum(bool(gang.estimated_start) for gang in plan.gangs)
+        crowd.c.when.carried_out()
+        crowd.go_on()
+    assert told, "no start was told, so nothing was compared"
 
 
 def test_a_queue_at_its_cap_is_told_of_the_end_that_frees_it(

@@ -20,30 +20,16 @@ from gpusched.session.allocate.pod_by_pod import place_within_rows
 from gpusched.session.allocate.start_members import in_pod_order
 from gpusched.session.allocate.sub_groups import members_to_complete, sub_group_rows
 from gpusched.session.allocate.unschedulable import explain_shortage
-from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
 
 GrowthSteps = Generator[None, None, Unschedulable | None]
 
 
-def grow(session: Session, gang: Gang) -> Unschedulable | None:
-    """Give places to members above the minimum, one after another, each within its quota.
-
-    Returns:
-        Why some stay without a place; None when all have one.
-    """
-    steps = grow_step_by_step(session, gang)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            refusal: Unschedulable | None = end.value
-            return refusal
-
-
 def grow_step_by_step(session: Session, gang: Gang) -> GrowthSteps:
-    """The same step by step, so that gangs can take turns: stops after each place it gave."""
+    """Place members above the minimum within quota, one a step, so that gangs can take turns."""
     areas, refusal = candidate_node_sets(session, gang)
     if refusal is not None:
         return refusal
@@ -96,6 +82,8 @@ def _start_sub_group(
         for rows in sub_group_rows(session, gang, part, area.rows, chosen):
             statement = session.statement()
             if place_within_rows(session, chosen, statement, rows):
+                if (refusal := _reserved_for_other(session, gang, statement)) is not None:
+                    return refusal
                 session.placements.commit(gang, statement)
                 return None
             statement.discard()
@@ -138,5 +126,19 @@ def _place_extra(
         return explain_shortage(session, task, left, areas[-1] if areas else ALL_NODES, pod=pod)
     statement = session.statement()
     statement.place(pod, row, info.request)
+    if (refusal := _reserved_for_other(session, gang, statement)) is not None:
+        return refusal
     session.placements.commit(gang, statement)
     return None
+
+
+def _reserved_for_other(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """The refusal where an outside author's action would break a reservation; moves are undone."""
+    other = session.placements.broken_reservation(gang, statement)
+    if other is None:
+        return None
+    statement.discard()
+    return Unschedulable(
+        Reason.RESERVED,
+        truncate_message(f"more members would take what is reserved for {other.key}"),
+    )

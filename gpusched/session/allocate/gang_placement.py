@@ -57,7 +57,9 @@ def proof_text(solution: Solution) -> str:
     return OPTIMAL
 
 
-def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+def place_ignoring_reservations(
+    session: Session, gang: Gang, statement: Statement
+) -> Unschedulable | None:
     """Give places to as many members as the gang must start with, or to none.
 
     Lone pods, gangs that no policy wants compact, members with rules about other pods and those

@@ -12,7 +12,7 @@ from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import expected_pod_uid
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.session import Session
 
@@ -144,7 +144,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
         statement = session.statement()
         if (
             first_refusal(session.hooks.quota_checks, whole).refuses
-            or place_minimum(session, whole, statement) is not None
+            or place_ignoring_reservations(session, whole, statement) is not None
         ):
             statement.discard()
         else:

@@ -14,6 +14,7 @@ from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import FOREVER, AvailabilityProfile, Release
 from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import GangUsage
 from gpusched.session.state.statement import Assignment, EvictOperation
@@ -186,7 +187,7 @@ class PreemptibleReleases:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._possible = "preempt" in session.actions
+        self._possible = Capability.PREEMPTION in session.capabilities
 
     def preemptible_from(self, gang: Gang, holder: Gang, *, began: int) -> int | None:
         """From when on the holder may have the gang's room; None for never.

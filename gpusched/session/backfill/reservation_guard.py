@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.admission.readiness import may_start_later
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.backfill.reserved_gangs import ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import UNKNOWN_WALLTIME
+from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
@@ -58,21 +61,24 @@ def _nodes_are_text(count: int) -> str:
     return f"{nodes_text(count)} {'is' if count == 1 else 'are'}"
 
 
-def place_within_reservations(
-    session: Session, gang: Gang, statement: Statement
-) -> Unschedulable | None:
-    """As ``place_minimum``, around what is held for gangs whose turn came before.
+def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """Place as many members as a gang must start with, or none, and break no reservation.
 
-    A gang that takes back a promise made to it may have any room: nobody's hold counts on it.
+    Room that is reserved for gangs whose turn comes before is left to them, as far as this gang
+    would still run then. A gang that uses the room for which it was nominated may have any: no
+    reservation counts on it.
+
+    Returns:
+        Why there is no place; None when there is.
     """
     before = statement.checkpoint()
     reservations = session_reservations(session)
     if reservations is None or statement.unnominated:
-        return place_minimum(session, gang, statement)
+        return place_ignoring_reservations(session, gang, statement)
     with reservations.own_reservation(gang) as has_own:
-        refusal = place_minimum(session, gang, statement) if has_own else None
+        refusal = place_ignoring_reservations(session, gang, statement) if has_own else None
     if not has_own or refusal is not None:
-        refusal = place_minimum(session, gang, statement)
+        refusal = place_ignoring_reservations(session, gang, statement)
     if refusal is not None:
         return refusal
     holder = reservations.conflict(gang, statement)
@@ -80,8 +86,30 @@ def place_within_reservations(
         return None
     statement.rollback(before)
     with reservations.around(gang, statement):
-        elsewhere = place_minimum(session, gang, statement)
+        elsewhere = place_ignoring_reservations(session, gang, statement)
     if elsewhere is None and reservations.conflict(gang, statement) is None:
         return None
     statement.rollback(before)
     return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, holder))
+
+
+def make_reservations(session: Session) -> None:
+    """Begin to reserve room for gangs that are blocked, where an action of the session asks for it."""
+    per_pool = session.hooks.reservations_per_pool
+    if Capability.RESERVATIONS in session.capabilities and per_pool:
+        session.track_reservations(Reservations(session, per_pool=per_pool))
+
+
+def reserve_ahead(session: Session) -> None:
+    """Reserve room for gangs that are blocked as things stand, whether or not they had their turn.
+
+    An action of an outside author places gangs in an order of its own. What it finds reserved is
+    what gangs in queue order would have reserved before the first of them started.
+    """
+    if session.reservations is not None:
+        return
+    make_reservations(session)
+    reservations = session_reservations(session)
+    if reservations is not None and reservations.may_reserve:
+        waiting = [gang for gang in session.gangs if may_start_later(session, gang)]
+        reservations.reserve_ahead(in_queue_order(session, waiting))

@@ -12,7 +12,7 @@ behind it off every node that it could use itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -142,6 +142,31 @@ class Reservations:
         if passed:
             self._held_up.add(gang.key)
         return self._consider(gang)
+
+    @property
+    def may_reserve(self) -> bool:
+        """Whether anything is known for which room might be reserved."""
+        queues = self.session.snapshot.queues.queues.values()
+        return bool(
+            self.profile.releases
+            or self.session.hooks.overdue
+            or any(node.queue.ordering == "StrictFifo" for node in queues)
+        )
+
+    def reserve_ahead(self, gangs: Iterable[Gang]) -> None:
+        """Reserve room for those of some gangs that lack room or quota now.
+
+        Args:
+            gangs: in queue order; none of them has been tried.
+        """
+        for gang in gangs:
+            if self._work.left <= 0:
+                return
+            if self._pools.closed(gang):
+                continue
+            search, _ = self._search_and_earlier_result(gang, self._work)
+            if search.lacks_room_or_quota_now(self.holds):
+                self.blocked(gang, passed=not search.lacks_room_or_quota_now(()))
 
     def started(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """A gang, or a part of one, was given or promised places."""

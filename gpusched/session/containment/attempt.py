@@ -18,6 +18,7 @@ from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner
 from gpusched.session.allocate.suspended_jobs import job_suspend_changes
+from gpusched.session.backfill.reservation_guard import reserve_ahead
 from gpusched.session.containment.fault_listener import AttemptStage, FaultListener
 from gpusched.session.containment.reduced_snapshot import reduced_snapshot
 from gpusched.session.containment.set_aside import EVICTING_ACTIONS, FULL_MODE, SessionMode
@@ -165,7 +166,7 @@ def _run_session(
     while True:
         stage.enter(OPEN_STAGE)
         session = Session(
-            snapshot, policy.plugins, policy.action_names, guard=setting.guard,
+            snapshot, policy.plugins, policy.capabilities, guard=setting.guard,
             masks=setting.masks, placement=placement, search=setting.search, hand=setting.hand,
         )  # fmt: skip
         stage.enter(STOPS_STAGE)
@@ -238,7 +239,8 @@ def _action_failed(session: Session, action: Action) -> bool:
         nonlocal begun
         begun = True
         try:
-            action.run(session)
+            with session.enforcing_reservations():
+                action.run(session)
         except InvariantBroken as error:
             # It misused a statement, say; no doubt stays, as the session is dropped.
             raise PluginFault(action.name, "run", str(error)) from error
@@ -248,5 +250,6 @@ def _action_failed(session: Session, action: Action) -> bool:
         failed = begun
         session.hooks.faults.append(str(fault))
 
+    reserve_ahead(session)
     session.hooks.guard.wrap(action.name, "run", run, blame)()
     return failed

@@ -1,12 +1,15 @@
-"""What a session asks of a plugin: a name, the version of the interface, and hooks to register.
+"""What a session asks of plugins and actions: a name, the interface, and what each one offers.
 
-The protocol is structural: a plugin inherits from nothing and imports nothing but
+Both protocols are structural: a plugin inherits from nothing and imports nothing but
 ``gpusched.plugin``.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar, Protocol
+
+import attrs
 
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.view import View
@@ -30,3 +33,43 @@ class Plugin(Protocol):
 
         Called through ``Guard.wrap`` like every hook, under the name ``open``.
         """
+
+
+class Capability(StrEnum):
+    """What an action does for a session. Others ask for it, never for an action by its name."""
+
+    ADMISSION = "admission"
+    """Gangs are admitted before anything is placed."""
+    PLACEMENT = "placement"
+    """Gangs that wait are given free room."""
+    PREEMPTION = "preemption"
+    """Gangs of lower priority in the same queue are evicted."""
+    RECLAIM = "reclaim"
+    """Gangs of other queues are evicted."""
+    CONSOLIDATION = "consolidation"
+    """Gangs are moved to other nodes."""
+    RESERVATIONS = "reservations"
+    """Room is reserved for blocked gangs; without it no action keeps any free for a later time."""
+
+
+EVICTING_CAPABILITIES = frozenset({Capability.PREEMPTION, Capability.RECLAIM})
+"""Capabilities for which gangs that find no place are looked at again."""
+
+
+@attrs.frozen(kw_only=True)
+class ActionNeeds:
+    """What an action expects of the configuration that names it.
+
+    Attributes:
+        after: what should have been done earlier in the session.
+        otherwise: what happens where it was not, as the end of a warning.
+        hooks: names of hooks without which the action does nothing.
+    """
+
+    after: tuple[Capability, ...] = ()
+    otherwise: str = ""
+    hooks: tuple[str, ...] = ()
+
+
+NO_NEEDS = ActionNeeds()
+"""The needs of an action that states none."""

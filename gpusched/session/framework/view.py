@@ -73,7 +73,7 @@ class NodeRows:
                 total += self.allocatable(name) // unit_of(name)
         return total
 
-    def write_gpu_room_left(self, pod: PodClass) -> Ints:
+    def gpu_room_left(self, pod: PodClass) -> Ints:
         """Thousandths left of the GPU that a share would join, int64, shape (rows,).
 
         -1 where it would be the first on its GPU, or fits none.

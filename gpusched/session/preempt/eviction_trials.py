@@ -16,7 +16,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.victim_pool import VictimGroup
@@ -255,7 +255,7 @@ class EvictionTrials:
         self.work += len(steps) + 100
         rows = None
         if not first_refusal(session.hooks.quota_checks, self._claimant).refuses and (
-            place_minimum(session, self._claimant, statement) is None
+            place_ignoring_reservations(session, self._claimant, statement) is None
         ):
             rows = {place.row for place in statement.places}
         statement.discard()

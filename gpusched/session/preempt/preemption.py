@@ -21,7 +21,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.backfill.reservation_guard import place_within_reservations
+from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.proposal import RECLAIM, Proposal
 from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
@@ -213,11 +213,7 @@ class Preemption:
                 session.evict(statement, part.gang, seat.member)
         checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
         refused = first_refusal(checks, claimant).refuses
-        if (
-            refused
-            or place_within_reservations(session, claimant, statement)
-            or not statement.places
-        ):
+        if refused or place_minimum(session, claimant, statement) or not statement.places:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         evictions = statement.evictions

@@ -24,7 +24,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.admission.admit import admit_batch
 from gpusched.placement.admission.model import AdmissionBatch, amounts_used_by
 from gpusched.placement.model.problem import Role, SearchOutcome
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.backfill.reservations import session_reservations
@@ -346,7 +346,7 @@ class BatchAdmission:
             statement = self._session.statement()
             self._session.bench.count_as_used(back)
             try:
-                refusal = place_minimum(self._session, gang, statement)
+                refusal = place_ignoring_reservations(self._session, gang, statement)
             finally:
                 self._session.bench.count_as_used({})
             if refusal is None and not self._breaks_reservation(gang, statement):

@@ -15,10 +15,10 @@ from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.victims.solver_model import VictimModel, VictimModelResult
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.backfill.reservation_guard import place_within_reservations
+from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.proposal import CONSOLIDATE
 from gpusched.session.framework.reasons import (
     Reason,
@@ -274,14 +274,12 @@ class Consolidation:
             for seat in each.seats:
                 session.evict(statement, each.gang, seat.member)
         places: list[tuple[MovableGang, Statement]] = []
-        held = place_within_reservations(session, gang, statement) is None and bool(
-            statement.places
-        )
+        held = place_minimum(session, gang, statement) is None and bool(statement.places)
         for each in sorted(chosen, key=lambda one: (-len(one.seats), one.gang.key)):
             if not held:
                 break
             other = session.statement()
-            held = place_minimum(session, as_pending_gang(each.gang), other) is None
+            held = place_ignoring_reservations(session, as_pending_gang(each.gang), other) is None
             held = held and len(other.places) == len(each.seats)
             places.append((each, other))
         if held:

@@ -6,12 +6,16 @@ from typing import ClassVar, Protocol
 
 import attrs
 
-from gpusched.session.framework.plugin import Plugin
+from gpusched.session.framework.plugin import NO_NEEDS, ActionNeeds, Capability, Plugin
 from gpusched.session.state.session import Session
 
 
 class Action(Protocol):
-    """One verb of a session, run in the order the configuration names them."""
+    """One verb of a session, run in the order the configuration names them.
+
+    An action may also state ``provides``, a tuple of ``Capability``, and ``needs``, an
+    ``ActionNeeds``.
+    """
 
     name: ClassVar[str]
 
@@ -36,6 +40,18 @@ class Policy:
         return tuple(plugin for tier in self.tiers for plugin in tier)
 
     @property
-    def action_names(self) -> frozenset[str]:
-        """Names of the actions, whatever their order."""
-        return frozenset(action.name for action in self.actions)
+    def capabilities(self) -> frozenset[Capability]:
+        """What the actions do for a session, whatever their order."""
+        return frozenset(each for action in self.actions for each in action_capabilities(action))
+
+
+def action_capabilities(action: Action) -> tuple[Capability, ...]:
+    """What an action states that it does; empty where it states nothing."""
+    provided: tuple[Capability, ...] = getattr(action, "provides", ())
+    return provided
+
+
+def action_needs(action: Action) -> ActionNeeds:
+    """What an action states that it expects of its configuration."""
+    needs: ActionNeeds = getattr(action, "needs", NO_NEEDS)
+    return needs

@@ -24,7 +24,7 @@ from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.node_pools import make_node_pool_accounts
-from gpusched.session.framework.plugin import Plugin
+from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability, Plugin
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.framework.view import View
@@ -51,7 +51,7 @@ class Session:
     Args:
         snapshot: of this moment.
         plugins: that advise, in tier order.
-        actions: names of the actions that will run.
+        capabilities: what the actions of the session do.
         guard: contains the plugins.
         masks: filter results kept from earlier sessions of the same policy.
         placement: how long and how to search where one pass does not find a place.
@@ -63,7 +63,7 @@ class Session:
         self,
         snapshot: Snapshot,
         plugins: Sequence[Plugin],
-        actions: frozenset[str],
+        capabilities: frozenset[Capability],
         *,
         guard: Guard,
         masks: SessionCache,
@@ -72,7 +72,7 @@ class Session:
         hand: Callable[[GangKey], None] = lambda _gang: None,
     ) -> None:
         self.snapshot = snapshot
-        self.actions = actions
+        self.capabilities = capabilities
         self.masks = masks
         self.placement = placement
         self.search = search
@@ -144,7 +144,7 @@ class Session:
             self.order_keys,
             self.masks.kinds,
             nominated=self.nominations.gang_keys(),
-            evicts=not self.actions.isdisjoint(("preempt", "reclaim")),
+            evicts=not self.capabilities.isdisjoint(EVICTING_CAPABILITIES),
         )
 
     @property
@@ -217,6 +217,15 @@ class Session:
     def reservations(self) -> ReservationTracker | None:
         """Room reserved for gangs that are blocked now; None until an action reserves room."""
         return self._effects.reservations
+
+    @contextmanager
+    def enforcing_reservations(self) -> Iterator[None]:
+        """Inside, room that breaks a reservation cannot be committed: it is a fault to try."""
+        self._effects.enforces_reservations = True
+        try:
+            yield
+        finally:
+            self._effects.enforces_reservations = False
 
     def track_reservations(self, tracker: ReservationTracker) -> None:
         """From now on the tracker follows what the session places and nominates."""

@@ -110,7 +110,7 @@ def _score_fragmentation(view: View, look_ahead: int) -> Callable[[PodClass, Nod
 
 def _score_shared_gpu(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """More points than all else together for a GPU that is shared already, most for the fullest."""
-    left = rows.write_gpu_room_left(pod)
+    left = rows.gpu_room_left(pod)
     return np.where(left >= 0, SHARED_WEIGHT * (2 * FULL - left), 0)
 
 

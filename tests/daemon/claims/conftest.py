@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import gpusched.io.cycle.policy_loader
-from gpusched.session.allocate.gang_placement import place_minimum
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.reasons import Reason
 
 PREEMPTED = "needs the room"
@@ -37,7 +37,7 @@ class TakeRoom:
         with session.pipelining():
             statement = session.statement()
             for _, victim in sorted(session.snapshot.active.items()):
-                if place_minimum(session, gang, statement) is None:
+                if place_ignoring_reservations(session, gang, statement) is None:
                     break
                 statement.rollback(len(statement.evictions))
                 if victim.priority < gang.priority and victim.placed:
@@ -45,7 +45,7 @@ class TakeRoom:
                         if member.pod.uid not in session.nominations.evicted:
                             session.evict(statement, victim, member)
             else:
-                if place_minimum(session, gang, statement) is not None:
+                if place_ignoring_reservations(session, gang, statement) is not None:
                     statement.discard()
                     return
             if not statement.evictions:

@@ -124,6 +124,7 @@ class Nominations:
             sentence: for the victims; it names the gang and the numbers.
             moves: victims that have other places, which the session holds for them.
         """
+        self._effects.must_leave_reservations(gang, statement)
         evictions = statement.evictions
         taken_back, places = statement.unnominated, statement.commit()
         if taken_back:
@@ -138,6 +139,7 @@ class Nominations:
 
     def nominate_for_session(self, gang: Gang, statement: Statement) -> None:
         """Hold the statement's places, made while pipelining, until this session ends."""
+        self._effects.must_leave_reservations(gang, statement)
         places = self._nominated[gang.key] = statement.commit()
         self._effects.charge_nominated(gang, places)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.errors import InvariantBroken
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
-from gpusched.session.state.statement import Assignment
+from gpusched.session.state.statement import Assignment, Statement
 
 
 class PlacementEffects:
@@ -25,11 +26,33 @@ class PlacementEffects:
         self._accounts = accounts
         self.reservations: ReservationTracker | None = None
         """Room reserved for blocked gangs; None until an action reserves room."""
+        self.enforces_reservations = False
+        """Whether it is a fault to commit room that breaks a reservation."""
 
     def queue_path(self, gang: Gang) -> tuple[str, ...]:
         """Names of the gang's queue and those above it; empty when it does not exist."""
         queue = self._queues.get(gang.queue)
         return queue.path if queue else ()
+
+    def broken_reservation(self, gang: Gang, statement: Statement) -> Gang | None:
+        """The gang whose reservation the statement breaks, where that is a fault; else None."""
+        if not self.enforces_reservations or self.reservations is None or statement.unnominated:
+            return None
+        reserved = self.reservations.conflict(gang, statement)
+        return None if reserved is None else reserved.gang
+
+    def must_leave_reservations(self, gang: Gang, statement: Statement) -> None:
+        """Raise where the statement breaks a reservation and that is a fault.
+
+        Raises:
+            InvariantBroken: it does.
+        """
+        other = self.broken_reservation(gang, statement)
+        if other is not None:
+            raise InvariantBroken(
+                f"{gang.key} would take room that is reserved for {other.key}; "
+                "place_minimum and grow find room that is not"
+            )
 
     def charge_placed(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Charge the gang's queues with places that its pods are bound to."""

@@ -82,6 +82,10 @@ class Placements:
         """How good the gang's places are proven to be; empty when nothing is known."""
         return self._proofs.get(gang.key, "")
 
+    def broken_reservation(self, gang: Gang, statement: Statement) -> Gang | None:
+        """The gang whose reservation an outside author's statement breaks; None for none."""
+        return self._effects.broken_reservation(gang, statement)
+
     def commit(
         self, gang: Gang, statement: Statement, *, variant: NodePoolVariant | None = None
     ) -> None:
@@ -92,6 +96,7 @@ class Placements:
             statement: with the places; what it took back of nominations is given up for good.
             variant: the node pool with which a suspended Job is to be started.
         """
+        self._effects.must_leave_reservations(gang, statement)
         taken_back = statement.unnominated
         places = statement.commit()
         if variant is not None:

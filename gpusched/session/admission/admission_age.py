@@ -1,0 +1,89 @@
+"""Admission is given back in time: quota of a gang that does not start is not kept for ever."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import ALLOW, Verdict, wait
+from gpusched.session.state.session import Session
+
+_GAVE_BACK: Final = "was admitted and did not start"
+"""Begins the message of an admission that was given back; BackOff is used for other causes too."""
+
+
+def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
+    """Verdict on the time a gang has been admitted: what does not start in time gives its quota back."""
+    now = session.snapshot.now
+    if gang.job is not None and gang.job.admitted:
+        return _job_admission_age_verdict(session, gang, now - gang.job.admitted)
+    group = gang.pod_group
+    condition = group.condition("Admitted") if group else None
+    if group is None or condition is None:
+        return ALLOW
+    if holds_nothing(gang) and not gang.terms.schedule_timeout_ns:
+        return ALLOW  # there is nothing to give back
+    age = now - condition.transition
+    if condition.status == "True":
+        limit = gang.terms.schedule_timeout_ns / 10**9
+        if not limit and not gang.pending:
+            limit = limits.ADMITTED_MAX_S
+        if limit and age > limit and group.phase == "Inqueue":
+            return _back_off(limit, admission_pause_s(gang, now))
+    elif condition.reason == Reason.BACK_OFF and condition.message.startswith(_GAVE_BACK):
+        pause_s = admission_pause_s(gang, condition.transition)
+        if age < pause_s:
+            return _back_off(0, pause_s)
+    return ALLOW
+
+
+def lacks_pods(gang: Gang) -> bool:
+    """Whether pods of its minimum do not exist or are gated: an empty cluster would not start it."""
+    return gang.ready + gang.pending < gang.min_member
+
+
+def holds_nothing(gang: Gang) -> bool:
+    """Whether the gang keeps no quota from others though it is admitted.
+
+    A group that lacks pods may be admitted, as some controllers make pods only then; it holds what its
+    author says in minResources.
+    """
+    return lacks_pods(gang) and not (gang.pod_group is not None and gang.pod_group.min_resources)
+
+
+def admission_pause_s(gang: Gang, returned_at: float) -> float:
+    """Seconds until a gang is admitted again, from the moment at which its admission was given back.
+
+    While its pods do not come the pause is about as long as the gang has existed by then, in steps
+    that double. It needs no memory, so that a restart goes on with it.
+    """
+    if not lacks_pods(gang):
+        return limits.ADMIT_AGAIN_S
+    pause_s = limits.ADMIT_AGAIN_S
+    while 2 * pause_s <= min(returned_at - gang.created, limits.ADMIT_AGAIN_MAX_S):
+        pause_s *= 2
+    return pause_s
+
+
+def _job_admission_age_verdict(session: Session, gang: Gang, age: float) -> Verdict:
+    if gang.suspended:
+        again = limits.ADMITTED_MAX_S + limits.ADMIT_AGAIN_S
+        pause_s = limits.ADMIT_AGAIN_S
+        return _back_off(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
+    if age > limits.ADMITTED_MAX_S and not gang.succeeded:
+        session.outcomes.return_job(gang)
+        return _back_off(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
+    return ALLOW
+
+
+def _back_off(limit: float, pause_s: float) -> Verdict:
+    within = f" within {limit:g} s" if limit else ""
+    return wait(
+        Reason.BACK_OFF,
+        _GAVE_BACK + "{within}; its room went back to its queue, and it is "
+        "admitted again {pause:g} s later",
+        within=within,
+        pause=pause_s,
+    )

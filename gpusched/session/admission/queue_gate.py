@@ -1,0 +1,69 @@
+"""The gate of a queue: it exists, is a leaf, is open, and selects the namespace of the gang."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.verdict import ALLOW, Verdict, deny
+from gpusched.session.state.session import Session
+
+
+@attrs.define
+class _QueueVerdicts:
+    """Answers of queues in one session, by queue, namespace and whether a gang is repaired."""
+
+    known: dict[tuple[str, str, bool], Verdict] = attrs.Factory(dict)
+
+
+def queue_admission(session: Session, gang: Gang) -> Verdict:
+    """Verdict on a gang by its own spec and its queue, whatever policies say."""
+    if gang.trouble[0]:
+        return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
+    known = session.cycle_state.get_or_make(_QueueVerdicts, _QueueVerdicts).known
+    key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
+    verdict = known.get(key)
+    if verdict is None:
+        verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
+    return verdict
+
+
+def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
+    """Verdict of the gang's queue, the same for all gangs of its namespace."""
+    node = session.queue_of(gang)
+    if node is None:
+        known = list(session.snapshot.queues.queues)[:5]
+        return deny(
+            Reason.QUEUE_NOT_FOUND,
+            "queue {name!r} does not exist; create it or name one of: {known}",
+            name=gang.queue[:64],
+            known=", ".join(known),
+        )
+    if node.trouble:
+        return deny(Reason.QUEUE_STOPPED, "{why}", why=node.trouble)
+    if not node.leaf:
+        return deny(
+            Reason.QUEUE_NOT_LEAF,
+            "queue {name!r} has child queues; jobs go to leaves only",
+            name=gang.queue,
+        )
+    for name in node.path:
+        above = session.snapshot.queues.queues[name].queue
+        if above.stop_policy != "None" and not (repairs and above.stop_policy == "Hold"):
+            return deny(
+                Reason.QUEUE_STOPPED,
+                "queue {name!r} has stopPolicy {policy}: nothing new starts in it",
+                name=name,
+                policy=above.stop_policy,
+            )
+    namespace = session.snapshot.namespaces.get(gang.key.namespace)
+    labels = namespace.labels if namespace else {}
+    if not node.queue.namespaces.matches(labels):
+        return deny(
+            Reason.NAMESPACE_NOT_ALLOWED,
+            "namespace {ns!r} is not selected by the namespaceSelector of queue {name!r}",
+            ns=gang.key.namespace,
+            name=gang.queue,
+        )
+    return ALLOW

@@ -1,0 +1,69 @@
+"""Quota in queue order: which of the gangs that were admitted now have to wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.admission.admission_age import holds_nothing
+from gpusched.session.allocate.equivalence_cache import equivalence_class_of
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.session import Session
+
+
+def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
+    """Refuse admission to gangs for which the gangs before them in turn leave no quota.
+
+    Each gang in turn is judged with the minima of all gangs before it counted as taken.
+    """
+    charged: list[tuple[tuple[str, ...], Resources]] = []
+    if _quota_allows_all(session, gangs):
+        return
+    refused: dict[EquivalenceClass, tuple[tuple[int, bool], Verdict]] = {}
+    """By class, the verdict on its first gang: it holds for the others until one is let in."""
+    for gang in in_queue_order(session, gangs):
+        kind = equivalence_class_of(session, gang)
+        state = session.accounts.state()
+        answer = refused.get(kind) if kind is not None else None
+        if answer is None or answer[0] != state:
+            answer = (state, first_refusal(session.hooks.reserve_checks, gang))
+        verdict = answer[1]
+        if verdict.refuses:
+            if kind is not None:
+                refused[kind] = answer
+            session.outcomes.postpone_admission(gang, verdict)
+            continue
+        if holds_nothing(gang):
+            continue
+        entry = (session.path(gang), session.view.minimum(gang))
+        session.accounts.nominate(*entry)
+        charged.append(entry)
+    for path, amounts in charged:
+        session.accounts.nominate(path, amounts, times=-1)
+
+
+def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
+    """Whether quotas suffice for every gang beside all the others: then no order matters."""
+    kinds: dict[EquivalenceClass | GangKey, list[Gang]] = {}
+    for gang in gangs:
+        kinds.setdefault(equivalence_class_of(session, gang) or gang.key, []).append(gang)
+    entries = [
+        (session.path(alike[0]), session.view.minimum(alike[0]), len(alike))
+        for alike in kinds.values()
+    ]
+    for path, amounts, count in entries:
+        session.accounts.nominate(path, amounts, times=count)
+    agreed = True
+    for alike, (path, amounts, _) in zip(kinds.values(), entries, strict=True):
+        session.accounts.nominate(path, amounts, times=-1)
+        agreed = not first_refusal(session.hooks.reserve_checks, alike[0]).refuses
+        session.accounts.nominate(path, amounts)
+        if not agreed:
+            break
+    for path, amounts, count in entries:
+        session.accounts.nominate(path, amounts, times=-count)
+    return agreed

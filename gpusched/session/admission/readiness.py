@@ -1,0 +1,54 @@
+"""Readiness: admitted gangs whose members exist and whose policies let them be placed."""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.admission.admission_age import lacks_pods
+from gpusched.session.admission.queue_gate import queue_admission
+from gpusched.session.framework.reasons import Reason, not_enough_members_message
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.state.session import Session
+
+
+def gangs_to_place(session: Session) -> list[Gang]:
+    """Gangs with waiting members that may be placed now, sorted by key; the others are refused.
+
+    Where no action has admitted gangs before, their queues do here.
+    """
+    return [gang for gang in session.gangs if gang.pending and _may_be_placed(session, gang)]
+
+
+def _may_be_placed(session: Session, gang: Gang) -> bool:
+    if not session.outcomes.has_admission(gang):
+        session.outcomes.admit(gang, queue_admission(session, gang))
+    if not session.outcomes.is_admitted(gang):
+        return False
+    if lacks_pods(gang):
+        session.outcomes.refuse(
+            gang,
+            Reason.NOT_ENOUGH_MEMBERS,
+            not_enough_members_message(
+                gang.min_member,
+                have=gang.ready + gang.pending,
+                gated=gang.gated,
+                leaving=gang.leaving,
+            ),
+        )
+        return False
+    verdict = first_refusal(session.hooks.ready_checks, gang)
+    if verdict.refuses:
+        session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
+    return not verdict.refuses
+
+
+def may_start_later(session: Session, gang: Gang) -> bool:
+    """Whether a gang waits for places for its minimum, whatever room there is; nothing is refused."""
+    if not gang.pending or not (gang.need or not gang.placed) or lacks_pods(gang):
+        return False
+    if session.nominations.has(gang):
+        return False  # its room is held for it already
+    if session.outcomes.has_admission(gang):
+        admitted = session.outcomes.is_admitted(gang)
+    else:
+        admitted = not queue_admission(session, gang).refuses
+    return admitted and not first_refusal(session.hooks.ready_checks, gang).refuses

@@ -1,0 +1,134 @@
+"""Start of one gang: places for its minimum, or the reason and what is reserved for it."""
+
+from __future__ import annotations
+
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.equivalence_cache import EquivalenceCache
+from gpusched.session.allocate.gang_placement import nomination_still_fits
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.suspended_jobs import node_pool_variants
+from gpusched.session.backfill.reservation_guard import own_reservation_message, place_minimum
+from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.rebalance.batch_admission import BatchAdmission
+from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Statement
+
+
+class GangStarts:
+    """Starts gangs in the order in which they are handed over.
+
+    Args:
+        session: in which gangs are started.
+        moves_others: whether gangs that this action started before may be moved to make room.
+
+    Attributes:
+        lost_nominations: gangs that were nominated for room and cannot be started in it.
+    """
+
+    def __init__(self, session: Session, *, moves_others: bool = True) -> None:
+        self._session = session
+        self._refusals = EquivalenceCache(session)
+        self._batch = BatchAdmission(session) if moves_others else None
+        self.lost_nominations: list[Gang] = []
+
+    def start(self, gang: Gang) -> bool:
+        """Place a gang's minimum, or refuse it with the reason; whether it was placed."""
+        session = self._session
+        known = self._refusals.of(gang)
+        if known is not None:
+            session.work.spend(limits.WORK_GANG)
+            refuse_and_reserve(session, gang, known)
+            return False
+        session.work.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.tasks))
+        nominated = session.nominations.has(gang)
+        refusal, variants = self._place(gang, nominated=nominated)
+        if refusal is None or (self._batch is not None and self._batch.start(gang, refusal)):
+            return True
+        if nominated and nomination_still_fits(session, gang):
+            message = nominated_message(session, gang)
+            session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
+            return False
+        if not nominate_for_leaving_room(session, gang):
+            refuse_and_reserve(session, gang, refusal)
+            self._refusals.remember(gang, refusal, ways=variants)
+        if nominated:
+            self.lost_nominations.append(gang)
+        return False
+
+    def _place(self, gang: Gang, *, nominated: bool) -> tuple[Unschedulable | None, int]:
+        """Place the gang in the first node pool that takes it; else the last refusal."""
+        session = self._session
+        refusal: Unschedulable | None = None
+        variants = node_pool_variants(session, gang)
+        for variant in variants:
+            statement = session.statement()
+            session.nominations.take_back(gang, statement)
+            refusal = place_within_quota(session, variant.gang, statement)
+            if refusal is None:
+                session.placements.commit(gang, statement, variant=variant)
+                if self._batch is not None:
+                    self._batch.started(gang, promised=nominated)
+                return None, len(variants)
+            statement.discard()
+        assert refusal is not None, "a gang has at least one variant"
+        return refusal, len(variants)
+
+
+def place_within_quota(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """Place a gang's minimum where its quotas and the reservations of others allow it."""
+    verdict = first_refusal(session.hooks.quota_checks, gang)
+    if verdict.refuses:
+        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+    return place_minimum(session, gang, statement)
+
+
+def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> None:
+    """Refuse a gang that is blocked, and reserve room for it where a start is known."""
+    message, reservations = refusal.sentence, session_reservations(session)
+    if reservations is None:
+        session.outcomes.refuse(gang, refusal.reason, message)
+        return
+    before = reservations.looked_at
+    reserved = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
+    session.work.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
+    if reserved is not None:
+        message = truncate_message(f"{message}; {own_reservation_message(reservations, reserved)}")
+    session.outcomes.refuse(gang, refusal.reason, message)
+
+
+def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
+    """Nominate a gang for room that becomes free anyway; whether it fits as soon as that is."""
+    if not session.bench.parts:
+        return False
+    with session.pipelining():
+        statement = session.statement()
+        session.nominations.take_back(gang, statement)
+        if place_within_quota(session, gang, statement) is not None:
+            statement.discard()
+            return False
+        session.nominations.nominate(gang, statement, action="allocate", reason="", sentence="")
+    message = nominated_message(session, gang)
+    session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
+    return True
+
+
+def nominated_message(session: Session, gang: Gang) -> str:
+    """The message for a gang that is nominated for room which is not free yet."""
+    places = session.nominations.places(gang)
+    rows = {place.row for place in places}
+    return truncate_message(
+        f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))} and is held for it"
+    )
+
+
+def withdraw_idle_nominations(session: Session, ready: list[Gang]) -> None:
+    """Give up room for which gangs are nominated that will not be placed in this session."""
+    if not session.nominations:
+        return
+    trying = {gang.key for gang in ready}
+    for gang in session.gangs:
+        if session.nominations.has(gang) and gang.key not in trying:
+            session.nominations.cancel(gang)

@@ -1,0 +1,74 @@
+"""Growth of gangs above their minimum, in turn and beside the reservations of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base import limits
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_step
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.state.session import Session
+
+
+def grow(session: Session, gang: Gang) -> Unschedulable | None:
+    """Place waiting members above a gang's minimum, each within quota and beside reservations.
+
+    Returns:
+        Why some stay without a place; None when all have one.
+    """
+    return _grow_by(session, gang, _growth_steps(session, gang), None)[1]
+
+
+def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
+    """Place members above the minimum one by one, so that gangs of equal right grow in turn."""
+    gangs = [gang for gang in gangs if _may_grow(session, gang)]
+    growing: dict[GangKey, GrowthSteps] = {}
+    finished: set[GangKey] = set()
+    for gang in in_queue_order(session, gangs, again=lambda gang: gang.key not in finished):
+        if session.placements.is_full:
+            return
+        if not session.has_budget_for(gang):
+            finished.add(gang.key)
+            continue
+        session.work.spend(limits.WORK_CLASS)
+        if gang.key not in growing:
+            growing[gang.key] = _growth_steps(session, gang)
+        count = 1 if len(finished) < len(gangs) - 1 else None
+        ended, refusal = _grow_by(session, gang, growing[gang.key], count)
+        if refusal is not None:
+            session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
+        if ended:
+            finished.add(gang.key)
+
+
+def _may_grow(session: Session, gang: Gang) -> bool:
+    """Whether the gang has its minimum and more members than that wait."""
+    return session.outcomes.refusal(gang) is None and gang.pending > len(
+        session.placements.assigned(gang)
+    )
+
+
+def _growth_steps(session: Session, gang: Gang) -> GrowthSteps:
+    return grow_step_by_step(session, session.placements.variant(gang).gang)
+
+
+def _grow_by(
+    session: Session, gang: Gang, steps: GrowthSteps, count: int | None
+) -> tuple[bool, Unschedulable | None]:
+    """Place so many more members, all of them for None; whether no more follow, and the refusal."""
+    reservations = session.reservations
+    with nullcontext() if reservations is None else reservations.around(gang):
+        while count is None or count > 0:
+            try:
+                next(steps)
+            except StopIteration as end:
+                refusal: Unschedulable | None = end.value
+                return True, refusal
+            if session.placements.is_full:
+                return True, None
+            count = None if count is None else count - 1
+    return False, None
