@@ -40,8 +40,8 @@ async def test_equal_moments_keep_their_order() -> None:
     """Keys due together come in the order in which they were put."""
     taken = Taken()
     for key in "cab":
-        taken.queue.at(key, 1)
-    taken.queue.soon("z")
+        taken.queue.schedule(key, 1)
+    taken.queue.add("z")
     assert await taken.after(2) == [(0, "z"), (1, "c"), (1, "a"), (1, "b")]
 
 
@@ -49,7 +49,7 @@ async def test_keys_coalesce() -> None:
     """A key put many times is taken once, at its earliest moment."""
     taken = Taken()
     for seconds in (5, 3, 4):
-        taken.queue.by("a", seconds)
+        taken.queue.add_after("a", seconds)
     assert len(taken.queue) == 1
     assert await taken.after(10) == [(3, "a")]
 
@@ -57,10 +57,10 @@ async def test_keys_coalesce() -> None:
 async def test_a_moment_can_be_moved_and_dropped() -> None:
     """``at`` replaces what was set before, ``drop`` forgets it."""
     taken = Taken()
-    taken.queue.at("a", 1)
-    taken.queue.at("a", 4)
-    taken.queue.at("b", 1)
-    taken.queue.drop("b")
+    taken.queue.schedule("a", 1)
+    taken.queue.schedule("a", 4)
+    taken.queue.schedule("b", 1)
+    taken.queue.remove("b")
     assert "b" not in taken.queue
     assert await taken.after(10) == [(4, "a")]
 
@@ -68,9 +68,9 @@ async def test_a_moment_can_be_moved_and_dropped() -> None:
 async def test_an_earlier_key_wakes_the_queue() -> None:
     """A key that comes while the queue waits for a later one is not late."""
     taken = Taken()
-    taken.queue.at("late", 10)
+    taken.queue.schedule("late", 10)
     await taken.clock.advance(1)
-    taken.queue.at("early", 1)
+    taken.queue.schedule("early", 1)
     assert await taken.after(20) == [(2, "early"), (10, "late")]
 
 
@@ -78,5 +78,5 @@ async def test_refused_writes_are_tried_again() -> None:
     """A key whose write was refused comes again, after longer and longer waits."""
     taken = Taken()
     taken.refuse = 2
-    taken.queue.soon("a")
+    taken.queue.add("a")
     assert await taken.after(10) == [(0, "a"), (0.5, "a"), (1.5, "a")]

@@ -95,8 +95,8 @@ class _LabelSelectorParser:
         if _symbol(key):
             raise _unparsed(f"found '{key}', expected: identifier")
         if problems := qualified_name_problems(key):
-            told = "; ".join(problems)
-            raise _unparsed(f"<nil>: Invalid value: {_quoted(key)}: {told}")
+            joined = "; ".join(problems)
+            raise _unparsed(f"<nil>: Invalid value: {_quoted(key)}: {joined}")
         if absent:
             return lambda labels: key not in labels
         if self._tokens[self._at] in {"", ","}:

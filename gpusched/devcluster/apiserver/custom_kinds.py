@@ -36,7 +36,7 @@ class CustomKindController:
         self._core = core
         self._definitions = core.store.collection("customresourcedefinitions.apiextensions.k8s.io")
         self._position = 0
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _no_waker
         self._emptying: dict[str, Callable[[], None]] = {}
 
     def sync(self) -> None:
@@ -73,7 +73,7 @@ class CustomKindController:
                 await wake.wait()
         finally:
             stop()
-            self._wake = _nobody
+            self._wake = _no_waker
 
     def _react(self, change: Change) -> None:
         spec = change.after.obj["spec"]
@@ -129,13 +129,15 @@ class CustomKindController:
         if new_status != status or meta != definition["metadata"]:
             self._definitions.write(key, {**definition, "metadata": meta, "status": new_status})
 
-    def _dated(self, told: Obj, before: dict[str, Obj]) -> Obj:
-        old = before.get(told["type"])
-        if old is not None and all(old.get(k) == told[k] for k in ("status", "reason", "message")):
+    def _dated(self, condition: Obj, before: dict[str, Obj]) -> Obj:
+        old = before.get(condition["type"])
+        if old is not None and all(
+            old.get(k) == condition[k] for k in ("status", "reason", "message")
+        ):
             return old
-        same = old is not None and old.get("status") == told["status"]
+        same = old is not None and old.get("status") == condition["status"]
         when = old["lastTransitionTime"] if same and old is not None else self._core.time_text()
-        return {**told, "lastTransitionTime": when}
+        return {**condition, "lastTransitionTime": when}
 
     def _others(self, key: str) -> list[Obj]:
         return [stored.obj for other, stored in self._definitions.scan() if other != key]
@@ -184,7 +186,7 @@ def _disputed(definition: Obj) -> bool:
     return any(c["type"] == "NamesAccepted" and c["status"] == "False" for c in conditions)
 
 
-def _nobody() -> None:
+def _no_waker() -> None:
     """Stand in for the waker while the controller does not run."""
 
 
@@ -220,8 +222,8 @@ def accepted_names(definition: Obj, others: list[Obj]) -> tuple[Obj, tuple[str, 
         values = value if isinstance(value, list) else [value] if value else []
         clashes = [v for v in values if v in used]
         if clashes:
-            told = [f'"{v}" is already in use' for v in clashes]
-            message = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+            messages = [f'"{v}" is already in use' for v in clashes]
+            message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
             conflict = (reason, message)
         elif value:
             accepted[key] = value

@@ -184,8 +184,8 @@ class _Checker:
     def _no_overload(
         self, at: int, name: str, kinds: tuple[Type, ...], *, method: str = ""
     ) -> Type:
-        told = ", ".join(type_text(kind) for kind in kinds)
-        text = f"found no matching overload for '{name}' applied to '{method}({told})'"
+        types = ", ".join(type_text(kind) for kind in kinds)
+        text = f"found no matching overload for '{name}' applied to '{method}({types})'"
         return self._issue(at, text)
 
     def _call(self, tree: CallNode, names: dict[str, Type]) -> Type:

@@ -45,8 +45,8 @@ def compile_expression(
     except RecursionError:
         return None, "dyn", "compilation failed: expression recursion limit exceeded"
     if run is None:
-        told = "\n".join(_located(issue.at, issue.text, text) for issue in issues)
-        return None, "dyn", f"compilation failed: {told}"
+        message = "\n".join(_located(issue.at, issue.text, text) for issue in issues)
+        return None, "dyn", f"compilation failed: {message}"
     return run, result, ""
 
 

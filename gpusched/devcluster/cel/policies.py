@@ -185,9 +185,9 @@ def compile_expression_of_policy(
     """Compile an expression that must give one of the wanted types; empty for any."""
     run, kind, why = compile_expression(text, known)
     if run is not None and wanted and kind not in wanted:
-        told = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
+        types = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
         return PolicyExpression(
-            text, None, kind, f"must evaluate to {told} but got {type_text(kind)}"
+            text, None, kind, f"must evaluate to {types} but got {type_text(kind)}"
         )
     return PolicyExpression(text, run, kind, why)
 

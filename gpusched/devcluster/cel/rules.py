@@ -145,8 +145,8 @@ def _rule(raw: Doc, node: SchemaNode, path: str, *, errors: list[FieldError]) ->
             expression, node, wanted="string", optional_old=optional_old
         )
         if message_program is None:
-            told = f"messageExpression {why}"
-            errors.append(invalid(f"{path}.messageExpression", expression, told))
+            message = f"messageExpression {why}"
+            errors.append(invalid(f"{path}.messageExpression", expression, message))
     return _Rule(
         text=text.strip(),
         program=program,
@@ -252,15 +252,15 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
         context = _variables(names, optional_old=rule.optional_old)
         passed = rule.program.run(context)
     except FAULTS as fault:
-        told, why = rule.message.strip() or rule.text, error_message(fault)
+        message, why = rule.message.strip() or rule.text, error_message(fault)
         if why == "no such overload":
-            told = (
+            message = (
                 f"'{why}': call arguments did not match a supported operator, function or macro "
-                f"signature for rule: {told}"
+                f"signature for rule: {message}"
             )
         else:
-            told = f"{why} evaluating rule: {told}"
-        return invalid_unquoted(path or "<nil>", told)
+            message = f"{why} evaluating rule: {message}"
+        return invalid_unquoted(path or "<nil>", message)
     if passed is True:
         return None
     field = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
@@ -270,12 +270,12 @@ def _run(rule: _Rule, names: dict[str, Any], *, value: Json, path: str) -> Field
 def _message(rule: _Rule, context: Any) -> str:
     if rule.message_program is not None:
         try:
-            told = rule.message_program.run(context)
+            message = rule.message_program.run(context)
         except FAULTS:
-            told = None
+            message = None
         # An expression that fails or gives no sentence leaves the fixed message, by contract.
-        if isinstance(told, str) and told.strip() and "\n" not in told:
-            return told.strip()
+        if isinstance(message, str) and message.strip() and "\n" not in message:
+            return message.strip()
     return rule.message.strip() or f"failed rule: {rule.text}"
 
 

@@ -213,7 +213,7 @@ class DisruptionController:
                 selectors.pop(name, None)
             else:
                 selectors[name] = item.object["spec"].get("selector")
-                self._queue.soon((namespace, name))
+                self._queue.add((namespace, name))
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)
@@ -228,7 +228,7 @@ class DisruptionController:
         gather_s = _GATHER_S_PER_POD * len(pods) if len(pods) > _CROWD else 0.0
         for name, selector in self._selectors.get(metadata["namespace"], {}).items():
             if any(_selects(selector, pod) for pod in (item.object, item.previous)):
-                self._queue.by((metadata["namespace"], name), gather_s)
+                self._queue.add_after((metadata["namespace"], name), gather_s)
 
     def sync(self, key: tuple[str, str]) -> None:
         """Write one budget's status when it changed."""
@@ -250,7 +250,7 @@ class DisruptionController:
         else:
             fresh, again = budget_status(budget, pods, expected, now=now)
         if again is not None:
-            self._queue.by(key, again)
+            self._queue.add_after(key, again)
         if fresh != budget.get("status"):
             self._client.update(_PDBS, {**budget, "status": fresh}, "status")
 

@@ -65,10 +65,10 @@ class GarbageCollector:
         if fresh:
             self._link(uid, owners)
         if (owners and fresh) or _waits(item.object):
-            self._queue.soon(uid)
+            self._queue.add(uid)
         if "deletionTimestamp" in metadata:
             for owner in sorted(owners):  # one that waits for it may be done
-                self._queue.soon(owner)
+                self._queue.add(owner)
 
     def _link(self, uid: str, owners: frozenset[str]) -> None:
         for owner in self._owners.get(uid, frozenset()) - owners:
@@ -79,13 +79,13 @@ class GarbageCollector:
 
     def _forget(self, uid: str) -> None:
         self._places.pop(uid, None)
-        self._queue.drop(uid)
+        self._queue.remove(uid)
         for owner in sorted(self._owners.get(uid, frozenset())):
-            self._queue.soon(owner)
+            self._queue.add(owner)
         self._link(uid, frozenset())
         self._owners.pop(uid, None)
         for dependent in sorted(self._dependents.get(uid, set())):
-            self._queue.soon(dependent)
+            self._queue.add(dependent)
         if not self._dependents.get(uid):
             self._dependents.pop(uid, None)
 

@@ -42,11 +42,11 @@ def deletion_conditions(
         before: conditions so far; those that say the same keep their time.
         now: time of those that changed.
     """
-    told = [(kind, "False", reason, message) for kind, reason, message in _FINE]
-    told += [_content(left), _finalizers(left)]
+    wanted = [(kind, "False", reason, message) for kind, reason, message in _FINE]
+    wanted += [_content(left), _finalizers(left)]
     known = {condition.get("type"): condition for condition in before}
     made: list[Obj] = []
-    for kind, status, reason, message in told:
+    for kind, status, reason, message in wanted:
         old = known.get(kind) or {}
         same = old.get("status") == status
         made.append(
@@ -122,9 +122,9 @@ class NamespaceController:
                 self._terminating.discard(name)
             elif "deletionTimestamp" in metadata:
                 self._terminating.add(name)
-                self._queue.by(name, _SETTLE_S)
+                self._queue.add_after(name, _SETTLE_S)
         elif item.type == "DELETED" and metadata.get("namespace") in self._terminating:
-            self._queue.soon(metadata["namespace"])
+            self._queue.add(metadata["namespace"])
 
     def sync(self, name: str) -> None:
         """Delete what is left in one namespace; let the namespace go when nothing is."""
@@ -138,15 +138,15 @@ class NamespaceController:
         }
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         if left:
-            self._tell(namespace, left)
+            self._update_conditions(namespace, left)
         if left or _FINALIZER not in finalizers:
             return
         kept = [finalizer for finalizer in finalizers if finalizer != _FINALIZER]
         current = {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
         self._client.update("namespaces", current, "finalize")
 
-    def _tell(self, namespace: Obj, left: dict[str, list[Obj]]) -> None:
-        """Say in the namespace's conditions what keeps it."""
+    def _update_conditions(self, namespace: Obj, left: dict[str, list[Obj]]) -> None:
+        """Write the conditions of the namespace: what remains in it, and which finalizers."""
         fresh = {**namespace["status"]}
         fresh["conditions"] = deletion_conditions(
             left, fresh.get("conditions") or [], now=self._now()

@@ -67,26 +67,26 @@ class ResourceClaimController:
             return
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         if item.type == "DELETED":
-            self._queue.drop(_Key("pod", namespace, name))
+            self._queue.remove(_Key("pod", namespace, name))
         else:
-            self._queue.soon(_Key("pod", namespace, name))
+            self._queue.add(_Key("pod", namespace, name))
         if item.type == "DELETED" or _done(pod):
             for claim in _named(pod):
-                self._queue.soon(_Key("claim", namespace, claim))
+                self._queue.add(_Key("claim", namespace, claim))
 
     async def _watch_claims(self) -> None:
         async for item in self._client.watch(CLAIMS):
             meta = item.object["metadata"]
             key = _Key("claim", meta["namespace"], meta["name"])
             if item.type == "DELETED":
-                self._queue.drop(key)
+                self._queue.remove(key)
             else:
-                self._queue.soon(key)
+                self._queue.add(key)
             owner = _owning_pod(item.object)
             if item.type == "DELETED" and owner is not None:
-                self._queue.soon(_Key("pod", meta["namespace"], owner["name"]))
+                self._queue.add(_Key("pod", meta["namespace"], owner["name"]))
             for user in _reserved_pods(item):
-                self._queue.soon(_Key("pod", meta["namespace"], user))
+                self._queue.add(_Key("pod", meta["namespace"], user))
 
     async def _watch_templates(self) -> None:
         async for item in self._client.watch(TEMPLATES):
@@ -94,7 +94,7 @@ class ResourceClaimController:
                 meta = item.object["metadata"]
                 waiting = self._waiting.pop((meta["namespace"], meta["name"]), set())
                 for pod in sorted(waiting):
-                    self._queue.soon(_Key("pod", meta["namespace"], pod))
+                    self._queue.add(_Key("pod", meta["namespace"], pod))
 
     def _sync(self, key: _Key) -> None:
         if key.kind == "pod":

@@ -54,14 +54,14 @@ class ResourceQuotaController:
                 names.discard(metadata["name"])
             else:
                 names.add(metadata["name"])
-                self._queue.soon((metadata["namespace"], metadata["name"]))
+                self._queue.add((metadata["namespace"], metadata["name"]))
 
     def _see(self, _resource: str, item: WatchItem) -> None:
         names = self._quotas.get(item.object["metadata"].get("namespace", ""))
         if names and _changes_usage(item):
             namespace = item.object["metadata"]["namespace"]
             for name in sorted(names):
-                self._queue.by((namespace, name), _GATHER_S)
+                self._queue.add_after((namespace, name), _GATHER_S)
 
     def sync(self, key: tuple[str, str]) -> None:
         """Recount one quota and write its status when it changed."""

@@ -48,7 +48,7 @@ class ControlEndpoints:
         self._handlers = handlers
         self._restarts = restarts
         self._routes: dict[tuple[str, str], tuple[Sequence[str], Serve]] = {
-            ("GET", "clock"): ((), self._tell_clock),
+            ("GET", "clock"): ((), self._clock_state),
             ("POST", "clock/pause"): ((), self._pause),
             ("POST", "clock/resume"): ((), self._resume),
             ("POST", "clock/step"): (("seconds",), self._step),
@@ -108,7 +108,7 @@ class ControlEndpoints:
             body |= {"rate": clock.rate, "paused": clock.paused, "sleepers": clock.sleepers}
         return body
 
-    async def _tell_clock(self, _name: str, _body: Obj) -> ControlReply:
+    async def _clock_state(self, _name: str, _body: Obj) -> ControlReply:
         return ControlReply(body=self._clock_body())
 
     async def _pause(self, _name: str, _body: Obj) -> ControlReply:

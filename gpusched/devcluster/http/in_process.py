@@ -197,16 +197,16 @@ class InProcessTransport:
             _LOG.exception("request failed: %s %s", method, url)
             why = f"Internal error occurred: {type(e).__name__}: {e}"
             return self._failed(status.failure(500, "InternalError", why))
-        return self._said(answer)
+        return self._in_process_answer(answer)
 
-    def _said(self, answer: ApiAnswer) -> InProcessAnswer:
-        said = InProcessAnswer(
+    def _in_process_answer(self, answer: ApiAnswer) -> InProcessAnswer:
+        answered = InProcessAnswer(
             answer.code, self._headers(answer.content_type), answer.body, answer.cut
         )
         if answer.stream is not None:
-            said.stream = WatchStream(answer.stream, self)
-            self._streams[said.stream] = None
-        return said
+            answered.stream = WatchStream(answer.stream, self)
+            self._streams[answered.stream] = None
+        return answered
 
     def _failed(self, error: StatusError) -> InProcessAnswer:
         headers = self._headers(_JSON)

@@ -328,10 +328,10 @@ def _duplicates(value: list[Json], node: SchemaNode, path: str) -> Iterator[Fiel
     seen: set[str] = set()
     for i, element in enumerate(value):
         key = _list_key(element, node)
-        told = quote_value(key)
-        if told in seen:
+        quoted = quote_value(key)
+        if quoted in seen:
             yield duplicate(f"{path}[{i}]", key)
-        seen.add(told)
+        seen.add(quoted)
 
 
 def _list_key(element: Json, node: SchemaNode) -> Json:

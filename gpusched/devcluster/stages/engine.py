@@ -197,7 +197,7 @@ class StageEngine:
 
     def _drop(self, uid: str) -> None:
         self._jobs.pop(uid, None)
-        self._queue.drop(uid)
+        self._queue.remove(uid)
 
     def _choose_anew(self, resource: str, *, new: KwokStage | None = None) -> None:
         stages = self._stages[resource]
@@ -270,7 +270,7 @@ class StageEngine:
         if choice is None:
             return
         self._jobs[uid] = _Job(choice.stage, obj, version)
-        self._queue.at(uid, choice.delay_s)
+        self._queue.schedule(uid, choice.delay_s)
 
     def _subject(self, obj: Obj) -> ExpressionInput:
         self._rng.about(obj["metadata"]["uid"])
@@ -313,7 +313,7 @@ class StageEngine:
         job.tries += 1
         self._jobs[uid] = job
         self._rng.about(uid)
-        self._queue.at(uid, wait * (1 + _RETRY_JITTER * self._rng.random()))
+        self._queue.schedule(uid, wait * (1 + _RETRY_JITTER * self._rng.random()))
 
     def _give_up(self, job: _Job, why: str) -> None:
         metadata = job.snapshot["metadata"]

@@ -80,16 +80,18 @@ class StageWatch:
         except StageError as fault:
             self._engine.remove(name)
             self._refused[name] = None
-            self._tell(obj, "False", "Refused", str(fault))
+            self._write_condition(obj, "False", "Refused", str(fault))
             return
         self._refused.pop(name, None)
         if stage is None:
             self._engine.remove(name)
-            self._tell(obj, "True", "MatchesNothing", "without spec.selector no object matches")
+            self._write_condition(
+                obj, "True", "MatchesNothing", "without spec.selector no object matches"
+            )
         else:
-            self._tell(obj, "True", "Played", "")
+            self._write_condition(obj, "True", "Played", "")
 
-    def _tell(self, obj: Obj, value: str, reason: str, message: str) -> None:
+    def _write_condition(self, obj: Obj, value: str, reason: str, message: str) -> None:
         name = obj["metadata"]["name"]
         have = (obj.get("status") or {}).get("conditions") or []
         before: Obj = next((c for c in have if c["type"] == LOADED), {})

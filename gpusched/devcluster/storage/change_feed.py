@@ -78,9 +78,9 @@ class ChangeFeed:
     def _wake(self) -> None:
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._call_followers)
 
-    def _tell(self) -> None:
+    def _call_followers(self) -> None:
         self._due = False
         pin = self._pin
         if pin is None:

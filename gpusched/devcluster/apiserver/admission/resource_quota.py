@@ -91,7 +91,7 @@ def _unspecified(pod: Obj, hard: Obj) -> str:
     spec = pod["spec"]
     if spec.get("resources"):
         return ""
-    told = []
+    parts = []
     for name in _MUST_SPECIFY:
         if name not in hard:
             continue
@@ -103,8 +103,8 @@ def _unspecified(pod: Obj, hard: Obj) -> str:
             if resource not in ((container.get("resources") or {}).get(part or "requests") or {})
         )
         if silent:
-            told.append(f"{name} for: {','.join(silent)}")
-    return "; ".join(told)
+            parts.append(f"{name} for: {','.join(silent)}")
+    return "; ".join(parts)
 
 
 def _amounts(values: Obj) -> str:

@@ -1,8 +1,8 @@
-"""A queue of keys that come due: coalescing, ordered by time then by arrival, no polling.
+"""A work queue of keys with due times, as client-go has it: coalescing, no polling.
 
-Controllers put the key of what has to be looked at; the stage engine puts the moment at which a
-stage is to be played. Equal moments come out in the order they were put, so that virtual time
-gives the same history in every run.
+Controllers add the keys of objects to sync; the stage engine schedules the moment at which a stage
+is played. Equal moments come out in the order of their arrival, so that virtual time gives the same
+history in every run.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class WorkQueue(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._due
 
-    def soon(self, key: K) -> None:
+    def add(self, key: K) -> None:
         """Make a key due now, unless it is already."""
-        self.by(key, 0.0)
+        self.add_after(key, 0.0)
 
-    def by(self, key: K, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float) -> None:
         """Make a key due within ``seconds``; an earlier moment stands."""
         have = self._due.get(key)
         if have is None or have[0] > self._clock.monotonic() + seconds:
-            self.at(key, seconds)
+            self.schedule(key, seconds)
 
-    def at(self, key: K, seconds: float) -> None:
+    def schedule(self, key: K, seconds: float) -> None:
         """Make a key due after ``seconds``, whatever was set for it before."""
         self._sequence += 1
         due = self._clock.monotonic() + max(seconds, 0.0)
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (due, self._sequence, key))
         self._changed.set()
 
-    def drop(self, key: K) -> None:
+    def remove(self, key: K) -> None:
         """Remove a key that waits."""
         self._due.pop(key, None)
 
@@ -130,6 +130,6 @@ async def serve_queue(queue: WorkQueue[K], sync: Callable[[K], None], *, name: s
             tries[key] = tries.get(key, 0) + 1
             wait = min(_RETRY_FIRST_S * 2 ** (tries[key] - 1), _RETRY_MAX_S)
             _log.warning("%s: %r is tried again in %.1f s: %s", name, key, wait, refusal.message)
-            queue.by(key, wait)
+            queue.add_after(key, wait)
         else:
             tries.pop(key, None)

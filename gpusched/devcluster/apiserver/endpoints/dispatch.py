@@ -254,8 +254,8 @@ class ResourceEndpoints:
         answer, _gone = self._api.delete(
             resource, route.namespace, route.name, options=options, by=by
         )
-        told = resource.strategy.deletion_warning if not options.propagation else ""
-        warnings = [*([told] if told else []), *by.warnings]
+        warning = resource.strategy.deletion_warning if not options.propagation else ""
+        warnings = [*([warning] if warning else []), *by.warnings]
         if isinstance(answer, Stored):
             return self._shaped(request, resource, answer, warnings=warnings)
         return ApiAnswer(body=representations.encode(answer), warnings=warnings)

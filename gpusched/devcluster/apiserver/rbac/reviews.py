@@ -44,10 +44,10 @@ def answer_review(
         done["metadata"] = {"namespace": namespace}
     about = user if mine else _subject(spec)
     verdict = authorizer.decide(about, _ask(spec))
-    told: Obj = {"allowed": verdict.allowed}
+    decision: Obj = {"allowed": verdict.allowed}
     if verdict.reason:
-        told["reason"] = verdict.reason
-    return {**done, "spec": spec, "status": told}
+        decision["reason"] = verdict.reason
+    return {**done, "spec": spec, "status": decision}
 
 
 def _subject(spec: Obj) -> User:

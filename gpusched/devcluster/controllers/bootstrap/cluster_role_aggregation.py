@@ -43,7 +43,7 @@ class ClusterRoleAggregationController:
             else:
                 self._unions[name] = None
             for union in self._unions:
-                self._queue.soon(union)
+                self._queue.add(union)
 
     def sync(self, name: str) -> None:
         """Write the union anew when it differs."""

@@ -34,12 +34,12 @@ class KubernetesServiceController:
 
     async def _watch(self) -> None:
         known = API_SERVICE["metadata"]
-        self._queue.by(known["name"], AGAIN_S)  # it may be gone before the watch begins
+        self._queue.add_after(known["name"], AGAIN_S)  # it may be gone before the watch begins
         async for item in self._client.watch("services"):
             metadata = item.object["metadata"]
             same = all(metadata[key] == known[key] for key in ("name", "namespace"))
             if same and item.type == "DELETED":
-                self._queue.by(metadata["name"], AGAIN_S)
+                self._queue.add_after(metadata["name"], AGAIN_S)
 
     def sync(self, name: str) -> None:
         """Create the service unless it is there."""

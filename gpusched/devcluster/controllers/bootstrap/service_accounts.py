@@ -35,13 +35,13 @@ class ServiceAccountController:
     async def _watch_namespaces(self) -> None:
         async for item in self._client.watch("namespaces"):
             if item.type != "DELETED":
-                self._queue.soon(item.object["metadata"]["name"])
+                self._queue.add(item.object["metadata"]["name"])
 
     async def _watch_accounts(self) -> None:
         async for item in self._client.watch(_ACCOUNTS):
             metadata = item.object["metadata"]
             if item.type == "DELETED" and metadata["name"] == _NAME:
-                self._queue.soon(metadata["namespace"])
+                self._queue.add(metadata["namespace"])
 
     def sync(self, namespace: str) -> None:
         """Create the account of one namespace unless it is there or the namespace is going."""

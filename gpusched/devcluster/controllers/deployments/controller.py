@@ -40,7 +40,7 @@ class DeploymentController:
         async for item in self._client.watch(DEPLOYMENTS):
             metadata = item.object["metadata"]
             self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.soon(metadata["uid"])
+            self._queue.add(metadata["uid"])
 
     async def _watch_sets(self) -> None:
         async for item in self._client.watch(REPLICA_SETS):
@@ -50,13 +50,13 @@ class DeploymentController:
         for one in (item.previous, item.object):
             holder = None if one is None else pod_state.controller_of(one)
             if holder is not None and holder.get("kind") == "Deployment" and holder.get("uid"):
-                self._queue.soon(holder["uid"])
+                self._queue.add(holder["uid"])
         if item.type != "DELETED" and pod_state.controller_of(item.object) is None:
             metadata = item.object["metadata"]
             for found in self._client.list(DEPLOYMENTS, metadata["namespace"]):
                 selector = found["spec"].get("selector")
                 if label_selector_matches(selector, metadata.get("labels") or {}):
-                    self._queue.soon(found["metadata"]["uid"])
+                    self._queue.add(found["metadata"]["uid"])
 
     async def _watch_pods(self) -> None:
         """Recreate waits for the last old pod to go."""
@@ -72,7 +72,7 @@ class DeploymentController:
         owner = self._client.get(REPLICA_SETS, namespace, holder.get("name", ""))
         above = None if owner is None else pod_state.controller_of(owner)
         if above is not None and above.get("uid") in self._names:
-            self._queue.soon(above["uid"])
+            self._queue.add(above["uid"])
 
     def sync(self, uid: str) -> None:
         """Look at one Deployment. Raises StatusError when a write is refused."""
@@ -84,7 +84,7 @@ class DeploymentController:
         turn = DeploymentSync(self._client, found, self._claimed(found), now=self._clock.now())
         again = turn.run()
         if again is not None:
-            self._queue.by(uid, again)
+            self._queue.add_after(uid, again)
 
     def _claimed(self, deployment: Obj) -> list[Obj]:
         candidates = self._client.list(REPLICA_SETS, deployment["metadata"]["namespace"])

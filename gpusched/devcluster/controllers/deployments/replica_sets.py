@@ -181,7 +181,7 @@ class ReplicaSetController:
         async for item in self._client.watch(REPLICA_SETS):
             metadata = item.object["metadata"]
             self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.soon(metadata["uid"])
+            self._queue.add(metadata["uid"])
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)
@@ -194,7 +194,7 @@ class ReplicaSetController:
             self._pods.take(pod)
         for state in (item.previous, pod):
             if uid := self._pods.owner(state):
-                self._queue.by(uid, _GATHER_S)
+                self._queue.add_after(uid, _GATHER_S)
         if item.type != "DELETED" and pod_state.controller_of(pod) is None:
             self._offer(pod, item.previous)
 
@@ -208,7 +208,7 @@ class ReplicaSetController:
             return
         for found in self._client.list(REPLICA_SETS, pod["metadata"]["namespace"]):
             if label_selector_matches(found["spec"].get("selector"), labels):
-                self._queue.by(found["metadata"]["uid"], _GATHER_S)
+                self._queue.add_after(found["metadata"]["uid"], _GATHER_S)
 
     def sync(self, uid: str) -> None:
         """Look at one ReplicaSet. Raises StatusError when a write is refused."""
@@ -238,7 +238,7 @@ class ReplicaSetController:
         """Make or delete pods; return the first refusal."""
         surplus = len(pods) - owner["spec"]["replicas"]
         if abs(surplus) > _BURST:
-            self._queue.soon(owner["metadata"]["uid"])
+            self._queue.add(owner["metadata"]["uid"])
         if surplus < 0:
             return self._create(owner, min(-surplus, _BURST))
         if surplus > 0:
@@ -303,7 +303,7 @@ class ReplicaSetController:
             owner, pods, terminating=terminating, refusal=refusal, now=now
         )
         if again is not None:
-            self._queue.by(owner["metadata"]["uid"], again)
+            self._queue.add_after(owner["metadata"]["uid"], again)
         if status != owner.get("status"):
             current = self._client.get(
                 REPLICA_SETS, owner["metadata"]["namespace"], owner["metadata"]["name"]

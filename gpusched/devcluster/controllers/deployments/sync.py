@@ -47,7 +47,7 @@ class DeploymentSync:
             self._find_newest(create=False)
             self._write(self._status())
             return None
-        self._tell_pause()
+        self._report_pause()
         if deployment["spec"].get("paused") or self._resized():
             self._find_newest(create=False)
             self._resize()
@@ -61,7 +61,7 @@ class DeploymentSync:
             acted = self._roll()
         if not acted and states.is_complete(deployment, self.deployment.get("status") or {}):
             self._clean_up()
-        return self._tell_progress()
+        return self._report_progress()
 
     # -- rollouts ----------------------------------------------------------------------------
 
@@ -246,7 +246,9 @@ class DeploymentSync:
             if refusal.reason == "AlreadyExists":
                 self._note_collision()
             elif not _leaving(refusal):
-                self._tell_failure(f'Failed to create new replica set "{name}": {refusal.message}')
+                self._report_failure(
+                    f'Failed to create new replica set "{name}": {refusal.message}'
+                )
             raise
         if size:
             message = f"Scaled up replica set {name} from 0 to {size}"
@@ -262,7 +264,7 @@ class DeploymentSync:
         status["collisionCount"] = status.get("collisionCount", 0) + 1
         self._write(status)
 
-    def _tell_failure(self, message: str) -> None:
+    def _report_failure(self, message: str) -> None:
         reason = "ReplicaSetCreateError"
         if states.has_deadline(self.deployment):
             self._note(0, self._progressing("False", reason, message))
@@ -285,19 +287,19 @@ class DeploymentSync:
         if changed != deployment:
             self.deployment = self._client.update(DEPLOYMENTS, changed, "status")
 
-    def _tell_pause(self) -> None:
+    def _report_pause(self) -> None:
         have = states.find_condition(self.deployment.get("status"), states.PROGRESSING)
         reason = "" if have is None else have.get("reason")
         if not states.has_deadline(self.deployment) or reason == states.TIMED_OUT:
             return
         paused = bool(self.deployment["spec"].get("paused"))
         if paused and reason != "DeploymentPaused":
-            told = ("DeploymentPaused", "Deployment is paused")
+            reason_and_message = ("DeploymentPaused", "Deployment is paused")
         elif not paused and reason == "DeploymentPaused":
-            told = ("DeploymentResumed", "Deployment is resumed")
+            reason_and_message = ("DeploymentResumed", "Deployment is resumed")
         else:
             return
-        self._note(0, self._progressing("Unknown", *told))
+        self._note(0, self._progressing("Unknown", *reason_and_message))
 
     def _clean_up(self) -> None:
         """Delete old sets beyond the limit of the history."""
@@ -315,7 +317,7 @@ class DeploymentSync:
     def _status(self) -> Obj:
         return states.status_of(self.deployment, self.sets, self.newest, now=self._now)
 
-    def _tell_progress(self) -> float | None:
+    def _report_progress(self) -> float | None:
         status = self._status()
         states.judge_progress(self.deployment, status, self.newest, now=self._now)
         failure = states.replica_failure(self.sets, self.newest)

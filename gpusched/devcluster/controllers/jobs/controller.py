@@ -62,7 +62,7 @@ class JobController:
         async for item in self._client.watch(_JOBS):
             metadata = item.object["metadata"]
             self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.soon(metadata["uid"])
+            self._queue.add(metadata["uid"])
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)
@@ -79,7 +79,7 @@ class JobController:
                 self._pods.get(uid, {}).pop(metadata["uid"], None)
             else:
                 self._index(uid, item.object)
-            self._queue.by(uid, _GATHER_S)
+            self._queue.add_after(uid, _GATHER_S)
 
     def _index(self, owner: str, pod: Obj) -> None:
         metadata = pod["metadata"]
@@ -108,7 +108,7 @@ class JobController:
         for action in outcome.actions:
             self._carry_out(job, action, refused)
         if outcome.again_s is not None:
-            self._queue.by(uid, outcome.again_s)
+            self._queue.add_after(uid, outcome.again_s)
         if refused:
             raise refused[0]
 

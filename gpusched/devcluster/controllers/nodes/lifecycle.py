@@ -114,9 +114,9 @@ class NodeController:
         async for item in self._client.watch("nodes"):
             name: str = item.object["metadata"]["name"]
             if item.type == "DELETED":
-                self._lost.by(name, MISSING_NODE_S)
+                self._lost.add_after(name, MISSING_NODE_S)
             else:
-                self._nodes.soon(name)
+                self._nodes.add(name)
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)
@@ -129,9 +129,9 @@ class NodeController:
             metadata = item.object["metadata"]
             if "deletionTimestamp" in metadata:
                 key = (metadata["namespace"], metadata["name"], metadata["uid"])
-                self._unbound.by(key, UNBOUND_S)
+                self._unbound.add_after(key, UNBOUND_S)
         elif node not in self._lost and self._client.get("nodes", None, node) is None:
-            self._lost.by(node, MISSING_NODE_S)
+            self._lost.add_after(node, MISSING_NODE_S)
 
     def fail(self, key: tuple[str, str, str]) -> None:
         """Give a deleted pod that never got a node its last phase."""
@@ -152,7 +152,7 @@ class NodeController:
         now = self._clock.now()
         want, again = no_execute_since(wanted_taints(node, now=now), now=now)
         if again is not None:
-            self._nodes.by(name, again)
+            self._nodes.add_after(name, again)
         patch: dict[str, Any] = {}
         if want != ((node.get("spec") or {}).get("taints") or []):
             patch["spec"] = {"taints": want or None}

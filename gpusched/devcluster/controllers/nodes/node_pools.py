@@ -51,13 +51,13 @@ class NodePoolController:
     async def _watch_pools(self) -> None:
         async for item in self._client.watch(POOLS):
             if item.type != "DELETED":
-                self._queue.soon(item.object["metadata"]["name"])
+                self._queue.add(item.object["metadata"]["name"])
 
     async def _watch_nodes(self) -> None:
         async for item in self._client.watch("nodes"):
             pool = (item.object["metadata"].get("labels") or {}).get(POOL_LABEL)
             if pool is not None and item.type != "MODIFIED":
-                self._queue.soon(pool)
+                self._queue.add(pool)
 
     def sync(self, name: str) -> None:
         """Bring the nodes of one pool to their number and say in its status how it went."""
@@ -71,7 +71,7 @@ class NodePoolController:
             problem = str(fault)
         else:
             problem = self._fill(pool, want)
-        self._tell(pool, problem)
+        self._write_status(pool, problem)
 
     def _nodes(self, pool: str) -> list[Obj]:
         return self._client.list("nodes", label_selector=f"{POOL_LABEL}={pool}")
@@ -102,7 +102,7 @@ class NodePoolController:
                     raise
         return problem
 
-    def _tell(self, pool: Obj, problem: str) -> None:
+    def _write_status(self, pool: Obj, problem: str) -> None:
         status = pool.get("status") or {}
         before: Obj = next((c for c in status.get("conditions") or () if c["type"] == _SYNCED), {})
         name = pool["metadata"]["name"]

@@ -80,7 +80,7 @@ class TaintEvictionController:
                 continue
             self._tainted[name] = taints
             for uid in self._pods.get(name, {}):
-                self._queue.drop(uid)
+                self._queue.remove(uid)
                 self._consider(uid, name)
 
     async def _watch_pods(self) -> None:
@@ -90,7 +90,7 @@ class TaintEvictionController:
         uid: str = item.object["metadata"]["uid"]
         node = (item.object.get("spec") or {}).get("nodeName")
         if item.type == "DELETED":
-            self._queue.drop(uid)
+            self._queue.remove(uid)
             self._pods.get(self._homes.pop(uid, ""), {}).pop(uid, None)
         elif node:
             self._homes[uid] = node
@@ -109,7 +109,7 @@ class TaintEvictionController:
             return
         limit = patience_s(pod, taints)
         if limit is not None:
-            self._queue.by(uid, limit)
+            self._queue.add_after(uid, limit)
 
     def evict(self, uid: str) -> None:
         """Mark a pod as disrupted and delete it with its own grace."""

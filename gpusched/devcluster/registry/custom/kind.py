@@ -128,11 +128,13 @@ class DefinitionStrategy(Strategy):
         why = (
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         )
-        told = definition_condition("Terminating", "True", "InstanceDeletionPending", message=why)
-        told["lastTransitionTime"] = obj["metadata"]["deletionTimestamp"]
+        condition = definition_condition(
+            "Terminating", "True", "InstanceDeletionPending", message=why
+        )
+        condition["lastTransitionTime"] = obj["metadata"]["deletionTimestamp"]
         status = obj.get("status") or {}
         others = [c for c in status.get("conditions") or () if c["type"] != "Terminating"]
-        obj["status"] = {**status, "conditions": [*others, told]}
+        obj["status"] = {**status, "conditions": [*others, condition]}
 
     def prepare_update(self, new: Obj, old: Obj) -> None:
         """Keep the status, but note in which version objects are stored from now on."""

@@ -332,10 +332,10 @@ def _host_port_errors(containers: Sequence[Obj], at: str) -> Iterator[FieldError
         for j, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
-            told = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if told in seen:
-                yield duplicate(f"{at}[{i}].ports[{j}].hostPort", told)
-            seen.add(told)
+            port_text = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if port_text in seen:
+                yield duplicate(f"{at}[{i}].ports[{j}].hostPort", port_text)
+            seen.add(port_text)
 
 
 def _env_errors(variables: Sequence[Obj], at: str) -> Iterator[FieldError]:

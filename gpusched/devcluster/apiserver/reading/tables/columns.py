@@ -160,8 +160,8 @@ def _event_source(obj: Doc, _now: float) -> str:
 
 
 def _event_count(obj: Doc, _now: float) -> int:
-    told = nested_value(obj, "series", "count") or obj.get("count") or obj.get("deprecatedCount")
-    return int(told or 1)
+    number = nested_value(obj, "series", "count") or obj.get("count") or obj.get("deprecatedCount")
+    return int(number or 1)
 
 
 EVENTS: Columns = (

@@ -139,15 +139,15 @@ def pod_summary(pod: Doc) -> PodSummary:
 
 
 def _ready(pod: Doc, _now: float) -> str:
-    told = pod_summary(pod)
-    return f"{told.ready}/{told.total}"
+    summary = pod_summary(pod)
+    return f"{summary.ready}/{summary.total}"
 
 
 def _restarts(pod: Doc, now: float) -> str:
-    told = pod_summary(pod)
-    if told.restarts and told.last_restart:
-        return f"{told.restarts} ({age_text(told.last_restart, now)} ago)"
-    return str(told.restarts)
+    summary = pod_summary(pod)
+    if summary.restarts and summary.last_restart:
+        return f"{summary.restarts} ({age_text(summary.last_restart, now)} ago)"
+    return str(summary.restarts)
 
 
 def _ip(pod: Doc, _now: float) -> str:
