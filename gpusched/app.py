@@ -30,7 +30,7 @@ from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.commit.model import CommitPhase
-from gpusched.config.model import Config
+from gpusched.config.model import Config, LimitsConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import CredentialSource
 from gpusched.io.client.server_clock import ServerClock
@@ -135,6 +135,7 @@ class App:
         self._fault: BaseException | None = None
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
+        self._pace: RateLimiter | None = None
         self.cycle: SessionCycle | None = None
         self.care: DaemonHealth | None = None
 
@@ -163,7 +164,10 @@ class App:
             _log.warning("the configuration may not do what was meant", why=warning)
         rules = SessionRules(options.config, loaded.policy, PluginGuard(options.clock))
         api = await ApiClient.connect(
-            options.kubeconfig, clock=options.clock, opened=options.opened
+            options.kubeconfig,
+            clock=options.clock,
+            connections=options.config.client_connection.max_connections,
+            opened=options.opened,
         )
         if options.state_file:
             self._mark = CrashMarker.open(Path(options.state_file))
@@ -220,11 +224,24 @@ class App:
         if elector is None or not elector.trouble:
             self._lease_read = now
             return ""
-        late = now - self._lease_read > limits.CACHE_STALENESS_MAX_S
+        late = now - self._lease_read > self._limits().cache_staleness_s
         return f"the lease cannot be read: {elector.trouble}" if late else ""
 
     def _may_decide(self) -> str:
         return self.unready() or ("" if self._caught_up else "caches are being listed again")
+
+    def _config(self) -> Config:
+        """The configuration in force: that of the start until a changed one is adopted."""
+        return self.cycle.rules.config if self.cycle is not None else self.options.config
+
+    def _limits(self) -> LimitsConfig:
+        return self._config().limits
+
+    def _use_bounds(self, config: Config) -> None:
+        """Take over what writers and caches do not ask for themselves."""
+        self.cache.use_limits(config.limits)
+        if self._pace is not None:
+            self._pace.use_maximum(config.client_connection.qps)
 
     # -- building --------------------------------------------------------------------------
     def _writers(
@@ -232,7 +249,8 @@ class App:
     ) -> tuple[StatusWriter, Binder, PreemptionExecutor, VolumeBinder]:
         """Everything that writes to the API, sharing one pace."""
         options = self.options
-        pace = RateLimiter(options.clock)
+        config = self._config()
+        pace = self._pace = RateLimiter(options.clock, rate_max=config.client_connection.qps)
         status = StatusWriter(
             api,
             pace,
@@ -243,6 +261,7 @@ class App:
             on_fault=self._broke,
             on_contained=self.faults.failed,
             instance=options.identity,
+            limits_in_force=self._limits,
         )
         binder = Binder(
             api,
@@ -259,6 +278,7 @@ class App:
             on_known=self._commit_known,
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
+            limits_in_force=self._limits,
         )
         carrier = PreemptionExecutor(
             api,
@@ -272,6 +292,7 @@ class App:
             on_contained=self.faults.failed,
             on_stopped=status.stops.stopped,
             on_switched=status.stops.switched,
+            limits_in_force=self._limits,
         )
         volumes = VolumeBinder(
             binder,
@@ -282,6 +303,7 @@ class App:
                 lease=self.leadership,
                 clock=options.clock,
                 telemetry=self.telemetry,
+                limits_in_force=self._limits,
             ),
             self.cache,
             lease=self.leadership,
@@ -327,6 +349,7 @@ class App:
             self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN_SEAL)
             self.cache.rows.use(layouts)
         self.cache.use_group_priority(rules.config.pod_group_priority)
+        self.cache.use_limits(rules.config.limits)
         status, binder, carrier, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
@@ -344,6 +367,7 @@ class App:
             restored=self._on_restored_store,
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
+            limits_in_force=self._limits,
         )
         self._recorder = DecisionRecorder.of(
             options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped
@@ -379,6 +403,7 @@ class App:
             telemetry=self.telemetry,
             layouts=self.cache.rows.use,
             group_priority=self.cache.use_group_priority,
+            bounds=self._use_bounds,
             inline=options.inline,
             solver=solver,
         )

@@ -1,4 +1,13 @@
-"""Every bound of the program with its reason. No bare limit stands anywhere else."""
+"""Bounds that several packages share, or that input from outside meets, each with its reason.
+
+Three kinds of bounds are elsewhere. What an operator tunes is in the configuration, in ``limits``,
+``clientConnection``, ``placement``, ``cycle`` and ``leaderElection``; its default is here, under the name
+that ``config.model`` says, and the range beside the reader (``config.read_limits``). A budget of one
+algorithm stands beside it. What one format or protocol demands stands beside its reader.
+
+What is here is not tuned: a bound against hostile input must hold however a cluster is configured, and a
+pause or a timeout of a protocol is worked out against others, which a change of one would break.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +136,9 @@ VICTIM_TRIALS_MAX: Final = 4_000
 VICTIM_MODEL_S: Final = 0.2
 """Deterministic seconds for one model of victims: medians are a tenth of it."""
 BINDS_IN_FLIGHT_MAX: Final = 64
+"""Default of ``limits.bindsInFlight``: an API server answers so many side by side."""
 CONNECTIONS_MAX: Final = 96
+"""Default of ``clientConnection.maxConnections``: bindings, other writes and a stream of each kind."""
 LOG_LINES_MAX: Final = 10_000
 """Log lines that wait for their reader; at 1 KiB each these are 10 MiB."""
 LOG_DRAIN_S: Final = 2.0
@@ -189,6 +200,7 @@ PREEMPTION_MAX_S: Final = 60.0
 """Victims that a disruption budget or a busy server still protects after so long are left alone,
 and the room is sought elsewhere."""
 PREEMPTIONS_IN_FLIGHT_MAX: Final = 16
+"""Default of ``limits.preemptionsInFlight``."""
 PREEMPTION_TRIES_MAX: Final = 3
 PREEMPTION_RETRY_S: Final = 1.0
 """Pause before a promise or a Job's switch that was not answered, or met a change, is repeated."""
@@ -351,15 +363,18 @@ BIND_RETRY_S: Final = 0.25
 READ_RETRY_S: Final = 1.0
 """Between two read-backs of one pod: its slots stay assumed until one is answered."""
 EVICTIONS_IN_FLIGHT_MAX: Final = 8
+"""Default of ``limits.evictionsInFlight``: evictions are few, and each waits for a budget's controller."""
 EVICT_RETRY_MIN_S: Final = 2.0
 EVICT_RETRY_MAX_S: Final = 30.0
 """Pauses after a disruption budget refused: it opens when other pods become ready."""
 COMMIT_STORY_MAX: Final = 32
 """Noteworthy steps of a gang kept for the story of a broken invariant."""
 STATUS_IN_FLIGHT_MAX: Final = 8
+"""Default of ``limits.statusWritesInFlight``."""
 STATUS_QUEUE_MAX: Final = 50_000
 """Status writes that wait; what finds no room is said again by a later session."""
 EVENTS_IN_FLIGHT_MAX: Final = 2
+"""Default of ``limits.eventsInFlight``: events must not take turns from what they tell of."""
 EVENT_QUEUE_MAX: Final = 2_000
 """Events that wait; beyond, the oldest is dropped and counted."""
 REPORTED_OBJECTS_MAX: Final = OBJECTS_PER_KIND_MAX

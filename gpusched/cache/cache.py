@@ -46,7 +46,7 @@ from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore
 from gpusched.cache.volume_stores import VolumeStores
-from gpusched.config.model import GroupPriority
+from gpusched.config.model import DEFAULT_LIMITS, GroupPriority, LimitsConfig
 
 
 def _says(pod: Pod) -> tuple[object, ...]:
@@ -66,6 +66,7 @@ class Cache:
     """
 
     def __init__(self, scheduler_names: Collection[str], *, seal: Seal = NO_SEAL) -> None:
+        self.limits = DEFAULT_LIMITS
         self.schedulers = frozenset(scheduler_names)
         self.seal = seal
         self.ledger = Ledger()
@@ -464,6 +465,11 @@ class Cache:
             self.families.mark_all_changed()
             self._changed()
 
+    def use_limits(self, limits: LimitsConfig) -> None:
+        """``limits`` of the configuration, from now on."""
+        self.limits = limits
+        self._changed()
+
     def pod_keys(self) -> list[ObjectKey]:
         """Of all pods, believed or not."""
         return [*self.pods, *self.charged]
@@ -549,5 +555,6 @@ class Cache:
             idle=self.families.idle_gangs_by_queue(gangs),
             rounds=self.rounds,
             gpu_resources=gpu_resources(),
+            limits=self.limits,
             now=now,
         )

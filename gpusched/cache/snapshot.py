@@ -17,6 +17,7 @@ from gpusched.arrays.node_usage import DEFAULT_POPULATION
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueTree
+from gpusched.config.model import DEFAULT_LIMITS, LimitsConfig
 
 
 @attrs.frozen(slots=True)
@@ -64,6 +65,7 @@ class Snapshot:
         idle: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         rounds: of tenants whose gangs the last session could not all look at, sorted.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
+        limits: bounds of the configuration that was in force.
     """
 
     revision: int
@@ -85,3 +87,4 @@ class Snapshot:
     rounds: tuple[TenantRound, ...] = ()
     idle: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
+    limits: LimitsConfig = DEFAULT_LIMITS

@@ -7,13 +7,15 @@ import json
 import sys
 from typing import Any
 
+import attrs
+
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import GpuResource
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
 from gpusched.config.load import load_file
-from gpusched.config.model import Config, PluginChoice
+from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig, PluginChoice
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse
 
@@ -64,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _rows(config: Config) -> list[tuple[str, str]]:
     placement, cycle, election = config.placement, config.cycle, config.leader_election
+    connection = config.client_connection
     search = f"{placement.solver}, budget {_span(placement.time_budget_s)}"
     rhythm = f"{_span(cycle.debounce_s)} after a change, at least every"
     lease = f"lease {election.lease_namespace}/{election.lease_name}"
@@ -79,6 +82,11 @@ def _rows(config: Config) -> list[tuple[str, str]]:
         ),
         ("placement", f"{search}, workers {placement.workers}, seed {placement.seed}"),
         ("cycle", f"{rhythm} {_span(cycle.max_period_s)}"),
+        ("limits", _limits_text(config.limits)),
+        (
+            "clientConnection",
+            f"{connection.qps} requests a second, {connection.max_connections} connections",
+        ),
         (
             "leaderElection",
             f"{lease} {terms}, given up after {_span(election.renew_deadline_s)}",
@@ -128,6 +136,11 @@ def _json(config: Config) -> dict[str, Any]:
             "debounce": _span(config.cycle.debounce_s),
             "maxPeriod": _span(config.cycle.max_period_s),
         },
+        "limits": _limits_json(config.limits),
+        "clientConnection": {
+            "qps": config.client_connection.qps,
+            "maxConnections": config.client_connection.max_connections,
+        },
         "leaderElection": {
             "leaseName": election.lease_name,
             "leaseNamespace": election.lease_namespace,
@@ -136,6 +149,23 @@ def _json(config: Config) -> dict[str, Any]:
             "retryPeriod": _span(election.retry_period_s),
         },
     }
+
+
+def _limits_json(limits: LimitsConfig) -> dict[str, Any]:
+    """The section under the keys of the file: fields that end in ``_s`` are durations."""
+    told: dict[str, Any] = {}
+    for name, value in attrs.asdict(limits).items():
+        first, *rest = name.removesuffix("_s").split("_")
+        key = first + "".join(word.capitalize() for word in rest)
+        told[key] = _span(value) if name.endswith("_s") else value
+    return told
+
+
+def _limits_text(limits: LimitsConfig) -> str:
+    """Limits that are not as they are by default."""
+    usual, found = _limits_json(DEFAULT_LIMITS), _limits_json(limits)
+    changed = [f"{key}: {value}" for key, value in found.items() if value != usual[key]]
+    return ", ".join(changed) or "as by default"
 
 
 def _resource(each: GpuResource) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
+from gpusched.base import limits
 
 Argument: TypeAlias = (
     "str | int | float | bool | tuple[Argument, ...] | Mapping[str, Argument] | None"
@@ -72,6 +73,63 @@ class CycleConfig:
 
     debounce_s: float = 0.02
     max_period_s: float = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class ClientConnectionConfig:
+    """How much of the API server a daemon takes.
+
+    Attributes:
+        qps: requests a second; halved while the server answers 429.
+        max_connections: open at a time, lists and watches among them; the Lease has its own.
+    """
+
+    qps: int = round(limits.API_RATE_MAX)
+    max_connections: int = limits.CONNECTIONS_MAX
+
+
+@attrs.frozen(kw_only=True)
+class LimitsConfig:
+    """Bounds that an operator tunes; the other ones, with their reasons, are in ``base.limits``.
+
+    Attributes:
+        binds_in_flight: bindings sent and not answered.
+        evictions_in_flight: evictions sent and not answered.
+        status_writes_in_flight: status patches sent and not answered.
+        events_in_flight: events sent and not answered.
+        preemptions_in_flight: gangs for which room is being made at a time.
+        preemption_timeout_s: after which victims that a disruption budget protects are left alone.
+        admitted_timeout_s: after which a Job that was started and got no place is suspended again.
+        pod_arrival_timeout_s: for which room is held for pods that a controller has yet to make.
+        repair_timeout_s: for which room is held for members that a gang has lost.
+        reservations: of one session, over all node pools.
+        reservation_window_s: beyond which no start is promised.
+        cache_staleness_s: for which decisions go on after a stream broke.
+        audit_period_s: between two comparisons of the cache with lists of everything.
+    """
+
+    binds_in_flight: int = limits.BINDS_IN_FLIGHT_MAX
+    evictions_in_flight: int = limits.EVICTIONS_IN_FLIGHT_MAX
+    status_writes_in_flight: int = limits.STATUS_IN_FLIGHT_MAX
+    events_in_flight: int = limits.EVENTS_IN_FLIGHT_MAX
+    preemptions_in_flight: int = limits.PREEMPTIONS_IN_FLIGHT_MAX
+    preemption_timeout_s: float = limits.PREEMPTION_MAX_S
+    admitted_timeout_s: float = limits.ADMITTED_MAX_S
+    pod_arrival_timeout_s: float = limits.EXPECTED_PODS_MAX_S
+    repair_timeout_s: float = limits.REPAIR_ROOM_MAX_S
+    reservations: int = limits.RESERVATIONS_MAX
+    reservation_window_s: float = limits.RESERVATION_WINDOW_S
+    cache_staleness_s: float = limits.CACHE_STALENESS_MAX_S
+    audit_period_s: float = limits.COMPARE_PERIOD_S
+
+
+DEFAULT_LIMITS: Final = LimitsConfig()
+DEFAULT_CLIENT_CONNECTION: Final = ClientConnectionConfig()
+
+
+def default_limits() -> LimitsConfig:
+    """The limits where no configuration is at hand."""
+    return LimitsConfig()
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +192,8 @@ class Config:
     )
     placement: PlacementConfig = PlacementConfig()
     cycle: CycleConfig = CycleConfig()
+    limits: LimitsConfig = DEFAULT_LIMITS
+    client_connection: ClientConnectionConfig = DEFAULT_CLIENT_CONNECTION
     leader_election: LeaderElectionConfig = LeaderElectionConfig()
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)

@@ -22,6 +22,7 @@ from gpusched.config.model import (
     Solver,
 )
 from gpusched.config.read_gpu_resources import read_gpu_resources
+from gpusched.config.read_limits import read_client_connection, read_limits
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
     BadValueError,
@@ -66,6 +67,10 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
         tiers=top.read("tiers", _tiers, default=DEFAULT.tiers),
         placement=top.read("placement", _placement, default=DEFAULT.placement),
         cycle=top.read("cycle", _cycle, default=DEFAULT.cycle),
+        limits=top.read("limits", read_limits, default=DEFAULT.limits),
+        client_connection=top.read(
+            "clientConnection", read_client_connection, default=DEFAULT.client_connection
+        ),
         leader_election=top.read("leaderElection", _election, default=DEFAULT.leader_election),
     )
     top.finish()

@@ -25,6 +25,8 @@ _SECTIONS: Final = {
     "tiers": "tiers",
     "placement": "placement",
     "cycle": "cycle",
+    "limits": "limits",
+    "client_connection": "clientConnection",
     "leader_election": "leaderElection",
 }
 _NEED_A_START: Final = ("schedulerNames", "gpuResources", "leaderElection")
@@ -83,6 +85,8 @@ def decide_reload(old: Config, new: Config | ConfigError) -> Decision:
     if not changed:
         return ConfigUnchanged()
     blocked = [key for key in changed if key in _NEED_A_START]
+    if old.client_connection.max_connections != new.client_connection.max_connections:
+        blocked.append("clientConnection.maxConnections")
     if blocked:
         return ConfigKept(
             (f"{new.source}: {list_names(blocked)} changed, which takes a restart of the daemon",)

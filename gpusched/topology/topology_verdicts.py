@@ -67,12 +67,17 @@ def _in_force(topology: Topology, levels: Sequence[TopologyLevel]) -> TopologyVe
     full = next((level for level in levels if level.beyond), None)
     if full is None:
         return TopologyVerdict(topology=topology, counts=True, sentence=sentence)
-    sentence += (
-        f"; level {printable_text(full.name)} has more than {DOMAINS_PER_LEVEL_MAX:,} domains: "
-        f"{_nodes(full.beyond)} beyond these are in no domain of it, and no gang that asks for it "
+    sentence += f"; {too_many_domains_text(full)}"
+    return TopologyVerdict(topology=topology, counts=True, sentence=sentence, outside=full.beyond)
+
+
+def too_many_domains_text(level: TopologyLevel) -> str:
+    """Why nodes are outside a level that has more domains than count, for people."""
+    return (
+        f"level {printable_text(level.name)} has more than {DOMAINS_PER_LEVEL_MAX:,} domains: "
+        f"{_nodes(level.beyond)} beyond these are in no domain of it, and no gang that asks for it "
         f"can use them; label wider domains"
     )
-    return TopologyVerdict(topology=topology, counts=True, sentence=sentence, outside=full.beyond)
 
 
 def _beside(topology: Topology, first: Topology, nodes: Sequence[Node]) -> TopologyVerdict:

@@ -46,6 +46,8 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         ),
         "  placement          cpsat, budget 500ms, workers 1, seed 1",
         "  cycle              5ms after a change, at least every 10s",
+        "  limits             as by default",
+        "  clientConnection   4000 requests a second, 96 connections",
         (
             "  leaderElection     lease gpusched-system/gpusched of 15s, renewed every 2s, "
             "given up after 10s"

@@ -14,7 +14,10 @@ from gpusched.config.load import load_config, load_file
 from gpusched.config.model import DEFAULT, PluginChoice
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
-TOP = "schedulerNames, podGroupPriority, gpuResources, actions, tiers, placement, cycle, leaderElection"
+TOP = (
+    "schedulerNames, podGroupPriority, gpuResources, actions, tiers, placement, cycle, limits, "
+    "clientConnection, leaderElection"
+)
 
 
 def problems(text: str) -> tuple[str, ...]:

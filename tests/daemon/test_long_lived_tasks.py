@@ -70,10 +70,9 @@ PLACES = [
 def test_no_task_that_raises_ends_the_daemon(play, monkeypatch, tmp_path, place):
     """Bindings, evictions, statuses, audits: the process stays, and all goes on when it works."""
     (owner, name), kind = place, (Planted if len(place[1]) % 2 else PlantedInvariant)
-    monkeypatch.setattr(limits, "COMPARE_PERIOD_S", 15.0)
     monkeypatch.setattr(limits, "COMPARE_GRACE_S", 1.0)
     config = tmp_path / "config.yaml"
-    config.write_text("schedulerNames: [gpusched]\n")
+    config.write_text("limits: {auditPeriod: 15s}\n")
 
     async def scenario(w):
         await w.start(nodes=1)

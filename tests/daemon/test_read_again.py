@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.base import limits
 from gpusched.cache.cache import Cache
 from tests.daemon.test_containment import Planted
 from tests.daemon.test_tenant_queues import queue
@@ -19,9 +18,10 @@ ABOUT = {
 
 
 @pytest.mark.parametrize("kind", ABOUT)
-def test_objects_that_failed_are_read_again_by_the_next_audit(play, monkeypatch, kind):
+def test_objects_that_failed_are_read_again_by_the_next_audit(play, monkeypatch, tmp_path, kind):
     """The fault passes, nothing changes, and within two audits the gang runs."""
-    monkeypatch.setattr(limits, "COMPARE_PERIOD_S", 60.0)
+    config = tmp_path / "config.yaml"
+    config.write_text("limits: {auditPeriod: 60s}\n")
     owner, name = ABOUT[kind]
     original = getattr(owner, name)
     wrong = [True]
@@ -35,7 +35,7 @@ def test_objects_that_failed_are_read_again_by_the_next_audit(play, monkeypatch,
 
     async def scenario(w):
         await w.start(nodes=1)
-        daemon = w.daemon()
+        daemon = w.daemon(config_file=str(config))
         await w.until(lambda: daemon.leading)
         if kind == "Queue":
             queue(w, "bad")

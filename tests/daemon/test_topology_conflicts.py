@@ -190,6 +190,36 @@ def test_domains_beyond_the_bound_are_outside_and_counted(play, monkeypatch):
     play(scenario)
 
 
+def test_domains_of_labels_alone_are_bounded_and_told(play, monkeypatch):
+    """Given no Topology and more labelled racks than count, then an event about us tells, once."""
+    for module in (domain, topology_verdicts):
+        monkeypatch.setattr(module, "DOMAINS_PER_LEVEL_MAX", 2)
+
+    def told(w, reason):
+        return [each["message"] for each in w.client.list("events") if each["reason"] == reason]
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        for number in range(4):
+            w.node(f"node-{number}", **{"gpusched.io/rack": f"r{number}"})
+        daemon = w.daemon()
+        await w.until(lambda: told(w, "TooManyDomains"))
+        (sentence,) = told(w, "TooManyDomains")
+        assert "level rack has more than 2 domains: 2 nodes beyond" in sentence
+        assert metric(daemon, 'gpusched_topology_nodes{state="outside"}') == 2
+        for number in range(3):
+            w.group(f"g{number}", minMember=1, topology={"required": "rack"})
+            w.pod(f"g{number}", labels={"gpusched.io/pod-group": f"g{number}"})
+        await w.until(lambda: len(w.bound()) == 2)
+        assert {pod["spec"]["nodeName"] for pod in w.bound()} == {"node-0", "node-1"}
+        assert len(told(w, "TooManyDomains")) == 1
+        for number in (2, 3):
+            w.client.delete("nodes", None, f"node-{number}")
+        await w.until(lambda: told(w, "DomainsCount"))
+
+    play(scenario)
+
+
 def test_a_level_keeps_no_more_domains_than_its_bound():
     """Given a label of its own on each of 100,010 nodes, 100,000 domains are kept, by name."""
     first = entities.node("n", labels={"rack": "x"})

@@ -7,7 +7,7 @@ import pytest
 
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import ObjectKey
-from gpusched.config.model import DEFAULT
+from gpusched.config.model import DEFAULT, LimitsConfig
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -66,6 +66,15 @@ def test_a_long_job_waits_for_the_holder(blocked, length):
         f"fits now and would run {how_long}, but 4 nodes are held from 2026-01-01T00:01:30Z on "
         "for default/h, which needs room for 4 pods"
     )
+
+
+@pytest.mark.parametrize("limits", [{"reservations": 0}, {"reservation_window_s": 60.0}], ids=str)
+def test_nothing_is_held_beyond_the_configured_reservations(blocked, limits):
+    """Given none at all, or none for starts later than in a minute, then a long job starts."""
+    blocked.cache.use_limits(LimitsConfig(**limits))
+    waiting(blocked, "s", 1, length=200)
+    blocked.when.one_session()
+    assert blocked.then.started() == ["s"]
 
 
 def test_a_long_job_starts_on_nodes_that_nobody_holds(blocked):

@@ -15,7 +15,6 @@ from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
 from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.api.policy.kinds import PriorityClass
-from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang, GangSpec
 
 _MARK = "#"
@@ -72,11 +71,11 @@ def job_parallelism(job: Job) -> int:
     return count
 
 
-def without_overdue_pods(gang: Gang, now: float) -> Gang:
+def without_overdue_pods(gang: Gang, now: float, timeout_s: float) -> Gang:
     """The gang without the pods that did not appear in time; itself when nothing is overdue."""
     if not gang.expected_count or gang.job is None or gang.suspended:
         return gang
-    if now - gang.job.admitted <= limits.EXPECTED_PODS_MAX_S:
+    if now - gang.job.admitted <= timeout_s:
         return gang
     tasks = []
     for task in gang.tasks:

@@ -17,7 +17,7 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.snapshot import Snapshot
-from gpusched.io.observe.daemon_events import CONTAINED, DIED, DaemonEvents, EventSink
+from gpusched.io.observe.daemon_events import CONTAINED, DIED, DOMAINS, DaemonEvents, EventSink
 from gpusched.io.observe.fault_dumps import FaultDumps
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
@@ -40,6 +40,8 @@ from gpusched.session.containment.suspects import (
 )
 from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason, shorten
+from gpusched.topology.levels import TopologyLevel
+from gpusched.topology.topology_verdicts import too_many_domains_text
 
 _LOUD: Final = "our own bookkeeping contradicts itself: "
 _WELL: Final = "sessions are held in full again"
@@ -73,6 +75,8 @@ class FaultReport:
         self._clock = clock
         self._telemetry = telemetry
         self._dumps = FaultDumps(most=limits.FAULT_DUMPS_MAX)
+        self._too_many_domains = ""
+        """What was told of it last."""
         self._news: DaemonEvents | None = None
         self._events: EventSink | None = None
         self._cache: StatusCache | None = None
@@ -84,6 +88,24 @@ class FaultReport:
     def set_reporters(self, news: DaemonEvents, events: EventSink, cache: StatusCache) -> None:
         """Where to tell it; called before the first session."""
         self._news, self._events, self._cache = news, events, cache
+
+    def tell_too_many_domains(self, level: TopologyLevel | None) -> None:
+        """Labels alone make more domains of a level than count; None when none does."""
+        sentence = "" if level is None else too_many_domains_text(level)
+        if sentence == self._too_many_domains or self._news is None:
+            return
+        self._too_many_domains = sentence
+        if sentence:
+            self._news.warn(
+                DOMAINS, reason="TooManyDomains", action="Scheduling", sentence=sentence
+            )
+        else:
+            self._news.well(
+                DOMAINS,
+                reason="DomainsCount",
+                action="Scheduling",
+                sentence="every domain of every level counts",
+            )
 
     @property
     def degraded(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ class DaemonHealth:
         telemetry: counts.
         layouts: takes the GPU layouts that count from now on.
         group_priority: takes how far priority classes of PodGroups count from now on.
+        bounds: takes the limits and the rate of requests of a configuration.
         inline: nothing is done in threads (virtual time).
         solver: whose losses are reported; None when searches run in this process.
     """
@@ -53,6 +54,7 @@ class DaemonHealth:
         telemetry: Telemetry,
         layouts: Callable[[GpuLayoutCatalog], None],
         group_priority: Callable[[GroupPriority], None],
+        bounds: Callable[[Config], None],
         inline: bool,
         solver: SolverProcess | None = None,
     ) -> None:
@@ -60,6 +62,7 @@ class DaemonHealth:
         self._clock = clock
         self._layouts = layouts
         self._group_priority = group_priority
+        self._bounds = bounds
         self._unread = ""
         self._loop = asyncio.get_running_loop()
         self.news = DaemonEvents(events, regarding)
@@ -127,4 +130,5 @@ class DaemonHealth:
         self._cycle.rules = SessionRules(config, loaded.policy, PluginGuard(self._clock))
         self._layouts(loaded.layouts)
         self._group_priority(config.pod_group_priority)
+        self._bounds(config)
         self._cycle.wake()

@@ -380,10 +380,19 @@ class SessionCycle:
         self._telemetry.set_topologies(
             conflicts=sum(not each.is_ready for each in decision.plan.topologies),
             crossed=sum(each.crossed for each in decision.plan.topologies),
-            outside=sum(each.outside for each in decision.plan.topologies),
+            outside=self._nodes_outside_levels(decision),
         )
         self._report_faults(decision.faults)
         self._report_unusable_answers(decision.searches)
+
+    def _nodes_outside_levels(self, decision: Decision) -> int:
+        """Nodes beyond the domains of a level that count; without a Topology it is told here."""
+        if decision.snapshot.topologies:
+            return sum(each.outside for each in decision.plan.topologies)
+        levels = self.rules.masks.levels(decision.snapshot.nodes, ())
+        full = next((level for level in levels if level.beyond), None)
+        self.faults.tell_too_many_domains(full)
+        return full.beyond if full is not None else 0
 
     def _continue_round(self, seen: int, *, unfinished: bool) -> None:
         """Have the next session at once where gangs wait to be looked at.

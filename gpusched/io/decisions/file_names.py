@@ -51,9 +51,11 @@ from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.config.model import (
+    ClientConnectionConfig,
     Config,
     CycleConfig,
     LeaderElectionConfig,
+    LimitsConfig,
     PlacementConfig,
     PluginChoice,
     PluginTier,
@@ -127,6 +129,8 @@ TAGS: Final[dict[type[Any], str]] = {
     CycleConfig: "cycle",
     LeaderElectionConfig: "leader-election",
     PlacementConfig: "placement",
+    LimitsConfig: "limits",
+    ClientConnectionConfig: "client-connection",
     GpuResources: "gpu-resources",
     GpuResource: "gpu-resource",
     PluginChoice: "plugin-choice",

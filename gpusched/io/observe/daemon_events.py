@@ -18,6 +18,7 @@ STUCK: Final = "stuck"
 SOLVER: Final = "solver"
 CONTAINED: Final = "contained"
 DIED: Final = "died"
+DOMAINS: Final = "domains"
 RESTORED: Final = "restored"
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from gpusched.api.meta.identity import ObjectKey, is_older_version
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.observe.logs import Logger
 from gpusched.io.watch.kind_spec import WatchedPage
 from gpusched.io.workers.work_queue import OnContained, log_contained_fault
@@ -88,6 +89,7 @@ class CacheComparer:
         clock: time.
         telemetry: counts.
         on_contained: told of an audit that failed by our own doing.
+        limits_in_force: of the configuration.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class CacheComparer:
         clock: Clock,
         telemetry: ComparerMetrics,
         on_contained: OnContained = log_contained_fault,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
+        self._limits = limits_in_force
         self._audited = tuple(audited)
         self._wanted = wanted
         self._restored = restored
@@ -116,7 +120,7 @@ class CacheComparer:
         """Audit until cancelled."""
         rested_s = 0.0
         while True:
-            cut = await self._pause(limits.COMPARE_PERIOD_S - rested_s)
+            cut = await self._pause(self._limits().audit_period_s - rested_s)
             async with asyncio.TaskGroup() as group:
                 for kind, reader, sink in self._audited if self._wanted() else ():
                     group.create_task(self.audit(kind, reader, sink, after_cut=cut))

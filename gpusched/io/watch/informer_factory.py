@@ -11,6 +11,7 @@ from typing import Any
 from gpusched.api.meta.identity import Rejected
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.watch.cache_comparer import CacheComparer
@@ -32,6 +33,7 @@ class InformerFactory:
         restored: told in a sentence that the server's etcd was restored from a backup.
         leading: whether this process leads: then lost events are looked for.
         refused: told the name of a kind that may not be read, or (False) that it may again.
+        limits_in_force: of the configuration.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class InformerFactory:
         restored: Callable[[str], None],
         leading: Callable[[], bool],
         refused: Callable[[str, bool], None],
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
+        self._limits = limits_in_force
         self._clock = clock
         self._on_refused = refused
         self._usual, audited = make_reflectors(
@@ -65,7 +69,12 @@ class InformerFactory:
         others = [each for each in audited if each[0] not in ROOM]
         self._auditors = [
             CacheComparer(
-                kinds, wanted=leading, restored=restored, clock=clock, telemetry=telemetry
+                kinds,
+                wanted=leading,
+                restored=restored,
+                clock=clock,
+                telemetry=telemetry,
+                limits_in_force=limits_in_force,
             )
             for kinds in (room, others)
         ]
@@ -81,9 +90,9 @@ class InformerFactory:
         for each in followed:
             if not each.synced:
                 return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
-        now = self._clock.monotonic()
+        now, staleness_s = self._clock.monotonic(), self._limits().cache_staleness_s
         for each in followed:
-            if not each.kind.optional and not each.fresh(now):
+            if not each.kind.optional and not each.fresh(now, staleness_s):
                 return f"{each.kind.name} are out of date: {each.trouble}"
         return self._adapters.unready()
 

@@ -143,15 +143,16 @@ class Reflector(Generic[Item]):
         """Why there is no stream now, in one sentence; empty when all is well."""
         return self._cause
 
-    def fresh(self, now: float) -> bool:
+    def fresh(self, now: float, staleness_s: float = limits.CACHE_STALENESS_MAX_S) -> bool:
         """Whether decisions may rest on what the sink knows.
 
         Args:
             now: monotonic seconds.
+            staleness_s: for which a broken stream is bridged.
         """
         if not self.synced:
             return False
-        return self._open or now - self._broken_at < limits.CACHE_STALENESS_MAX_S
+        return self._open or now - self._broken_at < staleness_s
 
     async def relist(self, least: str = "") -> None:
         """List again now; returns when a list begun after this call has reached the sink.

@@ -50,6 +50,12 @@ class TokenBucket:
         """Requests a second at the moment."""
         return self._rate
 
+    def use_maximum(self, rate_max: float) -> None:
+        """Another highest rate from now on; the rate at the moment is brought down to it."""
+        at_most = self._rate == self._rate_max
+        self._rate_max = rate_max
+        self._rate = rate_max if at_most else min(self._rate, rate_max)
+
     def take(self, now: float) -> bool:
         """Whether one request may go now; if so it is counted."""
         self._refill(now)
@@ -114,6 +120,10 @@ class RateLimiter:
     def waiting(self) -> int:
         """Requests that wait for their turn."""
         return len(self._waiting)
+
+    def use_maximum(self, rate_max: float) -> None:
+        """Requests a second at most, from now on."""
+        self._limit.use_maximum(rate_max)
 
     async def turn(self, traffic: TrafficClass) -> None:
         """Wait until one request of this kind may be sent."""

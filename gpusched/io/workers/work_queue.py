@@ -91,7 +91,7 @@ class WorkerPool(Generic[Job]):
 
     Args:
         name: of the tasks.
-        limit: most tasks at once.
+        limit: most tasks at once, asked for whenever there is work.
         work: must return, whatever the job's outcome; what it raises is a fault.
         on_fault: told of a fault; the other tasks go on.
         contained: told of a job's fault, which then stops nothing else.
@@ -102,7 +102,7 @@ class WorkerPool(Generic[Job]):
         self,
         name: str,
         *,
-        limit: int,
+        limit: Callable[[], int],
         work: Callable[[Job], Awaitable[None]],
         on_fault: OnFault,
         contained: Callable[[Job, Exception], None] | None = None,
@@ -163,7 +163,7 @@ class WorkerPool(Generic[Job]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start_worker(self) -> None:
-        if len(self._tasks) < self._limit:
+        if len(self._tasks) < self._limit():
             task = asyncio.get_running_loop().create_task(self._shift(), name=self._name)
             self._tasks.add(task)
             task.add_done_callback(self._ended)

@@ -17,6 +17,7 @@ from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.commit.ledger import CommitLedger
 from gpusched.commit.model import CommitState, PodRead, PodStage
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.leader.lease import Lease
 from gpusched.io.workers.work_queue import OnContained
 from gpusched.io.write.bind_calls import CALL_S, BindCalls
@@ -35,11 +36,13 @@ class BindReadBack:
         clock: time.
         on_contained: told of what fails here too; it is tried again.
         on_known: told of a gang of which nothing is to be read any more.
+        limits_in_force: of the configuration, asked once.
     """
 
     def __init__(
         self, calls: BindCalls, cache: CommitLedger, *, lease: Lease, clock: Clock,
         on_contained: OnContained, on_known: Callable[[GangKey], None],
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._cache = cache
@@ -49,7 +52,7 @@ class BindReadBack:
         self._on_known = on_known
         self._open: Counter[GangKey] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = asyncio.Semaphore(limits.BINDS_IN_FLIGHT_MAX)
+        self._turns = asyncio.Semaphore(limits_in_force().binds_in_flight)
 
     def knows(self, gang: GangKey) -> bool:
         """Whether something of this gang is still to be read."""

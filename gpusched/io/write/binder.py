@@ -54,6 +54,7 @@ from gpusched.commit.model import (
     TermSuperseded,
 )
 from gpusched.commit.observed_pod import observe_pod
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
@@ -128,6 +129,7 @@ class Binder:
         on_known: told when it is known again what became of such a gang's bindings.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
+        limits_in_force: of the configuration.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Binder:
         on_known: Callable[[GangKey], None] = lambda _gang: None,
         group_path: GroupPath = own_group_path,
         seal: Callable[[], Seal] = lambda: UNKNOWN_SEAL,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._calls = BindCalls(
             api, pace, clock=clock, telemetry=telemetry, group_path=group_path, seal=seal
@@ -163,7 +166,7 @@ class Binder:
         self._on_failed = on_failed
         self._readback = BindReadBack(
             self._calls, cache, lease=lease, clock=clock, on_contained=on_contained,
-            on_known=on_known,
+            on_known=on_known, limits_in_force=limits_in_force,
         )  # fmt: skip
         self.evictor = Evictor(
             api,
@@ -173,9 +176,10 @@ class Binder:
             telemetry=telemetry,
             on_fault=self._fault,
             on_contained=on_contained,
+            limits_in_force=limits_in_force,
         )
         self._pool: WorkerPool[_Job] = WorkerPool(
-            "bind", limit=limits.BINDS_IN_FLIGHT_MAX, work=self._work, on_fault=self._fault,
+            "bind", limit=lambda: limits_in_force().binds_in_flight, work=self._work, on_fault=self._fault,
             tenant=lambda job: job[1].state.gang.gang.namespace,
         )  # fmt: skip
         self._by_uid: dict[UID, tuple[_GangCommit, int]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -18,6 +19,7 @@ from gpusched.api.serializer import requests
 from gpusched.api.serializer.requests import EventNote
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import MERGE_PATCH, ApiClient
 from gpusched.io.client.responses import ApiResponse, api_error
 from gpusched.io.client.transport import JSON
@@ -80,6 +82,7 @@ class EventRecorder:
         instance: str,
         on_fault: OnFault,
         on_contained: OnContained = log_contained_fault,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._api = api
         self._pace = pace
@@ -92,7 +95,7 @@ class EventRecorder:
         """Objects with news to be sent, by namespace."""
         self._queued = 0
         self._pool: WorkerPool[UID] = WorkerPool(
-            "events", limit=limits.EVENTS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            "events", limit=lambda: limits_in_force().events_in_flight, work=self._work, on_fault=on_fault,
             contained=lambda uid, error: on_contained("event", error, uid),
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip

@@ -17,6 +17,7 @@ from gpusched.api.serializer import requests
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.commit.observed_pod import read_pod
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
 from gpusched.io.leader.lease import Lease
@@ -55,6 +56,7 @@ class Evictor:
         telemetry: counts.
         on_fault: told when a task crashed.
         on_contained: told of an eviction that failed by our own doing; it is tried again.
+        limits_in_force: of the configuration.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Evictor:
         telemetry: Telemetry,
         on_fault: OnFault,
         on_contained: OnContained = log_contained_fault,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._on_contained = on_contained
         self._api = api
@@ -77,7 +80,7 @@ class Evictor:
         self._victims: dict[UID, _EvictionRun] = {}
         self._pool: WorkerPool[_EvictionRun] = WorkerPool(
             "evict",
-            limit=limits.EVICTIONS_IN_FLIGHT_MAX,
+            limit=lambda: limits_in_force().evictions_in_flight,
             work=self._evict,
             on_fault=on_fault,
             contained=self._failed,

@@ -20,6 +20,7 @@ from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from gpusched.io.client.responses import api_error
 from gpusched.io.leader.lease import Lease
@@ -46,6 +47,7 @@ class PreemptionCalls:
         lease: asked before each write.
         clock: time.
         telemetry: counts 429 answers.
+        limits_in_force: of the configuration, asked once.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class PreemptionCalls:
         lease: Lease,
         clock: Clock,
         telemetry: Telemetry,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._api = api
         self._pace = pace
@@ -64,7 +67,7 @@ class PreemptionCalls:
         self._lease = lease
         self._clock = clock
         self._telemetry = telemetry
-        self._turns = asyncio.Semaphore(limits.BINDS_IN_FLIGHT_MAX)
+        self._turns = asyncio.Semaphore(limits_in_force().binds_in_flight)
 
     async def nominate(
         self, key: ObjectKey, uid: UID, node: str, *, sentence: str, since: float, fence: str

@@ -33,6 +33,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.cache.verify.placements import group_error
 from gpusched.cache.verify.preemptions import recheck_preemption, victim_error
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
@@ -105,6 +106,7 @@ class PreemptionExecutor:
         on_contained: told of a claim that failed by our own doing.
         on_stopped: told of each stop whose first member was made to leave.
         on_switched: told of each Job that was started or given back, not of those that are paused.
+        limits_in_force: of the configuration.
     """
 
     def __init__(
@@ -121,9 +123,17 @@ class PreemptionExecutor:
         on_contained: OnContained = log_contained_fault,
         on_stopped: Callable[[GangStop], None] = lambda _stop: None,
         on_switched: Callable[[JobSuspendChange], None] = lambda _switch: None,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
+        self._limits = limits_in_force
         self._calls = PreemptionCalls(
-            api, pace, cache, lease=lease, clock=clock, telemetry=telemetry
+            api,
+            pace,
+            cache,
+            lease=lease,
+            clock=clock,
+            telemetry=telemetry,
+            limits_in_force=limits_in_force,
         )
         self._on_contained = on_contained
         self._cache = cache
@@ -135,7 +145,7 @@ class PreemptionExecutor:
         self._on_switched = on_switched
         self._pool: WorkerPool[_PreemptionRun] = WorkerPool(
             "claim",
-            limit=limits.PREEMPTIONS_IN_FLIGHT_MAX,
+            limit=lambda: limits_in_force().preemptions_in_flight,
             work=self._carry,
             on_fault=on_fault,
             contained=self._failed,
@@ -364,7 +374,7 @@ class PreemptionExecutor:
             self._end(run)
             return
         run.timer = asyncio.get_running_loop().call_later(
-            limits.PREEMPTION_MAX_S, self._give_up_protected_victims, run
+            self._limits().preemption_timeout_s, self._give_up_protected_victims, run
         )
         for stop in stops:
             self._evict_stop(run, stop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -20,6 +20,7 @@ from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.requests import CONTROLLER, EventNote, ObjectRef
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
 from gpusched.io.leader.lease import Lease
@@ -105,6 +106,7 @@ class StatusWriter:
         on_fault: OnFault,
         on_contained: OnContained = log_contained_fault,
         instance: str = CONTROLLER,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._on_contained = on_contained
         self._api = api
@@ -115,7 +117,7 @@ class StatusWriter:
         self._telemetry = telemetry
         self.events = EventRecorder(
             api, pace, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
-            on_fault=on_fault, on_contained=on_contained,
+            on_fault=on_fault, on_contained=on_contained, limits_in_force=limits_in_force,
         )  # fmt: skip
         self.stops = EvictionEvents(self.events, cache)
         self._objects: OrderedDict[UID, _StatusEntry] = OrderedDict()
@@ -128,7 +130,7 @@ class StatusWriter:
         self._waiting = 0
         self._waiting_of: Counter[str] = Counter()
         self._pool: WorkerPool[UID] = WorkerPool(
-            "status", limit=limits.STATUS_IN_FLIGHT_MAX, work=self._work, on_fault=on_fault,
+            "status", limit=lambda: limits_in_force().status_writes_in_flight, work=self._work, on_fault=on_fault,
             contained=self._failed,
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip

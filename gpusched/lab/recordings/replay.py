@@ -231,8 +231,11 @@ def replay_decision(file: DecisionFile, *, clock: Clock, config: Config | None =
         guard.resume(inputs.failing)
     used = inputs.config if config is None else config
     guard.begin_session()
+    snapshot = inputs.snapshot
+    if config is not None:
+        snapshot = attrs.evolve(snapshot, limits=config.limits)
     decision = decide(
-        inputs.snapshot,
+        snapshot,
         load_policy(used),
         guard=guard,
         masks=SessionCache(),

@@ -29,7 +29,7 @@ def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
     if condition.status == "True":
         limit = gang.terms.schedule_timeout_ns / 10**9
         if not limit and not gang.pending:
-            limit = limits.ADMITTED_MAX_S
+            limit = session.snapshot.limits.admitted_timeout_s
         if limit and age > limit and group.phase == "Inqueue":
             return _back_off(limit, admission_pause_s(gang, now))
     elif condition.reason == Reason.BACK_OFF and condition.message.startswith(_GAVE_BACK):
@@ -68,13 +68,14 @@ def admission_pause_s(gang: Gang, returned_at: float) -> float:
 
 
 def _job_admission_age_verdict(session: Session, gang: Gang, age: float) -> Verdict:
+    timeout_s = session.snapshot.limits.admitted_timeout_s
     if gang.suspended:
-        again = limits.ADMITTED_MAX_S + limits.ADMIT_AGAIN_S
+        again = timeout_s + limits.ADMIT_AGAIN_S
         pause_s = limits.ADMIT_AGAIN_S
-        return _back_off(limits.ADMITTED_MAX_S, pause_s) if age < again else ALLOW
-    if age > limits.ADMITTED_MAX_S and not gang.succeeded:
+        return _back_off(timeout_s, pause_s) if age < again else ALLOW
+    if age > timeout_s and not gang.succeeded:
         session.outcomes.return_job(gang)
-        return _back_off(limits.ADMITTED_MAX_S, limits.ADMIT_AGAIN_S)
+        return _back_off(timeout_s, limits.ADMIT_AGAIN_S)
     return ALLOW
 
 

@@ -9,7 +9,6 @@ import attrs
 import msgspec
 
 from gpusched.api.pod.pod import Pod, PodPhase
-from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import expected_pod_uid
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
@@ -136,7 +135,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
     """
     since = broken_since(gang)
     whole = with_stand_ins(gang)
-    if since and session.snapshot.now - since > limits.REPAIR_ROOM_MAX_S:
+    if since and session.snapshot.now - since > session.snapshot.limits.repair_timeout_s:
         return
     if whole.pending < gang.need or session.nominations.has(gang):
         return

@@ -65,7 +65,7 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
             gang.job,
             reason=Reason.BACK_OFF,
             sentence=truncate_message(
-                f"got no place for {pods_text(gang.need)} within {limits.ADMITTED_MAX_S:g} s of its "
+                f"got no place for {pods_text(gang.need)} within {session.snapshot.limits.admitted_timeout_s:g} s of its "
                 f"start; it is suspended again for {limits.ADMIT_AGAIN_S:g} s"
             ),
             action="enqueue",

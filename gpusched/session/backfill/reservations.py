@@ -21,7 +21,7 @@ import numpy as np
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.arrays.columns import Bools, Ints
-from gpusched.base.limits import RESERVATION_WINDOW_S, RESERVATION_WORK_MAX
+from gpusched.base.limits import RESERVATION_WORK_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import (
     FOREVER,
@@ -59,11 +59,15 @@ class Reservations:
 
     def __init__(self, session: Session, *, per_pool: int) -> None:
         self.session = session
+        self.window_s = int(session.snapshot.limits.reservation_window_s)
+        """Seconds from now within which starts are promised."""
         self.lengths = Walltimes(session)
         self.waiting: list[Gang] = []
         """Blocked gangs in the order of their turns."""
         self.holders: list[ReservedGang] = []
-        self._pools = ReservationPools(session.masks.kinds, per_pool)
+        self._pools = ReservationPools(
+            session.masks.kinds, per_pool, session.snapshot.limits.reservations
+        )
         self._strict: list[StrictFifoHead] = []
         self._turns: dict[GangKey, int] = {}
         self._held_up: set[GangKey] = set()
@@ -248,7 +252,7 @@ class Reservations:
     def _find(
         self, gang: Gang, seeker: StartSearch, before: EarlierResult, *, overdue: bool
     ) -> ReservedGang | None:
-        holds, until = self.holds, self.lengths.now + RESERVATION_WINDOW_S
+        holds, until = self.holds, self.lengths.now + self.window_s
         if not before.start and not seeker.lacks_room_or_quota_now(holds, until=until):
             return None
         hold = self._reservation_with_evictions(gang, holds, until=until)

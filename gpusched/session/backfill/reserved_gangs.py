@@ -8,7 +8,6 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Bools, Ints
-from gpusched.base.limits import RESERVATIONS_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
@@ -66,9 +65,11 @@ class ReservationPools:
     Args:
         kinds: of gangs.
         per_pool: most holders whose usable nodes overlap.
+        total: most holders of one session.
     """
 
-    def __init__(self, kinds: EquivalenceClasses, per_pool: int) -> None:
+    def __init__(self, kinds: EquivalenceClasses, per_pool: int, total: int) -> None:
+        self._total = total
         self._kinds = kinds
         self._per_pool = per_pool
         self._usable: dict[Hashable, Bools] = {}
@@ -108,7 +109,7 @@ class ReservationPools:
 
     def room(self, usable: Bools, holders: Sequence[ReservedGang]) -> bool:
         """Whether one more may hold room on some of these rows, which ``learn`` returned."""
-        if len(holders) >= RESERVATIONS_MAX:
+        if len(holders) >= self._total:
             return False
         crowded = self._crowded.get(id(usable))
         if crowded is None:

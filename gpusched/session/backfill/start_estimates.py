@@ -11,7 +11,6 @@ from gpusched.base.limits import (
     ESTIMATE_STEP_S,
     ESTIMATE_WORK_MAX,
     ESTIMATES_MAX,
-    RESERVATION_WINDOW_S,
 )
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
@@ -44,7 +43,7 @@ def estimate_starts(reservations: Reservations, waiting: Sequence[Gang]) -> dict
         if hold is None:
             if work.left <= 0:
                 break
-            hold = reservations.seek(gang, holds, until=now + RESERVATION_WINDOW_S, work=work)
+            hold = reservations.seek(gang, holds, until=now + reservations.window_s, work=work)
             if hold is None:
                 continue
             holds.append(hold)

@@ -99,7 +99,8 @@ class Session:
         """What packages above the session keep for its length."""
         self._gangs = {
             gang.key: resolve_level_names(
-                without_overdue_pods(gang, snapshot.now), lambda: self.levels
+                without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
+                lambda: self.levels,
             )
             for gang in snapshot.gangs
         }

@@ -13,8 +13,6 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import (
     ADMIT_AGAIN_S,
-    ADMITTED_MAX_S,
-    EXPECTED_PODS_MAX_S,
     MOVED_ROOM_S,
     NOMINATION_MAX_S,
     QUEUE_DEPTH_MAX,
@@ -177,8 +175,11 @@ class PlanExecutor:
         started = None if switch.suspend else world.stamp
         world.objects.write(with_status(switched, startTime=started))
         self._owners.switched(switch.key)
+        limits = world.cache.limits
         for after_s in (
-            (ADMIT_AGAIN_S,) if switch.suspend else (EXPECTED_PODS_MAX_S, ADMITTED_MAX_S)
+            (ADMIT_AGAIN_S,)
+            if switch.suspend
+            else (limits.pod_arrival_timeout_s, limits.admitted_timeout_s)
         ):
             at = world.now + after_s + _SLACK_S
             world.agenda.at(at, lambda: self._still_waits(switch), aside=True)

@@ -192,6 +192,7 @@ class Simulation:
         self.case = case
         self.cache = Cache(config.scheduler_names)
         self.cache.rows.use(config.layouts or load_shipped_layouts())
+        self.cache.use_limits(config.limits)
         self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
         self._owners = SimulatedControllers(self.world)
         self._carry = PlanExecutor(

@@ -1,0 +1,66 @@
+"""Limits of the configuration in force in a whole daemon, at its start and after a reload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusched.io.write.bind_calls import BindCalls
+
+
+@pytest.fixture
+def most_binds(monkeypatch):
+    """How many bindings were on their way at once, since it was last set to 0."""
+    most, now = [0], [0]
+    original = BindCalls.bind
+
+    async def counted(*args: Any, **how: Any) -> Any:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        try:
+            return await original(*args, **how)
+        finally:
+            now[0] -= 1
+
+    monkeypatch.setattr(BindCalls, "bind", counted)
+    return most
+
+
+def test_bindings_in_flight_follow_the_configuration(play, tmp_path, most_binds):
+    """Given 3 bindings in flight, when the file says 6, then the running daemon sends 6."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("limits: {bindsInFlight: 3}\n")
+
+    async def scenario(w: Any) -> None:
+        await w.start(nodes=4)
+        daemon = w.daemon(config_file=str(file))
+        w.gang("first", 16, gpus=1)
+        await w.until(lambda: len(w.bound("first")) == 16)
+        assert most_binds == [3]
+
+        file.write_text("limits: {bindsInFlight: 6}\n")
+        daemon.app.reload()
+        await w.until(lambda: daemon.app.cycle.rules.config.limits.binds_in_flight == 6)
+        w.gang("second", 16, gpus=1)
+        await w.until(lambda: len(w.bound("second")) == 16)
+        assert most_binds == [6]
+
+    play(scenario)
+
+
+def test_the_rate_of_requests_follows_the_configuration(play, tmp_path):
+    """Given 4,000 requests a second, when the file says 50, then the limiter gives 50."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("{}\n")
+
+    async def scenario(w: Any) -> None:
+        await w.start(nodes=1, stages=False)
+        daemon = w.daemon(config_file=str(file))
+        await w.until(lambda: daemon.leading)
+        assert daemon.app._pace.rate == 4000
+        file.write_text("clientConnection: {qps: 50}\n")
+        daemon.app.reload()
+        await w.until(lambda: daemon.app._pace.rate == 50)
+
+    play(scenario)
