@@ -51,7 +51,9 @@ def test_a_pool_works_for_tenants_in_turn():
         done.append(job)
 
     async def main():
-        pool = WorkerPool("p", limit=1, work=work, on_fault=done.append, tenant=lambda job: job[0])
+        pool = WorkerPool(
+            "p", limit=lambda: 1, work=work, on_fault=done.append, tenant=lambda job: job[0]
+        )
         pool.put_all(f"a{number}" for number in range(100))
         pool.put("b0")
         await pool.rest()
