@@ -362,3 +362,30 @@ def test_a_job_with_a_queue_is_paused_and_started_again_in_its_room():
     )  # fmt: skip
     c.when.bound()
     assert c.then.nodes() == {"j-again": "n1"}
+
+
+def test_a_gang_is_not_moved_into_room_that_is_reserved():
+    """M could move to the idle node, where it would still run when H can start there."""
+    c = Given(config=attrs.evolve(DEFAULT, actions=(*ACTIONS, "backfill")))
+    c.node("n0", gpus=2, labels={"zone": "a"}).node("n1", gpus=2).node("n2", gpus=2)
+    owned(c, "m", "n0")
+    runs(
+        c, "r", "n1", gpus=2, since=RECENT, priority=9,
+        group={"expected_duration_ns": 100 * 10**9, "preemptible": False},
+    )  # fmt: skip
+    c.gang("h", pods=2, gpus=2, created=entities.NOW - 20)
+    c.group("wide", min_member=1, created=entities.NOW - 10, expected_duration_ns=10 * 10**9)
+    c.pods("wide", 1, group="wide", gpus=2, created=entities.NOW - 10, node_selector={"zone": "a"})
+    c.when.one_session()
+    assert "held for it from" in c.then.why("h")
+    assert c.then.evicted() == []
+
+
+def test_a_gang_is_moved_where_nothing_is_reserved():
+    """The same without H: M moves, so that the reservation alone kept it before."""
+    c = Given(config=attrs.evolve(DEFAULT, actions=(*ACTIONS, "backfill")))
+    c.node("n0", gpus=2, labels={"zone": "a"}).node("n2", gpus=2)
+    owned(c, "m", "n0")
+    c.gang("wide", pods=1, gpus=2, node_selector={"zone": "a"})
+    c.when.one_session()
+    assert c.then.evicted() == ["m-0"]

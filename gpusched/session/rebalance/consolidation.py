@@ -15,7 +15,6 @@ from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.victims.solver_model import VictimModel, VictimModelResult
-from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import place_minimum
@@ -279,7 +278,7 @@ class Consolidation:
             if not held:
                 break
             other = session.statement()
-            held = place_ignoring_reservations(session, as_pending_gang(each.gang), other) is None
+            held = place_minimum(session, as_pending_gang(each.gang), other) is None
             held = held and len(other.places) == len(each.seats)
             places.append((each, other))
         if held:
