@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tomllib
@@ -68,6 +69,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="KUBECONFIG[#CONTEXT]",
         help="the same, for a kubeconfig",
     )
+
+
+def pytest_collection_finish() -> None:
+    """Let Python look for cycles seldom, and never in what is imported and collected by now.
+
+    With its own 700 new objects, a quarter to a third of the suite's CPU time goes into walking
+    modules, test items and clusters that are still in use.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 class Packages:
