@@ -5,6 +5,7 @@ It lies beside the configuration; where none does, the one that comes with the p
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -46,6 +47,7 @@ def load_shipped_layouts() -> GpuLayoutCatalog:
     return load_layouts(read_file(path), source=path)
 
 
+@lru_cache(maxsize=8)  # a reload, and each daemon of a process, reads the same text again
 def load_layouts(raw: bytes, *, source: str) -> GpuLayoutCatalog:
     """Read a catalogue.
 

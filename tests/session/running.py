@@ -48,7 +48,7 @@ def runs(
         spec: as ``entities.pod`` and ``entities.pod_class`` have.
     """
     places = nodes.split()
-    taken = _TAKEN.setdefault(id(c), {}) if slots is None else slots
+    taken = _first_free_slots(c) if slots is None else slots
     c.group(
         name,
         queue=queue,
@@ -77,7 +77,13 @@ def runs(
     return c
 
 
-_TAKEN: dict[int, dict[str, int]] = {}
+def _first_free_slots(c: Given) -> dict[str, int]:
+    """First slot of each node above those that pods of the cluster hold."""
+    taken: dict[str, int] = {}
+    for pod in c.cache.pods.values():
+        if pod.node:
+            taken[pod.node] = max(taken.get(pod.node, 0), pod.slots.bit_length())
+    return taken
 
 
 def budget(c: Given, name: str, *, allowed: int) -> None:

@@ -6,6 +6,10 @@ they were skipped.
 
 from __future__ import annotations
 
+import functools
+import json
+from typing import Final
+
 import attrs
 
 from gpusched.base.errors import GpuschedError
@@ -27,6 +31,10 @@ _BLOCKING = frozenset(
     }
 )
 """Errors after which CEL rules would read nonsense."""
+
+_COMPILED_MAX: Final = 64
+"""Compiled versions that the process remembers: all that are shipped, twice. Each definition is
+compiled when it is checked and again when it is served, and again by each cluster in a process."""
 
 _GO_TYPES = {"boolean": "bool", "number": "float64", "array": "[]interface {}"}
 _GO_TYPES |= {"object": "map[string]interface {}", "null": "<nil>"}
@@ -86,14 +94,29 @@ def compile_version(
     Raises:
         SchemaRefused: it is not structural or a rule does not compile.
     """
+    scale = scale or {}
+    paths = (scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""))
+    scale_paths = tuple(each for each in paths if each)
+    try:
+        text = json.dumps(raw)
+    except RecursionError:
+        return _compile(raw, scale_paths, path)
+    return _compile_text(text, scale_paths, path)
+
+
+@functools.lru_cache(maxsize=_COMPILED_MAX)
+def _compile_text(text: str, scale_paths: tuple[str, ...], path: str) -> CustomVersion:
+    """Compile a schema from its JSON text, so that equal ones are compiled once."""
+    return _compile(json.loads(text), scale_paths, path)
+
+
+def _compile(raw: Doc, scale_paths: tuple[str, ...], path: str) -> CustomVersion:
     try:
         schema = structural(raw, path=path)
         rules = compile_rules(schema, path=path)
     except (NotStructural, RulesRefused) as refusal:
         raise SchemaRefused(refusal.errors) from refusal
-    scale = scale or {}
-    paths = (scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""))
-    return CustomVersion(schema, rules, tuple(p for p in paths if p))
+    return CustomVersion(schema, rules, scale_paths)
 
 
 def _scale_errors(obj: Doc, path: str) -> list[FieldError]:
