@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 LONGEST ?= 10m
+PURE := api topology placement session commit leader config lab/report plugins
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit bench experiments real check format lock clean
+.PHONY: help setup demo test quick lint types imports unit seeds bench experiments real check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -26,6 +27,9 @@ $(STAMP): requirements.lock pyproject.toml setup.py
 demo: setup ## an embedded cluster, the real daemon, three queues, gangs that start and gangs that wait
 	@$(BIN)/gpusched demo
 
+quick: setup ## the pure tests, without daemon, cluster and processes: seconds, while you type
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not long" $(PURE:%=tests/%) --ignore tests/placement/solver --ignore tests/plugins/host --ignore tests/plugins/outside
+
 test: setup lint types imports unit ## lint, types, import rules and every test
 
 lint: setup ## ruff: rules and format; oxlint: the script of reports
@@ -39,8 +43,11 @@ types: setup ## mypy --strict
 imports: setup ## who may import whom
 	$(BIN)/lint-imports
 
-unit: setup ## the tests alone
-	$(BIN)/pytest -q -n $(WORKERS) tests
+unit: setup ## the tests alone; at the end the slowest twenty
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
+
+seeds: setup ## two hundred chaos seeds, of which the suite plays fifty
+	$(BIN)/gpusched chaos --seeds 0-199 --jobs $(WORKERS)
 
 check: lint types imports ## everything but the tests
 

@@ -1,4 +1,7 @@
-"""Two hundred seeds: nothing crashes and every invariant holds."""
+"""Fifty seeds: nothing crashes and every invariant holds. ``make seeds`` plays two hundred.
+
+Among these fifty are all seeds by which docs/chaos.md says that a planted fault was found.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import pytest
 
 from gpusched.lab.chaos.campaign import play_seed
 
-SEEDS = 200
-AT_ONCE = 10
+SEEDS = 50
+AT_ONCE = 5
 
 
 @pytest.fixture
@@ -21,7 +24,7 @@ def silent():
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_ten_seeds(silent, first):
+def test_five_seeds(silent, first):
     found = {
         seed: [str(each) for each in run.seen]
         for seed in range(first, first + AT_ONCE)

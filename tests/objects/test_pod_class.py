@@ -14,6 +14,8 @@ from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.pod_class import PodClasses
 from gpusched.base import limits
 
+pytestmark = pytest.mark.long
+
 
 def spec_of(**parts):
     """A spec as the parser leaves it."""

@@ -31,6 +31,8 @@ from gpusched.placement.model.problem import (
 )
 from tests.placement.windows import best_weight, divisible, tiny_window
 
+pytestmark = pytest.mark.long
+
 EFFORT = Effort(budget_s=2.0)
 
 

@@ -13,6 +13,8 @@ from benchmarks.placement.shapes import Case, Crew, Squad, large, small
 from gpusched.placement.cpsat.pattern_model import maximal_patterns
 from tests.placement.brute import answers
 
+pytestmark = pytest.mark.long
+
 
 def test_no_small_gang_that_fits_is_refused_and_none_that_does_not_is_placed() -> None:
     """Every verdict of the pipeline is that of going through all answers."""

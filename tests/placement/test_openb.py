@@ -40,6 +40,8 @@ from benchmarks.placement.openb_traces import (
     typical_pods,
 )
 
+pytestmark = pytest.mark.long
+
 EXCERPT = Path(__file__).parent / "openb"
 HOSTS = read_hosts(EXCERPT)
 PODS = read_requests("gpuspec33", EXCERPT)

@@ -32,6 +32,8 @@ from gpusched.placement.pipeline.solver_placement import place_by_solver
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
+pytestmark = pytest.mark.long
+
 AMPLE = Effort(budget_s=5.0)
 
 

@@ -21,6 +21,8 @@ from gpusched.placement.model.problem import (
 from gpusched.placement.model.verify import objective_values, solution_errors
 from gpusched.placement.pipeline.gang_placement import place_gang
 
+pytestmark = pytest.mark.long
+
 SHAPES = ((7, 30), (6, 33), (5, 60), (3, 50), (1, 70), (0, 16))
 """GPUs and CPUs of a pod of each role."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
+
+pytestmark = pytest.mark.long
 
 PARTS = st.sampled_from((100, 125, 250, 300, 333, 500, 501, 750, 999, 1000))
 

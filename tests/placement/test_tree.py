@@ -18,6 +18,8 @@ from gpusched.placement.tree.table_cache import TableCache
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
+pytestmark = pytest.mark.long
+
 QUICK = Effort(solver=False)
 
 

@@ -6,6 +6,7 @@ import random
 
 import attrs
 import numpy as np
+import pytest
 
 from gpusched.arrays.columns import how_many_fit
 from gpusched.placement.model.problem import Effort, Problem, Role, SearchOutcome, SubGroupMinimum
@@ -13,6 +14,8 @@ from gpusched.placement.pipeline.gang_placement import place_gang
 from gpusched.placement.tree.identical_members import as_identical_members
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
+
+pytestmark = pytest.mark.long
 
 QUICK = Effort(solver=False)
 

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import random
 
+import pytest
 from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.lower_bound import claimants_that_fit_at_most, victim_lower_bound
 from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
 from gpusched.placement.victims.search import find_cheaper_victims
+
+pytestmark = pytest.mark.long
 
 
 def cluster(rng: random.Random) -> tuple[VictimSearchState, int]:

@@ -23,6 +23,8 @@ from gpusched.testing import entities
 from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 S = 10**9
 SESSIONS = 4
 

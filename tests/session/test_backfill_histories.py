@@ -22,6 +22,8 @@ from gpusched.session.backfill.availability_profile import (
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 NOW = int(entities.NOW)
 S = 10**9
 _HELD = re.compile(r"held for it from (\S+) on")

@@ -17,7 +17,7 @@ from gpusched.testing.given import Given
 from tests.session import planting
 from tests.session.planting import plant
 
-pytestmark = pytest.mark.contains
+pytestmark = [pytest.mark.contains, pytest.mark.long]
 
 GPU = "nvidia.com/gpu"
 

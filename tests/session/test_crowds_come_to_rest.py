@@ -9,6 +9,8 @@ import pytest
 
 from tests.session.crowds import MIN_RUNTIME_S, Crowd, Pair
 
+pytestmark = pytest.mark.long
+
 ROUNDS = 5
 """Times that something changes from outside."""
 QUIET = 60

@@ -15,6 +15,8 @@ from gpusched.testing.entities import GIB, GPU, NOW
 from gpusched.testing.given import Given
 from gpusched.testing.invariants import check
 
+pytestmark = pytest.mark.long
+
 HALF, QUARTER = GpuShare(500), GpuShare(250)
 MEMORY = "nvidia.com/gpu.memory"
 

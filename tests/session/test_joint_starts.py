@@ -14,6 +14,8 @@ from gpusched.testing import invariants
 from gpusched.testing.given import Given
 from gpusched.topology.levels import HOST
 
+pytestmark = pytest.mark.long
+
 IN_ONE_RACK = TopologyRequest(required="rack")
 APART = {
     "apart": [PodTerm(HOST, Selector((Requirement("app", "In", ("work",)),)))],

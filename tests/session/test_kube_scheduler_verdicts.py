@@ -25,6 +25,8 @@ import pytest
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 CASES = json.loads(
     gzip.decompress(
         (Path(__file__).parent / "recorded" / "kube-scheduler-filters.json.gz").read_bytes()

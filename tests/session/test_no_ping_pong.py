@@ -14,6 +14,8 @@ from gpusched.session.state.plan import Plan
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 ROUNDS = 6
 """Times that something changes from outside."""
 QUIET = 30

@@ -16,6 +16,8 @@ from gpusched.api.queue.queue import NodePool
 from gpusched.testing import entities
 from tests.session.test_no_ping_pong import QUIET, ROUNDS, History
 
+pytestmark = pytest.mark.long
+
 KINDS = ("h100", "a100", "")
 
 

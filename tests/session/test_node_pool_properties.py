@@ -18,6 +18,8 @@ from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 POOLS = ("p0", "p1", "p2")
 NAMES = ("a", "b", "aa", "ab", "ba", "bb")
 

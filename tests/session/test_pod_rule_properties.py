@@ -16,6 +16,8 @@ from gpusched.testing.given import Given
 
 from . import pod_rules
 
+pytestmark = pytest.mark.long
+
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 SPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "bare": {}}
 SEEDS = range(12)

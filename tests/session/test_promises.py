@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,6 +20,8 @@ from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.statement import Statement
 from gpusched.testing import entities
 from gpusched.testing.given import Given
+
+pytestmark = pytest.mark.long
 
 
 def leaving(c: Given, count: int) -> Given:

@@ -41,6 +41,8 @@ from gpusched.session.state.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
 
+pytestmark = pytest.mark.long
+
 QUICK = settings(
     max_examples=60,
     deadline=None,

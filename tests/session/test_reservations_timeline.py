@@ -26,6 +26,8 @@ from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.earliest_start_oracle import first_moment_that_fits
 
+pytestmark = pytest.mark.long
+
 S = 10**9
 SESSIONS = 3
 

@@ -16,6 +16,8 @@ from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
 
+pytestmark = pytest.mark.long
+
 GPUS, CPU = 4, 8
 RACKS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 

@@ -12,6 +12,8 @@ from gpusched.topology.islands import free_islands, node_islands
 from gpusched.topology.slot_choice import choose_slots
 from gpusched.topology.slot_costs import POPULATION, SlotTables, fragmentation, slot_cost
 
+pytestmark = pytest.mark.long
+
 QUADS = ((0, 1, 2, 3), (4, 5, 6, 7))
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
 NESTED = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
