@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.fuzz.worlds import FuzzCounts, fuzz_sessions
+from tests.behaviour.fuzz.worlds import FuzzCounts, fuzz_sessions
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ELSEWHERE = {
-    7: "tests/daemon/test_daemon_bad_days.py",
-    13: "tests/daemon/test_daemon_deaths.py",
+    7: "tests/daemon/inputs/test_daemon_bad_days.py",
+    13: "tests/daemon/deaths/test_daemon_deaths.py",
     24: "tests/plugins/test_usage_and_drf.py",
-    71: "tests/daemon/test_daemon_refusals.py",
+    71: "tests/daemon/commit/test_daemon_refusals.py",
 }
 """File whose tests promise it."""
 NOT_YET = {}

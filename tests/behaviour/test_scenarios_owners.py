@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulate.job_lives import GPU, done, get, job, node, played, priority_class, running
+from tests.lab.simulate.job_lives import GPU, done, get, job, node, played, priority_class, running
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB = "batch.kubernetes.io/job-name"

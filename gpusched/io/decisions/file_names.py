@@ -3,7 +3,7 @@
 A file that was written once is read for years, while classes get better names and move between
 modules. So files never hold a Python name: a class stands there as its tag of ``TAGS``, a field as
 its name of ``FIELDS``. Both are part of the format of files. A class may be renamed or moved at
-will; its tag stays. ``tests/old_files`` holds files of each version that must go on being read.
+will; its tag stays. ``tests/shipped/old_files`` holds files of each version that must go on being read.
 """
 
 from __future__ import annotations

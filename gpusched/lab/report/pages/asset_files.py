@@ -1,6 +1,6 @@
 """The style sheets and the script of pages: files of this package, below assets/.
 
-``make lint`` reads the script with oxlint, and tests/report parses the style sheets.
+``make lint`` reads the script with oxlint, and tests/lab/report parses the style sheets.
 """
 
 from __future__ import annotations

@@ -1,0 +1,37 @@
+"""The library: every shipped scenario holds what it says, on the whole daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpusched.lab.scenario.file.read import read_path
+from gpusched.lab.scenario.model.scenario import Scenario
+from gpusched.lab.scenario.play.on_embedded import play_embedded
+
+LIBRARY = Path(__file__).resolve().parents[3] / "kwok-scenarios" / "library"
+SCENARIOS = read_path(LIBRARY)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_a_scenario_of_the_library_holds(scenario: Scenario) -> None:
+    """Given what it describes, every expectation and every invariant holds to its end."""
+    run = play_embedded(scenario)
+
+    assert run.record is not None
+    assert [f"{v.expectation.sentence}: {v.seen}" for v in run.verdicts if not v.ok] == []
+    assert [each.sentence for each in run.record.broken] == []
+    assert [each.trouble for each in run.record.acts if each.trouble] == []
+    assert run.record.unfinished == ""
+
+
+def test_the_library_has_what_users_start_from() -> None:
+    """At least twenty, each of which says what it teaches and is named like its file."""
+    assert len(SCENARIOS) >= 20
+    told = (LIBRARY.parent / "README.md").read_text()
+    for scenario in SCENARIOS:
+        assert f"](library/{scenario.name}.yaml) | {' '.join(scenario.teaches.split())} |" in told
+        assert scenario.teaches.endswith(".")
+        assert (LIBRARY / f"{scenario.name}.yaml").is_file()
+        assert scenario.expect
