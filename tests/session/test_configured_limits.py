@@ -6,7 +6,7 @@ from typing import Any
 
 from gpusched.config.model import LimitsConfig
 from gpusched.testing import entities
-from tests.session.test_gang_life import started
+from tests.session.allocate.test_gang_life import started
 
 
 def under(c: Any, **limits: Any) -> Any:
