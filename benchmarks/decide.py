@@ -138,7 +138,7 @@ def session_ms(cache: Cache, *, expect: int) -> list[float]:
         _touch_all(cache)
         gc.collect()
         began = time.perf_counter()
-        decision = decide(cache.snapshot(_NOW), policy, guard=guard, masks=SessionCache())
+        decision = decide(cache.snapshot(_NOW), policy, guard=guard, session_cache=SessionCache())
         times.append((time.perf_counter() - began) * 1e3)
         placed = sum(len(gang.binds) for gang in decision.plan.binds)
         if placed != expect:

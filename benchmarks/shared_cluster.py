@@ -88,7 +88,7 @@ def session_s(c: Given, *, kept: bool = False) -> float:
         kept: whether filters' answers of earlier sessions may be used.
     """
     if not kept:
-        c.masks = SessionCache()
+        c.session_cache = SessionCache()
     gc.collect()
     began = time.perf_counter()
     c.when.one_session()

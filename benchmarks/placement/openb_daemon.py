@@ -77,12 +77,16 @@ def _check(field: Field, request: TracePod, row: int, *, slots: tuple[int, ...])
 
 def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Node and slots of every pod that got a place, by its name."""
-    policy, guard, masks = load_policy(chosen), PluginGuard(SystemClock()), SessionCache()
+    policy, guard, session_cache = load_policy(chosen), PluginGuard(SystemClock()), SessionCache()
     now = float(_FIRST + 10**6)
     placed: dict[str, tuple[str, tuple[int, ...]]] = {}
     while True:
         decision = decide(
-            cache.snapshot(now), policy, guard=guard, masks=masks, placement=chosen.placement
+            cache.snapshot(now),
+            policy,
+            guard=guard,
+            session_cache=session_cache,
+            placement=chosen.placement,
         )
         if decision.faults:
             raise RuntimeError(decision.faults[0])

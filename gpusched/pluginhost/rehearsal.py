@@ -52,7 +52,7 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
                 Cache(config.scheduler_names).snapshot(clock.now()),
                 policy,
                 guard=guard,
-                masks=SessionCache(),
+                session_cache=SessionCache(),
                 placement=config.placement,
             )
     except Exception as error:  # noqa: BLE001 - ours, and sessions contain it: no reason not to start

@@ -43,9 +43,9 @@ class Decision:
         faults: sentences about plugins that failed.
         searches: what was searched for and how it ended.
         snapshot: what it was decided on: without what was set aside.
-        own: the plan without what is told of objects that were set aside.
+        own: the plan without statuses of objects that were set aside.
         set_aside: objects that are left out, sorted.
-        contained: those of them that were not left out before.
+        contained: the ones among them that were not left out before.
         degraded: how much plainer than configured the session was; None for not at all.
         again: whether the next session should follow at once.
         rounds: of tenants whose gangs this session could not all look at, for the next snapshot.
@@ -74,7 +74,7 @@ def decide(
     policy: Policy,
     *,
     guard: Guard,
-    masks: SessionCache,
+    session_cache: SessionCache,
     placement: PlacementConfig = DEFAULT_PLACEMENT,
     search: SearchRunner = search_in_process,
     ended: ActionTimer = lambda _name: None,
@@ -88,20 +88,20 @@ def decide(
         snapshot: of this moment; its ``now`` is the only time there is.
         policy: actions and plugins.
         guard: contains the plugins; one for each loaded policy.
-        masks: filter results of earlier sessions under the same policy.
+        session_cache: results of earlier sessions under the same policy.
         placement: how to search.
         search: runs what may take long or crash, in this process or in another.
-        ended: told after each action.
+        ended: called with the name of each action as it ends.
         containment: remembers from session to session what was set aside under this policy; None
             where this session is the only one.
-        hand: told of each gang as it is taken in hand.
-        began: told of each stage as it begins.
+        hand: called with the key of each gang as it is looked at.
+        began: called with the name of each stage as it begins.
     """
     memory = Containment() if containment is None else containment
     setting = AttemptSetting(
         policy=policy,
         guard=guard,
-        masks=masks,
+        session_cache=session_cache,
         placement=placement,
         search=search,
         ended=ended,
@@ -123,7 +123,7 @@ def _with_set_aside_statuses(
     contained: tuple[SetAside, ...],
     again: bool,
 ) -> Decision:
-    """The decision, with what is told of those who are set aside."""
+    """The decision, with statuses of objects that are set aside."""
     plan, waiting = decided.plan, decided.waiting
     idle = memory.degraded is not None and not memory.degraded.mode.decides
     if memory.aside or idle:

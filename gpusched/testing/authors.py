@@ -67,7 +67,7 @@ def repeats(c: Given) -> bool:
         c.snapshot,
         c.policy,
         guard=PluginGuard(SystemClock()),
-        masks=SessionCache(),
+        session_cache=SessionCache(),
         placement=c.placement,
     )
     return again.plan == c.then.plan

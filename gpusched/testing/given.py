@@ -69,7 +69,7 @@ class Given:
         self.search: SearchRunner = search_in_process
         self.now = now
         self.guard = PluginGuard(SystemClock())
-        self.masks = SessionCache()
+        self.session_cache = SessionCache()
         self.containment = Containment()
         self.decision: Decision | None = None
         self.snapshot: Snapshot | None = None
@@ -302,7 +302,7 @@ class When:
             c.snapshot,
             c.policy,
             guard=c.guard,
-            masks=c.masks,
+            session_cache=c.session_cache,
             placement=c.placement,
             search=c.search,
             containment=c.containment,

@@ -23,18 +23,18 @@ class FragmentationGauge:
         self._telemetry = telemetry
         self._next = float("-inf")
 
-    def look(self, snapshot: Snapshot, masks: SessionCache) -> None:
+    def look(self, snapshot: Snapshot, session_cache: SessionCache) -> None:
         """Measure, when the last time is long enough ago.
 
         Args:
             snapshot: of the session.
-            masks: of its policy, which know the levels.
+            session_cache: of its policy, which know the levels.
         """
         now = self._clock.monotonic()
         if now < self._next:
             return
         self._next = now + limits.FRAGMENTATION_PERIOD_S
-        levels = masks.levels(snapshot.nodes, snapshot.topologies)
+        levels = session_cache.levels(snapshot.nodes, snapshot.topologies)
         self._telemetry.replace_fragmentation(
             fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
         )

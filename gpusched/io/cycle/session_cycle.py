@@ -85,7 +85,7 @@ class SessionRules:
     config: Config
     policy: Policy
     guard: PluginGuard
-    masks: SessionCache = attrs.Factory(SessionCache)
+    session_cache: SessionCache = attrs.Factory(SessionCache)
     containment: Containment = attrs.Factory(Containment)
 
 
@@ -389,7 +389,7 @@ class SessionCycle:
         """Nodes beyond the domains of a level that count; without a Topology it is told here."""
         if decision.snapshot.topologies:
             return sum(each.outside for each in decision.plan.topologies)
-        levels = self.rules.masks.levels(decision.snapshot.nodes, ())
+        levels = self.rules.session_cache.levels(decision.snapshot.nodes, ())
         full = next((level for level in levels if level.beyond), None)
         self.faults.tell_too_many_domains(full)
         return full.beyond if full is not None else 0
@@ -460,7 +460,7 @@ class SessionCycle:
                 snapshot,
                 rules.policy,
                 guard=rules.guard,
-                masks=rules.masks,
+                session_cache=rules.session_cache,
                 placement=placement,
                 search=search if tape is None else tape,
                 ended=ended,
@@ -469,7 +469,7 @@ class SessionCycle:
                 began=mark.stage if mark is not None else _unmarked,
             )
             with self.faults.contain("fragmentation"):
-                self._fragmentation.look(decision.snapshot, rules.masks)
+                self._fragmentation.look(decision.snapshot, rules.session_cache)
             return decision
 
         self._guard = rules.guard

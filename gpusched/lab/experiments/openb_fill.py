@@ -112,12 +112,14 @@ def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Con
         objects.create(node, now=0.0)
     for index, request in enumerate(coming):
         objects.create(pod_manifest(_name(index), request), now=float(index))
-    policy, guard, masks = load_policy(config), PluginGuard(StoppedClock()), SessionCache()
+    policy, guard, session_cache = load_policy(config), PluginGuard(StoppedClock()), SessionCache()
     placed: set[str] = set()
     while True:
         snapshot = cache.snapshot(EPOCH + len(coming))
         guard.begin_session()
-        decision = decide(snapshot, policy, guard=guard, masks=masks, placement=config.placement)
+        decision = decide(
+            snapshot, policy, guard=guard, session_cache=session_cache, placement=config.placement
+        )
         if decision.faults:
             raise InvariantBroken(decision.faults[0])
         if decision.set_aside:

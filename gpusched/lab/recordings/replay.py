@@ -238,7 +238,7 @@ def replay_decision(file: DecisionFile, *, clock: Clock, config: Config | None =
         snapshot,
         load_policy(used),
         guard=guard,
-        masks=SessionCache(),
+        session_cache=SessionCache(),
         placement=used.placement,
         search=search if config is None else search_in_process,
     )

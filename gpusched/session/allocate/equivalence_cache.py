@@ -76,7 +76,7 @@ def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | Non
 
     Those with promises have rooms of their own, and rules between pods read their labels.
     """
-    kind = session.masks.kinds.of(gang)
+    kind = session.cache.kinds.of(gang)
     if kind is None or session.nominations.has(gang):
         return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(

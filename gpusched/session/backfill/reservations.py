@@ -66,7 +66,7 @@ class Reservations:
         """Blocked gangs in the order of their turns."""
         self.holders: list[ReservedGang] = []
         self._pools = ReservationPools(
-            session.masks.kinds, per_pool, session.snapshot.limits.reservations
+            session.cache.kinds, per_pool, session.snapshot.limits.reservations
         )
         self._strict: list[StrictFifoHead] = []
         self._turns: dict[GangKey, int] = {}
@@ -79,7 +79,7 @@ class Reservations:
 
     def _reset(self) -> None:
         self._books = ReleaseForecast(self.session, self.lengths)
-        self._found = StartCache(self.session.masks.kinds)
+        self._found = StartCache(self.session.cache.kinds)
         self._pools.changed()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Release, Gang]]] | None = None

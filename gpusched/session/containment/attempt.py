@@ -1,6 +1,6 @@
 """One attempt at a session: the actions in order, then the parts of the plan.
 
-Whatever it raises comes back as a ``Fault`` that names the stage and what was in hand.
+Whatever it raises comes back as a ``SessionFault`` that names the stage and the objects at hand.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gpusched.session.status.queue_status import queue_statuses
 from gpusched.session.status.topology_status import topology_statuses
 
 ActionTimer = Callable[[str], None]
-"""Told the name of each action when it ends; the outer layer reads its own clock then."""
+"""Called with the name of each action as it ends; the outer layer reads its own clock then."""
 
 OPEN_STAGE: Final = "open"
 STOPS_STAGE: Final = "stops"
@@ -67,7 +67,7 @@ _PLAN_FIELDS: Final = {
     "topology statuses": "topologies",
 }
 OPTIONAL_STAGES: Final = frozenset({"backfill", WAITING_STAGE})
-"""Stages that nobody waits for."""
+"""Stages that only improve the plan."""
 SKIPPABLE_STAGES: Final = frozenset({STOPS_STAGE, *OPTIONAL_STAGES, *_PLAN_FIELDS})
 """Stages without which all others are what they are."""
 
@@ -78,7 +78,7 @@ class AttemptSetting:
 
     policy: Policy
     guard: Guard
-    masks: SessionCache
+    session_cache: SessionCache
     placement: PlacementConfig
     search: SearchRunner
     ended: ActionTimer = lambda _name: None
@@ -94,8 +94,8 @@ class AttemptResult:
         snapshot: that it was decided on.
         rounds: of tenants whose gangs it could not all look at.
         closed: why nothing may be placed, empty when it may.
-        hooks: faults of hooks of ours, with what they were asked about.
-        answers: hooks of ours that answered.
+        hooks: faults of shipped hooks, with the objects that they were called with.
+        answers: shipped hooks that answered.
     """
 
     snapshot: Snapshot
@@ -124,18 +124,20 @@ def attempt_session(
         setting: of the decision.
         mode: how much of a session is done.
     """
-    stage = AttemptStage(told=setting.began)
+    stage = AttemptStage(entered=setting.began)
     smaller = snapshot
     try:
         smaller = reduced_snapshot(snapshot, aside)
-        heard = FaultListener(setting.guard, stage, smaller, setting.policy.plugins)
-        decided = _run_session(smaller, attrs.evolve(setting, guard=heard), mode, stage)
-        return attrs.evolve(decided, hooks=tuple(heard.faults), answers=frozenset(heard.answers))
+        listener = FaultListener(setting.guard, stage, smaller, setting.policy.plugins)
+        decided = _run_session(smaller, attrs.evolve(setting, guard=listener), mode, stage)
+        return attrs.evolve(
+            decided, hooks=tuple(listener.faults), answers=frozenset(listener.answers)
+        )
     except Fenced:
         raise
     except Exception as error:  # noqa: BLE001 - containment is the task
         # Half of something may stand there now.
-        setting.masks.forget_all()
+        setting.session_cache.forget_all()
         return describe_exception(error, smaller, stage.name)
 
 
@@ -167,7 +169,8 @@ def _run_session(
         stage.enter(OPEN_STAGE)
         session = Session(
             snapshot, policy.plugins, policy.capabilities, guard=setting.guard,
-            masks=setting.masks, placement=placement, search=setting.search, hand=setting.hand,
+            session_cache=setting.session_cache, placement=placement, search=setting.search,
+            hand=setting.hand,
         )  # fmt: skip
         stage.enter(STOPS_STAGE)
         if STOPS_STAGE not in mode.skipped:
@@ -185,7 +188,7 @@ def _run_session(
             parts[_PLAN_FIELDS[name]] = build(session)
     stage.enter(WAITING_STAGE)
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
-    setting.masks.only(snapshot.gangs, snapshot.active)
+    setting.session_cache.only(snapshot.gangs, snapshot.active)
     return AttemptResult(
         snapshot=snapshot,
         plan=Plan(revision=snapshot.revision, **parts),
@@ -227,8 +230,8 @@ def _run_actions(
 def _action_failed(session: Session, action: Action) -> bool:
     """Run one action; whether it is another's, began and failed.
 
-    What our own actions raise goes to whoever contains the session. Those of others are contained
-    like plugins; one that was set aside is not even begun.
+    What shipped actions raise goes to the code that contains the session. Foreign actions are
+    contained like plugins; one that was quarantined is not even begun.
     """
     if type(action).__module__.startswith("gpusched."):
         action.run(session)

@@ -18,7 +18,7 @@ from gpusched.session.containment.suspects import SessionFault, Suspect, Suspect
 from gpusched.session.state.plan import Plan
 
 _HOOK_ROUNDS: Final = 4
-"""Attempts without those for whom a hook failed, each of which may show others."""
+"""Attempts without objects for which a hook failed, each of which may show more of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,8 +46,10 @@ def decide_contained(
     if not mode.together:
         return _gang_by_gang(snapshot, setting, memory, known=known, mode=mode, fault=None)
     aside = frozenset(known)
-    masks = memory.masks(setting.masks, aside)
-    outcome = attempt_session(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+    session_cache = memory.session_cache(setting.session_cache, aside)
+    outcome = attempt_session(
+        snapshot, aside, attrs.evolve(setting, session_cache=session_cache), mode=mode
+    )
     if isinstance(outcome, AttemptResult):
         memory.settle(snapshot, mode, None)
         if outcome.hooks:
@@ -63,7 +65,7 @@ def decide_contained(
         plain = attrs.evolve(found.mode, together=False)
         return _gang_by_gang(snapshot, setting, memory, known=known, mode=plain, fault=found.last)
     memory.pardon(found.pardoned)
-    new = memory.set_aside(snapshot, found.guilty)
+    new = memory.set_aside(snapshot, found.culprits)
     memory.settle(snapshot, found.mode, found.last)
     return ContainedResult(decided=found.decided, contained=new)
 
@@ -81,29 +83,29 @@ def _without_failing_hooks(
 
     A hook that fails for many is to blame itself: what its guard says counts then.
     """
-    guilty: dict[Suspect, SessionFault] = {}
+    culprits: dict[Suspect, SessionFault] = {}
     first, outcome = decided, decided
     for _ in range(_HOOK_ROUNDS):
         more = _objects_of_hook_faults(outcome.hooks, memory, snapshot.now)
         if not more:
             break
-        guilty.update(more)
-        counts = Counter(fault.place for fault in guilty.values())
+        culprits.update(more)
+        counts = Counter(fault.place for fault in culprits.values())
         if any(count > limits.HOOK_SUSPECTS_MAX for count in counts.values()):
             break
-        aside = frozenset({*known, *guilty})
+        aside = frozenset({*known, *culprits})
         found = _attempt_without(snapshot, setting, memory, aside=aside, mode=mode)
         if isinstance(found, SessionFault):
             return ContainedResult(decided=first)
         outcome = found
-    if not guilty:
+    if not culprits:
         return ContainedResult(decided=first)
-    # Who answers for others without them failed for what it was asked about.
-    proven = all(fault.place in outcome.answers for fault in guilty.values())
+    # A hook that answers for all others failed because of these objects.
+    proven = all(fault.place in outcome.answers for fault in culprits.values())
     if proven and not _objects_of_hook_faults(outcome.hooks, memory, snapshot.now):
         outcome = attrs.evolve(outcome, faults=(*first.faults, *outcome.faults))
-        return ContainedResult(decided=outcome, contained=memory.set_aside(snapshot, guilty))
-    for fault in (*outcome.hooks, *guilty.values()):
+        return ContainedResult(decided=outcome, contained=memory.set_aside(snapshot, culprits))
+    for fault in (*outcome.hooks, *culprits.values()):
         memory.blamed_hooks[fault.place] = snapshot.now + limits.SET_ASIDE_RETRY_S
     return ContainedResult(decided=first)
 
@@ -111,21 +113,23 @@ def _without_failing_hooks(
 def _objects_of_hook_faults(
     faults: Sequence[SessionFault], memory: Containment, now: float
 ) -> dict[Suspect, SessionFault]:
-    """For each hook, who was asked about each time that it failed; else who was each time first."""
+    """For each hook the object in all of its faults; without one the first object of each fault."""
     by_hook: dict[str, list[SessionFault]] = {}
     for fault in faults:
         if memory.blamed_hooks.get(fault.place, now) <= now:
             by_hook.setdefault(fault.place, []).append(fault)
     found: dict[Suspect, SessionFault] = {}
-    for those in by_hook.values():
+    for same_hook in by_hook.values():
         always = [
-            each for each in those[0].suspects if all(each in fault.suspects for fault in those)
+            each
+            for each in same_hook[0].suspects
+            if all(each in fault.suspects for fault in same_hook)
         ]
         narrow = [each for each in always if each.what is SuspectKind.GANG]
-        if len({fault.suspects for fault in those}) > 1 and narrow:
-            found[narrow[0]] = those[0]
+        if len({fault.suspects for fault in same_hook}) > 1 and narrow:
+            found[narrow[0]] = same_hook[0]
         else:
-            found.update({fault.suspects[0]: fault for fault in those})
+            found.update({fault.suspects[0]: fault for fault in same_hook})
     return found
 
 
@@ -138,7 +142,7 @@ def _without_open_blocker(
     mode: SessionMode,
     decided: AttemptResult,
 ) -> ContainedResult:
-    """A policy that cannot open stops everybody: if one object is to blame, it is set aside."""
+    """A policy that cannot open stops all gangs: if one object is to blame, it is set aside."""
     if not decided.closed or decided.closed == memory.closed:
         memory.closed = decided.closed
         return ContainedResult(decided=decided)
@@ -146,24 +150,28 @@ def _without_open_blocker(
 
     def fails(more: frozenset[Suspect]) -> bool:
         aside = frozenset(known) | more
-        masks = memory.masks(setting.masks, aside)
-        outcome = attempt_session(snapshot, aside, attrs.evolve(idle, masks=masks), mode=mode)
+        session_cache = memory.session_cache(setting.session_cache, aside)
+        outcome = attempt_session(
+            snapshot, aside, attrs.evolve(idle, session_cache=session_cache), mode=mode
+        )
         return not isinstance(outcome, AttemptResult) or bool(outcome.closed)
 
-    guilty = find_open_blocker(snapshot, fails)
-    if guilty is None:
+    culprit = find_open_blocker(snapshot, fails)
+    if culprit is None:
         memory.closed = decided.closed
         return ContainedResult(decided=decided)
-    aside = frozenset({*known, guilty})
-    masks = memory.masks(setting.masks, aside)
-    outcome = attempt_session(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+    aside = frozenset({*known, culprit})
+    session_cache = memory.session_cache(setting.session_cache, aside)
+    outcome = attempt_session(
+        snapshot, aside, attrs.evolve(setting, session_cache=session_cache), mode=mode
+    )
     if not isinstance(outcome, AttemptResult):
         return ContainedResult(decided=decided)
     why = decided.closed.partition("; nothing is placed")[0]
     fault = SessionFault(
-        kind="PluginFault", says=why, stage="open", place="open", suspects=(guilty,), story=why
+        kind="PluginFault", says=why, stage="open", place="open", suspects=(culprit,), story=why
     )
-    return ContainedResult(decided=outcome, contained=memory.set_aside(snapshot, {guilty: fault}))
+    return ContainedResult(decided=outcome, contained=memory.set_aside(snapshot, {culprit: fault}))
 
 
 # -- gang by gang ------------------------------------------------------------------------------
@@ -176,13 +184,13 @@ def _gang_by_gang(
     mode: SessionMode,
     fault: SessionFault | None,
 ) -> ContainedResult:
-    """Each gang alone, until one gets places: the next session goes on from there.
+    """Decide gangs one by one until one gets places; the next session goes on from there.
 
-    A gang that fails alone is set aside, unless it happens to the first few alike: then nothing
+    A gang that fails by itself is set aside, unless the first few all fail: then nothing
     is decided, and nothing is anybody's fault.
     """
     mode = attrs.evolve(mode, decides=True)
-    guilty: dict[Suspect, SessionFault] = {}
+    culprits: dict[Suspect, SessionFault] = {}
     base = _empty_result(snapshot)
     waiting = [gang for gang in snapshot.gangs if gang.need and gang_suspect(gang.key) not in known]
     every = frozenset(gang_suspect(gang.key) for gang in snapshot.gangs if gang.need)
@@ -200,22 +208,22 @@ def _gang_by_gang(
         )
         if isinstance(outcome, SessionFault):
             fault = fault or outcome
-            guilty[gang_suspect(gang.key)] = outcome
-            if not good and len(guilty) >= limits.ONE_BY_ONE_FAULTS_MAX:
+            culprits[gang_suspect(gang.key)] = outcome
+            if not good and len(culprits) >= limits.ONE_BY_ONE_FAULTS_MAX:
                 break
             continue
         good = True
         if _changes_anything(outcome.plan):
             plan, again = outcome.plan, True
             break
-        told = [status for status in outcome.plan.gangs if status.gang == gang.key]
-        plan = attrs.evolve(plan, gangs=(*plan.gangs, *told))
+        statuses = [status for status in outcome.plan.gangs if status.gang == gang.key]
+        plan = attrs.evolve(plan, gangs=(*plan.gangs, *statuses))
         again = again or tried < len(waiting) <= limits.ONE_BY_ONE_MAX
     plan = attrs.evolve(plan, gangs=tuple(sorted(plan.gangs, key=lambda status: status.gang)))
-    if guilty and not good:
+    if culprits and not good:
         mode = attrs.evolve(mode, decides=False)
-        guilty = {}
-    new = memory.set_aside(snapshot, guilty)
+        culprits = {}
+    new = memory.set_aside(snapshot, culprits)
     memory.settle(snapshot, mode, fault)
     return ContainedResult(
         decided=attrs.evolve(base, plan=plan),
@@ -238,8 +246,10 @@ def _attempt_without(
     aside: frozenset[Suspect],
     mode: SessionMode,
 ) -> AttemptResult | SessionFault:
-    masks = memory.masks(setting.masks, aside)
-    return attempt_session(snapshot, aside, attrs.evolve(setting, masks=masks), mode=mode)
+    session_cache = memory.session_cache(setting.session_cache, aside)
+    return attempt_session(
+        snapshot, aside, attrs.evolve(setting, session_cache=session_cache), mode=mode
+    )
 
 
 def _in_retry_order(waiting: list[Gang], memory: Containment) -> list[Gang]:

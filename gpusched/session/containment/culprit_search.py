@@ -1,6 +1,6 @@
 """Finds the objects for which a session raises, so that it can be held without them.
 
-First whom the stack of the exception names, then, where that does not help, by halves. Where no
+First the objects that the stack of the exception names, then, where that does not help, by halves. Where no
 object is to blame the session is made plainer, step by step. The number of attempts is bounded,
 and their order follows from the snapshot alone.
 """
@@ -36,11 +36,11 @@ from gpusched.session.containment.suspects import (
 )
 
 _SAME_FAULTS: Final = 2
-"""Faults of one kind with different objects in hand, after which it may not be the objects."""
+"""Faults of one kind with different objects, after which it may not be the objects."""
 _COMMON_WIDE: Final = 4
 """So many faults of one kind must have a queue or topology in common before that is blamed."""
 _PROBED_GANGS: Final = 2
-"""Gangs not in hand so far that are tried alone to find out whether it is the objects."""
+"""Gangs not named so far that are tried one by one to find out whether it is the objects."""
 _READMITTED_MAX: Final = 8
 """Suspects that are let in again, one by one, to see whether they were to blame."""
 _STEP_TRIES: Final = 6
@@ -53,14 +53,14 @@ class CulpritSearchResult:
 
     Attributes:
         decided: what came of it; None when nothing could be decided in this mode.
-        guilty: objects it had to be held without, and for which fault.
+        culprits: objects without which it had to be held, and the fault of each.
         mode: how plain it had to be.
         pardoned: known objects that are not to blame: it fails for anybody.
         last: fault for which it had to be plainer, or for which it could not be held.
     """
 
     decided: AttemptResult | None
-    guilty: dict[Suspect, SessionFault]
+    culprits: dict[Suspect, SessionFault]
     mode: SessionMode
     last: SessionFault | None
     pardoned: frozenset[Suspect] = frozenset()
@@ -73,7 +73,7 @@ class CulpritSearch:
         snapshot: of this moment.
         known: objects that are left out already, and for which fault.
         setting: of the decision.
-        containment: knows the masks.
+        containment: has the caches of sessions without some nodes.
         mode: how plain the session begins.
     """
 
@@ -91,15 +91,15 @@ class CulpritSearch:
         self._setting = setting
         self._containment = containment
         self._begin = self._mode = mode
-        self._guilty: dict[Suspect, SessionFault] = {}
+        self._culprits: dict[Suspect, SessionFault] = {}
         self._alike: dict[tuple[str, str, str], list[SessionFault]] = {}
         self._cleared: set[Suspect] = set()
         self._asked: set[tuple[str, str, str]] = set()
         self._pardoned: dict[Suspect, SessionFault] = {}
         self._unsure = False
-        """Whether it was taken for nobody's fault only because nobody else was there to be tried."""
+        """Whether no object was blamed only because there was no other gang to try."""
         self._trusting = False
-        """Whether whom the stack names is believed to be to blame."""
+        """Whether the objects that the stack names are taken to be to blame."""
         self.left = self._budget()
         """Attempts that may still be made."""
 
@@ -114,7 +114,7 @@ class CulpritSearch:
             self._trusting, self._mode = True, self._begin
             self._known.update(self._pardoned)
             self._pardoned.clear()
-            self._guilty.clear()
+            self._culprits.clear()
             self._forget_all()
             self.left = self._budget()
             found = self._down(first)
@@ -136,17 +136,17 @@ class CulpritSearch:
                 plainer = next_reduced_mode(self._mode, outcome.stage)
                 if plainer is None:
                     return CulpritSearchResult(
-                        decided=None, guilty={}, mode=self._mode, last=outcome
+                        decided=None, culprits={}, mode=self._mode, last=outcome
                     )
                 self._mode = plainer
                 self._drop(outcome.signature)
                 self._forget_all()
                 self.left = max(self.left, _STEP_TRIES)
-            outcome = self._try(self._guilty)
+            outcome = self._try(self._culprits)
         outcome = self._with_evictions_again(self._readmit_innocent(outcome), last)
         return CulpritSearchResult(
             decided=outcome,
-            guilty=self._guilty,
+            culprits=self._culprits,
             mode=self._mode,
             last=last,
             pardoned=frozenset(self._pardoned),
@@ -164,22 +164,22 @@ class CulpritSearch:
         ):
             return outcome
         plain, self._mode = self._mode, attrs.evolve(self._mode, evictions=True)
-        again = self._try(self._guilty)
+        again = self._try(self._culprits)
         if isinstance(again, AttemptResult):
             return again
         self._mode = plain
         return outcome
 
-    def _try(self, guilty: Iterable[Suspect]) -> AttemptResult | SessionFault:
+    def _try(self, culprits: Iterable[Suspect]) -> AttemptResult | SessionFault:
         self.left -= 1
-        aside = frozenset({*self._known, *guilty})
-        masks = self._containment.masks(self._setting.masks, aside)
-        setting = attrs.evolve(self._setting, masks=masks)
+        aside = frozenset({*self._known, *culprits})
+        session_cache = self._containment.session_cache(self._setting.session_cache, aside)
+        setting = attrs.evolve(self._setting, session_cache=session_cache)
         return attempt_session(self._snapshot, aside, setting, mode=self._mode)
 
     # -- blame -------------------------------------------------------------------------------
     def _set_gang_aside(self, fault: SessionFault) -> bool:
-        """Put somebody more among the guilty; False when it is nobody's fault."""
+        """Add an object to the culprits; False when no object is to blame."""
         signature = fault.signature
         if signature not in self._alike:
             known = self._known.values()
@@ -188,34 +188,34 @@ class CulpritSearch:
         alike.append(fault)
         common = self._suspect_in_every_fault(alike)
         if common is not None:
-            # Whoever was in hand each time is rather to blame than who changed.
+            # The object in all faults is rather to blame than objects in some of them.
             self._cleared.add(common)
             self._drop(signature)
-            self._guilty[common] = fault
+            self._culprits[common] = fault
             return True
         if len(alike) >= _SAME_FAULTS and signature not in self._asked and not self._trusting:
             self._asked.add(signature)
-            # Nobody misses a stage that only makes things better.
+            # A stage that only improves the plan is left out first.
             if fault.stage in OPTIONAL_STAGES or self._fails_for_any_gang(fault):
                 self._clear_known_suspects(signature)
                 return False
-        named = next((each for each in fault.suspects if each not in self._guilty), None)
+        named = next((each for each in fault.suspects if each not in self._culprits), None)
         if named is None and fault.stage in SKIPPABLE_STAGES:
             return False
         if named is None or len(alike) > limits.CONTAIN_TRIES_MAX // 2:
             named = self._bisect()
         if named is None:
             return False
-        self._guilty[named] = fault
+        self._culprits[named] = fault
         return True
 
     def _suspect_in_every_fault(self, alike: Sequence[SessionFault]) -> Suspect | None:
-        """Who was in hand at each of several faults of one kind, and is not asked yet."""
+        """The object in each of several faults of one kind that is not cleared yet."""
         if len(alike) < 2:
             return None
         wide = len(alike) > _COMMON_WIDE
         for each in alike[-1].suspects:
-            if each in self._guilty or each in self._cleared:
+            if each in self._culprits or each in self._cleared:
                 continue
             if each.what in (SuspectKind.QUEUE, SuspectKind.TOPOLOGY) and not wide:
                 continue  # many gangs have these in common
@@ -225,12 +225,12 @@ class CulpritSearch:
 
     def _drop(self, signature: tuple[str, str, str]) -> None:
         """Who was blamed for a defect was not to blame after all."""
-        for suspect, fault in list(self._guilty.items()):
+        for suspect, fault in list(self._culprits.items()):
             if fault.signature == signature:
-                del self._guilty[suspect]
+                del self._culprits[suspect]
 
     def _clear_known_suspects(self, signature: tuple[str, str, str]) -> None:
-        """Nor who was blamed for it in earlier sessions."""
+        """Clear objects that were blamed for it in earlier sessions, too."""
         for suspect, fault in list(self._known.items()):
             if fault.signature == signature:
                 del self._known[suspect]
@@ -242,12 +242,12 @@ class CulpritSearch:
         self._cleared.clear()
 
     def _fails_for_any_gang(self, fault: SessionFault) -> bool:
-        """Whether it fails for gangs that were not in hand so far, each alone, as well.
+        """Whether it fails for gangs that no fault has named so far, tried one by one, as well.
 
-        Where nobody else is there to be tried it is taken for so.
+        Without any such gang the answer is yes.
         """
         seen = {suspect for each in self._alike[fault.signature] for suspect in each.suspects[:1]}
-        seen |= self._guilty.keys() | self._known.keys()
+        seen |= self._culprits.keys() | self._known.keys()
         waiting = [gang for gang in self._snapshot.gangs if gang.need and gang.pending]
         blamed = [gang for gang in waiting if gang_suspect(gang.key) in seen]
         others = [gang for gang in waiting if gang_suspect(gang.key) not in seen]
@@ -257,8 +257,8 @@ class CulpritSearch:
         others.sort(key=lambda gang: (sum(_similarity(gang, each) for each in blamed), gang.key))
         every = [gang_suspect(gang.key) for gang in self._snapshot.gangs]
         for gang in others[:_PROBED_GANGS]:
-            alone = {each for each in every if each.key != gang.key}
-            outcome = self._try({*self._guilty, *alone})
+            rest = {each for each in every if each.key != gang.key}
+            outcome = self._try({*self._culprits, *rest})
             if isinstance(outcome, AttemptResult) or outcome.signature != fault.signature:
                 return False
         return True
@@ -267,15 +267,15 @@ class CulpritSearch:
     def _bisect(self) -> Suspect | None:
         """The last object of the shortest row of objects with which it fails."""
         for row in self._rows():
-            row = [each for each in row if each not in self._guilty and each not in self._known]  # noqa: PLW2901
+            row = [each for each in row if each not in self._culprits and each not in self._known]  # noqa: PLW2901
             if not row or self.left <= 0:
                 continue
-            if not isinstance(self._try({*self._guilty, *row}), AttemptResult):
+            if not isinstance(self._try({*self._culprits, *row}), AttemptResult):
                 continue  # it fails without all of them
             low, high = 0, len(row)
             while high - low > 1 and self.left > 0:
                 middle = (low + high) // 2
-                good = isinstance(self._try({*self._guilty, *row[middle:]}), AttemptResult)
+                good = isinstance(self._try({*self._culprits, *row[middle:]}), AttemptResult)
                 low, high = (middle, high) if good else (low, middle)
             found = row[low] if high - low == 1 else None
             return None if found is None or self._fails_only_with_others(found) else found
@@ -287,7 +287,7 @@ class CulpritSearch:
         if suspect not in every or len(every) == 1:
             return False
         others = every - {suspect}
-        return isinstance(self._try({*self._guilty, *others}), AttemptResult)
+        return isinstance(self._try({*self._culprits, *others}), AttemptResult)
 
     def _rows(self) -> Iterable[list[Suspect]]:
         snapshot = self._snapshot
@@ -308,15 +308,15 @@ class CulpritSearch:
 
     # -- pardon ------------------------------------------------------------------------------
     def _readmit_innocent(self, outcome: AttemptResult) -> AttemptResult:
-        """Let in again who was not to blame: a single suspect was, as it went well without."""
-        if len(self._guilty) < 2:
+        """Let in again objects that were not to blame: a single suspect was, as it went well without."""
+        if len(self._culprits) < 2:
             return outcome
-        for suspect in list(self._guilty)[:_READMITTED_MAX]:
-            if self.left <= 0 or len(self._guilty) < 2:
+        for suspect in list(self._culprits)[:_READMITTED_MAX]:
+            if self.left <= 0 or len(self._culprits) < 2:
                 break
-            again = self._try({each for each in self._guilty if each != suspect})
+            again = self._try({each for each in self._culprits if each != suspect})
             if isinstance(again, AttemptResult):
-                del self._guilty[suspect]
+                del self._culprits[suspect]
                 outcome = again
         return outcome
 

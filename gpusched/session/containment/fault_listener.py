@@ -23,22 +23,22 @@ from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten
 
 _SHIPPED_PREFIX: Final = "gpusched"
-"""Where policies of ours are: of those of others their guard says all that is said."""
+"""Package prefix of shipped policies; faults of foreign ones are reported by their guard."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @attrs.define
 class AttemptStage:
-    """Where an attempt is; ``told`` hears of each step."""
+    """The stage in which an attempt is; ``entered`` is called with the name of each."""
 
     name: str = "open"
-    told: Callable[[str], None] = lambda _name: None
+    entered: Callable[[str], None] = lambda _name: None
 
     def enter(self, name: str) -> None:
-        """The attempt is here now."""
+        """Note that the attempt enters a stage."""
         self.name = name
-        self.told(name)
+        self.entered(name)
 
 
 class FaultListener:
@@ -62,7 +62,7 @@ class FaultListener:
         self._snapshot = snapshot
         self._index: SuspectIndex | None = None
         self.answers: set[str] = set()
-        """Hooks that have answered."""
+        """Names of hooks that have answered."""
         self.faults: list[SessionFault] = []
 
     def begin_session(self) -> None:
@@ -86,23 +86,23 @@ class FaultListener:
         if plugin not in self._ours:
             return self._guard.wrap(plugin, hook, fn, fallback, part=part)
 
-        # Their stack tells more than what they were asked about: it is gone when a guard answers.
+        # Read from the stack, which is gone when the guard answers.
         name = f"{plugin}.{hook}.{part}" if part else f"{plugin}.{hook}"
 
-        def heard(*args: P.args, **kwargs: P.kwargs) -> R:
+        def observed(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 answer = fn(*args, **kwargs)
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
-                self._hear(plugin, hook, part, error, place=name)
+                self._record(plugin, hook, part, error, place=name)
                 raise
             self.answers.add(name)
             return answer
 
-        return self._guard.wrap(plugin, hook, heard, fallback, part=part)
+        return self._guard.wrap(plugin, hook, observed, fallback, part=part)
 
-    def _hear(self, plugin: str, hook: str, part: str, error: Exception, *, place: str) -> None:
+    def _record(self, plugin: str, hook: str, part: str, error: Exception, *, place: str) -> None:
         if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
             return
         if self._guard.quarantined(plugin, hook, part):

@@ -1,4 +1,4 @@
-"""What is remembered of faults from session to session: who is set aside, and how plain it goes.
+"""Faults remembered from session to session: objects set aside, and parts left out.
 
 An object is tried again when it changed, when the configuration changed (whose sessions begin
 with an empty memory), and after a time that doubles. A plainer session is tried in full after a
@@ -34,7 +34,7 @@ SOLVER_OFF: Final = "solver"
 TOGETHER_OFF: Final = "gangs together"
 DECISIONS_OFF: Final = "decisions"
 EVICTING_ACTIONS: Final = frozenset({"preempt", "reclaim", "consolidate"})
-"""Actions that make somebody leave for others."""
+"""Actions that evict pods for other gangs."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,8 +43,8 @@ class SessionMode:
 
     Attributes:
         evictions: whether gangs leave for others.
-        solver: whether a solver is asked, else placement is greedy.
-        together: whether gangs are decided in one session, else each alone.
+        solver: whether the solver is used, else placement is greedy.
+        together: whether gangs are decided in one session, else one by one.
         decides: whether anything is decided.
         skipped: names of other parts of a session that are left out, sorted.
     """
@@ -125,7 +125,7 @@ class Degraded:
 
 
 def set_aside_message(suspect: Suspect, fault: SessionFault) -> str:
-    """What the owner of an object is told, and what helps."""
+    """The sentence for the owner of an object that is set aside."""
     return (
         f"{suspect} is set aside: the scheduler failed on it in {fault.stage} ({fault.sentence}); "
         "this is a defect of the scheduler. It is tried again when it changes, or within "
@@ -140,7 +140,7 @@ def _duration_text(seconds: float) -> str:
 
 
 class Containment:
-    """One for each loaded configuration; used by one session at a time."""
+    """Faults under one loaded configuration; used by one session at a time."""
 
     def __init__(self) -> None:
         self._aside: dict[Suspect, SetAside] = {}
@@ -148,20 +148,20 @@ class Containment:
         self.degraded: Degraded | None = None
         self._before: Degraded | None = None
         self.turn: GangKey | None = None
-        """After whom it goes on where each gang is decided alone."""
+        """The gang after which the next session goes on where gangs are decided one by one."""
         self.closed = ""
-        """For what a policy could not open when nobody was found who is to blame for it."""
+        """Why a policy could not open when no object was found to blame for it; else empty."""
         self.blamed_hooks: dict[str, float] = {}
-        """Hooks that fail for many, by name: until when their objects are not set aside."""
-        self._masks: tuple[frozenset[Suspect], SessionCache] | None = None
+        """Hooks that fail for many objects, by name: until when the objects are not set aside."""
+        self._session_cache: tuple[frozenset[Suspect], SessionCache] | None = None
 
     @property
     def aside(self) -> tuple[SetAside, ...]:
-        """Who is left out, sorted."""
+        """Objects that are left out of sessions, sorted."""
         return tuple(each for _, each in sorted(self._aside.items()))
 
     def begin(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
-        """Who is left out of this session and for what, and how plain it begins."""
+        """Objects left out of this session with their faults, and the mode in which it begins."""
         self._tried = {}
         if self._aside:
             marks = object_fingerprints(snapshot, self._aside)
@@ -182,7 +182,7 @@ class Containment:
     def set_aside(
         self, snapshot: Snapshot, found: Mapping[Suspect, SessionFault]
     ) -> tuple[SetAside, ...]:
-        """Leave these out from now on; those that were not left out before this session."""
+        """Leave objects out from now on; returns the ones that were not left out before."""
         marks = object_fingerprints(snapshot, found)
         new = []
         for suspect, fault in sorted(found.items()):
@@ -202,12 +202,12 @@ class Containment:
         return tuple(new)
 
     def pardon(self, suspects: Iterable[Suspect]) -> None:
-        """These are not to blame: what they were set aside for happens to anybody."""
+        """Let objects in again, as what they were set aside for happens to all."""
         for suspect in suspects:
             self._aside.pop(suspect, None)
 
     def settle(self, snapshot: Snapshot, mode: SessionMode, fault: SessionFault | None) -> None:
-        """How plain this session had to be."""
+        """Note in which mode this session could be held."""
         if mode == FULL_MODE:
             self.degraded = None
             return
@@ -226,29 +226,29 @@ class Containment:
         )
 
     def begin_reduced(self, mode: SessionMode, *, now: float, why: str, times: int) -> None:
-        """An earlier process died: the first sessions of this one are plainer."""
+        """Begin in a reduced mode, as an earlier process died in a session."""
         wait_s = min(limits.DEGRADED_RETRY_S * 2 ** (times - 1), limits.DEGRADED_RETRY_MAX_S)
         self.degraded = Degraded(
             mode=mode, fault=None, since=now, again=now + wait_s, times=times, why=why
         )
 
     def begin_set_aside(self, snapshot: Snapshot, suspect: Suspect, fault: SessionFault) -> None:
-        """An earlier process died with this object in hand."""
+        """Begin without an object, as an earlier process died while looking at it."""
         if object_fingerprints(snapshot, (suspect,)):
             self.set_aside(snapshot, {suspect: fault})
 
-    def masks(self, masks: SessionCache, aside: Iterable[Suspect]) -> SessionCache:
-        """What is kept from session to session; rows mean other nodes where some are left out."""
+    def session_cache(self, full: SessionCache, aside: Iterable[Suspect]) -> SessionCache:
+        """The cache for sessions without some objects: rows are other nodes where nodes are left out."""
         nodes = frozenset(each for each in aside if each.what is SuspectKind.NODE)
         if not nodes:
-            return masks
-        if self._masks is None or self._masks[0] != nodes:
-            self._masks = (nodes, SessionCache())
-        return self._masks[1]
+            return full
+        if self._session_cache is None or self._session_cache[0] != nodes:
+            self._session_cache = (nodes, SessionCache())
+        return self._session_cache[1]
 
 
 def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict[Suspect, object]:
-    """What each of these objects is like; those that the snapshot does not have are missing.
+    """Fingerprints of objects; the ones that the snapshot does not have are missing.
 
     What the scheduler writes itself is not part of it, nor what changes by itself.
     """
@@ -288,7 +288,7 @@ def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict
 
 
 def mark_of_gang(gang: Gang) -> object:
-    """What a gang is like: equal for two moments between which nobody changed it but we."""
+    """Fingerprint of a gang: changes when anything but the scheduler changes it."""
     job = gang.job
     return (
         gang.uid,

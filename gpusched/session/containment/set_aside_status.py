@@ -1,4 +1,4 @@
-"""What is told of objects that are set aside: made of plain fields, as little may raise here."""
+"""Statuses of objects that are set aside: made of plain fields, as little may raise here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def set_aside_gang_statuses(
 def undecided_gang_statuses(
     snapshot: Snapshot, degraded: Degraded, known: AbstractSet[GangKey]
 ) -> tuple[GangStatus, ...]:
-    """The status of gangs that wait where nothing can be decided, but for those known."""
+    """Statuses of gangs that wait where nothing can be decided, without the known ones."""
     found = []
     sentence = f"nothing can be decided: {degraded.sentence}"
     for gang in snapshot.gangs:
@@ -56,17 +56,17 @@ def _gang_statuses_set_aside(
             path = node.path if node is not None else (gang.queue,)
             entry = next((queues[name] for name in path if name in queues), None)
         if entry is not None and (gang.placed or gang.tasks or gang.gated or gang.leaving):
-            # It is told by its event at least.
+            # Its event says so at least.
             with suppress(Exception):
                 yield error_gang_status(gang, entry.sentence)
 
 
 def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
-    """What a gang is told that no session looks at."""
+    """Status of a gang that no session looks at."""
     missing = gang.min_member - len(gang.placed) - gang.credit
     whole = bool(gang.placed) and missing <= 0 and all(each.confirmed for each in gang.placed)
-    told = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
-    scheduled = told
+    error = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    scheduled = error
     if whole:
         text = f"{pods_text(len(gang.placed))} placed, {gang.min_member} needed; {sentence}"
         scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=truncate_message(text))
@@ -78,14 +78,14 @@ def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
         generation=gang.generation,
         queue=gang.queue,
         phase="Running" if whole else phase,
-        admitted=told,
+        admitted=error,
         is_admitted=False,
         scheduled=scheduled,
         is_scheduled=whole,
         waiting=tuple(
             (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
         ),
-        waiting_ask=told if whole else None,
+        waiting_ask=error if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
     )
 
@@ -93,17 +93,17 @@ def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
 def uncounted_gang_status(
     key: GangKey, group: PodGroup | None, pods: Sequence[Pod], sentence: str
 ) -> GangStatus:
-    """What a gang is told whose members cannot be counted, so that no session sees it."""
-    told = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    """Status of a gang whose members cannot be counted, so that no session sees it."""
+    error = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
     return GangStatus(
         gang=key,
         uid=group.uid if group is not None else UID(""),
         generation=group.generation if group is not None else 0,
         queue=group.queue if group is not None else "",
         phase=(group.phase if group is not None else "") or "Pending",
-        admitted=told,
+        admitted=error,
         is_admitted=False,
-        scheduled=told,
+        scheduled=error,
         is_scheduled=False,
         waiting=tuple(
             (ObjectKey(pod.namespace, pod.name), pod.uid) for pod in pods if not pod.node
@@ -130,7 +130,7 @@ def set_aside_topology_statuses(
     snapshot: Snapshot, aside: Sequence[SetAside]
 ) -> tuple[TopologyStatus, ...]:
     """The status of each Topology that is left out."""
-    those = {
+    queues = {
         each.suspect.key.name: each for each in aside if each.suspect.what is SuspectKind.TOPOLOGY
     }
     return tuple(
@@ -140,11 +140,11 @@ def set_aside_topology_statuses(
             generation=each.generation,
             is_ready=False,
             ready=PendingReason(
-                reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(those[each.name].sentence)
+                reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(queues[each.name].sentence)
             ),
         )
         for each in snapshot.topologies
-        if each.name in those
+        if each.name in queues
     )
 
 

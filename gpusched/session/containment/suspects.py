@@ -1,7 +1,7 @@
-"""Which objects a session had in hand when something raised: read from the stack of the exception.
+"""Objects that a session was looking at when something raised, read from the exception's stack.
 
 Nothing is marked while all goes well, so that the good way costs nothing. The frames of a stack
-tell what functions were called with: gangs, queues, nodes and whatever else a snapshot holds.
+say what functions were called with: gangs, queues, nodes and whatever else a snapshot holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SuspectKind(StrEnum):
     TOPOLOGY = "topology"
     BUDGET = "disruption budget"
     POD = "pod"
-    """A pod that sits on a node and is in no gang of the snapshot."""
+    """A pod on a node that is in no gang of the snapshot."""
 
 
 class Suspect(NamedTuple):
@@ -64,7 +64,7 @@ class Suspect(NamedTuple):
 
 
 def gang_suspect(key: GangKey) -> Suspect:
-    """A gang, with all that is told of it."""
+    """A gang, with all that belongs to it."""
     return Suspect(SuspectKind.GANG, key)
 
 
@@ -96,16 +96,16 @@ def pod_suspect(pod: Pod) -> Suspect:
 
 @attrs.frozen(kw_only=True)
 class SessionFault:
-    """What was raised, told without its stack, which would keep a session in memory.
+    """What was raised, without its stack, which would hold a session in memory.
 
     Attributes:
         kind: name of the exception's class.
         says: its text, one line, cut.
         stage: of the session: an action's name, ``open``, or a part of the plan.
         place: file and line of our code where it came from.
-        suspects: what was in hand, what the innermost frames held first.
+        suspects: objects in its frames, the innermost frame's first.
         story: the stack as text.
-        loud: whether our own bookkeeping contradicted itself.
+        loud: whether an invariant of the scheduler was broken.
     """
 
     kind: str
@@ -141,7 +141,7 @@ class SuspectIndex:
         self._snapshot = snapshot
 
     def suspects(self, error: BaseException) -> tuple[Suspect, ...]:
-        """What was in hand; the innermost frame's first, gangs before what they are asked about."""
+        """Objects in the frames of an exception; the innermost frame's first, gangs before others."""
         found: dict[Suspect, None] = {}
         for depth, frame in enumerate(_frames(error)):
             values = _values(frame, arguments=depth < _INNERMOST)
@@ -172,7 +172,7 @@ class SuspectIndex:
         elif isinstance(value, QueueNode | Queue | Node | Topology | DisruptionBudget):
             yield _object_suspect(value)
         else:
-            # Drafts, seats, variants and the like are about one gang or one pod.
+            # Drafts, infos, variants and the like are about one gang or one pod.
             for name in ("gang", "pod"):
                 inner = _field(value, name)
                 if isinstance(inner, Gang | GangKey | Pod):
@@ -201,7 +201,7 @@ class SuspectIndex:
 
 
 def pods_of_gang(gang: Gang) -> Iterator[Pod]:
-    """Its pods that wait, and those that have a place."""
+    """Pods of a gang that wait or have a place."""
     for task in gang.tasks:
         yield from task.pods
     for member in (*gang.placed, *gang.leaving_placed):
@@ -239,7 +239,7 @@ def _field(value: object, name: str) -> object:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Innermost first; those of what it was raised from come before its own."""
+    """Frames of an exception, innermost first; frames of its cause come before its own."""
     frames: list[FrameType] = []
     cause = error.__cause__
     if cause is not None and cause is not error:

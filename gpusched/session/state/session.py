@@ -53,7 +53,7 @@ class Session:
         plugins: that advise, in tier order.
         capabilities: what the actions of the session do.
         guard: contains the plugins.
-        masks: filter results kept from earlier sessions of the same policy.
+        session_cache: results of earlier sessions under the same policy.
         placement: how long and how to search where one pass does not find a place.
         search: runs what may take long or crash, here or in the solver's process.
         hand: called with each gang as it is looked at, so that a crash can be put down to it.
@@ -66,14 +66,14 @@ class Session:
         capabilities: frozenset[Capability],
         *,
         guard: Guard,
-        masks: SessionCache,
+        session_cache: SessionCache,
         placement: PlacementConfig,
         search: SearchRunner = search_in_process,
         hand: Callable[[GangKey], None] = lambda _gang: None,
     ) -> None:
         self.snapshot = snapshot
         self.capabilities = capabilities
-        self.masks = masks
+        self.cache = session_cache
         self.placement = placement
         self.search = search
         self.hand = hand
@@ -83,18 +83,18 @@ class Session:
         """What was searched for and how it ended, for metrics."""
         self.bench = NodeUsage(snapshot.nodes)
         self.bench.population = snapshot.population
-        pools = make_node_pool_accounts(snapshot, masks.pools)
+        pools = make_node_pool_accounts(snapshot, session_cache.pools)
         self.accounts = QueueAccounts(snapshot.queues, pools)
         watch = None if pools is None else self.accounts
-        self.pod_counts = PodCounts(self.bench, snapshot.residents, masks.columns, watch)
+        self.pod_counts = PodCounts(self.bench, snapshot.residents, session_cache.columns, watch)
         self.hooks = Hooks(guard)
         self.hooks.pairs.rows = len(snapshot.nodes)
         self.view = View(
             snapshot, self.accounts, self.pod_counts, self.hooks.fair_shares, self.hooks.usages
         )
-        self.class_infos = PodClassInfos(self.bench, self.pod_counts, self.hooks, masks)
+        self.class_infos = PodClassInfos(self.bench, self.pod_counts, self.hooks, session_cache)
         self.view.ask_filters(self.class_infos.accepting)
-        self.order_keys = OrderKeys(self.hooks, self.accounts, masks.kinds)
+        self.order_keys = OrderKeys(self.hooks, self.accounts, session_cache.kinds)
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._gangs = {
@@ -143,7 +143,7 @@ class Session:
             self.snapshot,
             self.all_gangs,
             self.order_keys,
-            self.masks.kinds,
+            self.cache.kinds,
             nominated=self.nominations.gang_keys(),
             evicts=not self.capabilities.isdisjoint(EVICTING_CAPABILITIES),
         )
@@ -172,7 +172,7 @@ class Session:
     @property
     def levels(self) -> tuple[TopologyLevel, ...]:
         """Topology levels, widest first."""
-        return self.masks.levels(self.snapshot.nodes, self.snapshot.topologies)
+        return self.cache.levels(self.snapshot.nodes, self.snapshot.topologies)
 
     @cached_property
     def map(self) -> ClusterMap:

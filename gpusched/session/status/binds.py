@@ -7,7 +7,7 @@ from gpusched.session.state.session import Session
 
 
 def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
-    """The kept moves, sorted by gang."""
+    """Bindings for the places given in this session, sorted by gang."""
     nodes = session.snapshot.nodes.nodes
     binds = []
     for gang, places in session.placements.by_gang():

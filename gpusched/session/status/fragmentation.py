@@ -35,12 +35,12 @@ def fragmentation_by_level(
 ) -> dict[str, float]:
     """For each level the share of the free GPUs that is wasted, 0 to 1; 0 where nothing is free.
 
-    A cluster in which nobody runs or waits for GPUs has no typical request, and no answer.
+    A cluster in which no pod with GPUs runs or waits has no typical request, and no answer.
 
     Args:
         nodes: as the session found them; whole free GPUs count.
         gangs: that run or wait.
-        levels: widest first; that of single nodes is told without being there, too, as ``host``.
+        levels: widest first; single nodes are always reported, as ``host``.
     """
     sizes, shapes = _typical_requests(gangs)
     if not sizes:
@@ -48,11 +48,11 @@ def fragmentation_by_level(
     free = np.array([slots.bit_count() for slots in nodes.free_slots], dtype=np.int64)
     total = int(free.sum())
     host = next((level.name for level in levels if level.label == HOST), "host")
-    told = {host: _wasted_ratio(_wasted_on_nodes(nodes, sizes), total)}
+    ratios = {host: _wasted_ratio(_wasted_on_nodes(nodes, sizes), total)}
     for level in levels:
         if level.label != HOST:
-            told[level.name] = _wasted_ratio(_wasted_in_domains(free, level, shapes), total)
-    return told
+            ratios[level.name] = _wasted_ratio(_wasted_in_domains(free, level, shapes), total)
+    return ratios
 
 
 def _typical_requests(gangs: Sequence[Gang]) -> tuple[Mapping[int, int], Mapping[Shape, int]]:

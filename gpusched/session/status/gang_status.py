@@ -38,7 +38,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     A gang whose bindings were decided now, or are not answered yet, is left as it was: it is
     scheduled when its members are bound, not when that was decided.
     """
-    cache = session.masks.statuses
+    cache = session.cache.statuses
     found = []
     for gang in session.gangs:
         session.hand(gang.key)
@@ -57,7 +57,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             session.outcomes.position(gang),
             session.outcomes.estimate(gang),
         )
-        # Who waits without a promise is told the same as long as this is the same.
+        # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)
         if known is None or known[0] != about:
             known = (about, _gang_status(session, gang))
@@ -69,9 +69,9 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
 
 
 def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
-    """Gangs that wait to be looked at and that nobody was told anything about for too long.
+    """Gangs that wait to be looked at and have had no status for too long.
 
-    All others keep what they were told last.
+    All others stay with their last status.
     """
     now = session.snapshot.now
     for gang in session.all_gangs if session.gang_selection.left_out else ():
@@ -82,14 +82,14 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
             or _has_published_reason(gang)
         ):
             continue
-        ask = PendingReason(
+        reason = PendingReason(
             reason=Reason.WAITING_FOR_TURN, sentence=_waiting_for_turn_message(gang, before)
         )
         status = _gang_status(session, gang)
         yield attrs.evolve(
             status,
-            scheduled=ask,
-            admitted=ask,
+            scheduled=reason,
+            admitted=reason,
             is_admitted=False,
             phase="Pending",
             provisional=True,
@@ -113,7 +113,7 @@ def _waiting_for_turn_message(gang: Gang, before: int) -> str:
 def _gang_status(session: Session, gang: Gang) -> GangStatus:
     whole = bool(gang.placed or gang.credit) and not gang.need
     admission = session.outcomes.admission(gang)
-    ask = session.outcomes.refusal(gang)
+    reason = session.outcomes.refusal(gang)
     held = session.nominations.places(gang)
     nodes = session.snapshot.nodes.nodes
     if whole:
@@ -121,11 +121,11 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         admission = None
     else:
         admission = admission and _with_warning(gang, admission)
-        scheduled = _with_warning(gang, ask or _reason_before_attempt(gang))
+        scheduled = _with_warning(gang, reason or _reason_before_attempt(gang))
     is_admitted = admission is None
     runs_again = _runs_again_reason(gang) if whole else None
     waiting: list[tuple[ObjectKey, UID]] = []
-    if not whole or ask is not None:
+    if not whole or reason is not None:
         waiting = [
             (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
         ]
@@ -141,7 +141,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         scheduled=scheduled,
         is_scheduled=whole,
         waiting=tuple(waiting),
-        waiting_ask=ask if whole else None,
+        waiting_ask=reason if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
         nominated=tuple(
             sorted(
@@ -167,7 +167,7 @@ def _runs_again_reason(gang: Gang) -> PendingReason | None:
 def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
     """The domains of each level that hold the placed members, widest level first.
 
-    A level on which some of them are in no domain is left out; of many domains the number is told.
+    A level on which some of them are in no domain is left out; of many domains the number is given.
     """
     row_of = session.snapshot.nodes.row
     rows = [row_of[member.node] for member in gang.placed if member.node in row_of]
@@ -184,15 +184,15 @@ def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], .
 
 
 def _has_admitted(gang: Gang) -> bool:
-    """Whether a condition Admitted tells its author what to know: our own PodGroup has one."""
+    """Whether the gang has a condition Admitted for such hints: only our own PodGroup has one."""
     return gang.pod_group is not None and not gang.pod_group.source
 
 
-def _with_warning(gang: Gang, ask: PendingReason) -> PendingReason:
-    """Why it waits, and what its author should know: a suspended Job has events for that alone."""
+def _with_warning(gang: Gang, reason: PendingReason) -> PendingReason:
+    """Reason with a hint for the author where it has no condition: a suspended Job has events only."""
     if not gang.remark or not gang.suspended:
-        return ask
-    return attrs.evolve(ask, sentence=truncate_message(f"{ask.sentence}; {gang.remark}"))
+        return reason
+    return attrs.evolve(reason, sentence=truncate_message(f"{reason.sentence}; {gang.remark}"))
 
 
 def _admitted_message(gang: Gang) -> str:

@@ -9,13 +9,13 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
     """When the next gang that waits stops holding out for a level it prefers.
 
     Returns:
-        Seconds since the epoch, later than the snapshot's ``now``; None when nobody holds out.
+        Seconds since the epoch, later than the snapshot's ``now``; None when no gang holds out.
     """
     ends = [
-        gang.created + wish.max_wait_ns / 1e9
+        gang.created + request.max_wait_ns / 1e9
         for gang in snapshot.gangs
         if gang.pending
-        for wish in (gang.topology, *(part.topology for part in gang.sub_groups))
-        if wish.preferred and wish.max_wait_ns
+        for request in (gang.topology, *(part.topology for part in gang.sub_groups))
+        if request.preferred and request.max_wait_ns
     ]
     return min((end for end in ends if end > snapshot.now), default=None)

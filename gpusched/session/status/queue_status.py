@@ -1,4 +1,4 @@
-"""Where every queue stands after the actions: what it holds, asks for, borrows and is due."""
+"""Where every queue stands after the actions: what it holds, requests, borrows and is due."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _usage_to_publish(session: Session, node: QueueNode) -> QueueUsage | None:
 
 
 def _pool_statuses(session: Session, node: QueueNode) -> tuple[PoolStatus, ...]:
-    """What it held in its pools when the session began, as ``allocated`` is told."""
+    """Amounts it held in its pools when the session began, as for ``allocated``."""
     queue, pools = node.queue, session.accounts.pools
     if not queue.node_pools:
         return ()

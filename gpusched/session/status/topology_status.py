@@ -1,4 +1,4 @@
-"""What each Topology is told: that its levels count, or that it stands beside the one that does."""
+"""Status of each Topology: its levels count, or it stands beside the one that does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_USE_REASON = "InUse"
 def topology_statuses(session: Session) -> tuple[TopologyStatus, ...]:
     """The status of every Topology, sorted by name."""
     snapshot = session.snapshot
-    found = session.masks.verdicts(snapshot.nodes, snapshot.topologies)
+    found = session.cache.verdicts(snapshot.nodes, snapshot.topologies)
     return tuple(
         TopologyStatus(
             name=each.topology.name,

@@ -112,7 +112,7 @@ class FuzzedCluster:
                 )
                 self._cache.foreign.served[kind.kind, kind.source] = served
         self._cache.foreign.set_read(frozenset(kinds.WORKLOADS))
-        self._guard, self._masks = PluginGuard(SystemClock()), SessionCache()
+        self._guard, self._session_cache = PluginGuard(SystemClock()), SessionCache()
         self._containment = Containment()
 
     def run(self) -> None:
@@ -207,7 +207,7 @@ class FuzzedCluster:
             snapshot,
             self._policy,
             guard=self._guard,
-            masks=self._masks,
+            session_cache=self._session_cache,
             placement=self._config.placement,
             containment=self._containment,
         )

@@ -306,7 +306,7 @@ def decided(objects: dict[str, list[dict[str, Any]]]) -> Plan:
         cache.snapshot(1_767_226_000.0),
         load_policy(DEFAULT),
         guard=PluginGuard(SystemClock()),
-        masks=SessionCache(),
+        session_cache=SessionCache(),
         placement=DEFAULT.placement,
     ).plan
 

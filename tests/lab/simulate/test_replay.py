@@ -253,7 +253,7 @@ def decided_on(snapshot: Any) -> Decision:
         snapshot,
         load_policy(DEFAULT),
         guard=PluginGuard(CLOCK),
-        masks=SessionCache(),
+        session_cache=SessionCache(),
         placement=PlacementConfig(),
     )
 

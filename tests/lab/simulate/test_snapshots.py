@@ -277,7 +277,7 @@ def view_of(cache: Cache, now: float) -> Obj:
     snapshot = cache.snapshot(now)
     policy = load_policy(DEFAULT)
     decision = decide(
-        snapshot, policy, guard=PluginGuard(SystemClock()), masks=SessionCache(),
+        snapshot, policy, guard=PluginGuard(SystemClock()), session_cache=SessionCache(),
         placement=DEFAULT.placement,
     )  # fmt: skip
     return {

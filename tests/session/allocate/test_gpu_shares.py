@@ -264,7 +264,7 @@ def test_statements_are_taken_back_exactly(seed):
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     )
     before = everything(session)

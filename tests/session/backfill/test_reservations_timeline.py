@@ -34,7 +34,9 @@ SESSIONS = 3
 
 def decided(snapshot: Snapshot, policy: Policy) -> Plan:
     """What a session without memory decides."""
-    return decide(snapshot, policy, guard=PluginGuard(SystemClock()), masks=SessionCache()).plan
+    return decide(
+        snapshot, policy, guard=PluginGuard(SystemClock()), session_cache=SessionCache()
+    ).plan
 
 
 def stripped(plan: Plan) -> tuple[object, ...]:

@@ -80,7 +80,7 @@ def opened(c):
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     )
 

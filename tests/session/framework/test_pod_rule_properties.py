@@ -128,7 +128,7 @@ def session(c: Given) -> Session:
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     )
 

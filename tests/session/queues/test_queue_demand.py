@@ -15,7 +15,7 @@ def view(c):
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     ).view
 

@@ -41,7 +41,7 @@ def order(c):
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     )
     return [gang.key.name for gang in in_queue_order(session, session.gangs)]

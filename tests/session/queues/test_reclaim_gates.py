@@ -45,7 +45,7 @@ class Court:
             c.policy.plugins,
             c.policy.capabilities,
             guard=c.guard,
-            masks=c.masks,
+            session_cache=c.session_cache,
             placement=c.placement,
         )
         self.hooks = self.session.hooks

@@ -40,10 +40,10 @@ class NobodyAlike(EquivalenceClasses):
 
 def decided_afresh(snapshot: Snapshot, policy: Policy) -> Plan:
     """What a session decides that remembers nothing and asks everybody by itself."""
-    masks = SessionCache()
-    masks.kinds = NobodyAlike()
+    session_cache = SessionCache()
+    session_cache.kinds = NobodyAlike()
     guard = PluginGuard(SystemClock())
-    return decide(snapshot, policy, guard=guard, masks=masks).plan
+    return decide(snapshot, policy, guard=guard, session_cache=session_cache).plan
 
 
 class Crowd:

@@ -50,7 +50,7 @@ def session_of(c: Given) -> Session:
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=c.masks,
+        session_cache=c.session_cache,
         placement=c.placement,
     )
     session.track_reservations(Reservations(session, per_pool=8))

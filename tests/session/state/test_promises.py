@@ -144,7 +144,7 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
-        masks=SessionCache(),
+        session_cache=SessionCache(),
         placement=c.placement,
     )
     before = (session.bench.used.copy(), session.accounts.staying("default"))

@@ -200,7 +200,7 @@ class Simulation:
         )
         self._policy = load_policy(config)
         self._guard = PluginGuard(StoppedClock())
-        self._masks = SessionCache()
+        self._session_cache = SessionCache()
         self._faults: list[str] = []
         self.sessions = 0
         self._begun: float | None = None
@@ -287,7 +287,7 @@ class Simulation:
             snapshot,
             self._policy,
             guard=self._guard,
-            masks=self._masks,
+            session_cache=self._session_cache,
             placement=config.placement,
             search=search_in_process,
         )
@@ -337,7 +337,7 @@ class Simulation:
         row_of = snapshot.nodes.row
         rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
         found = []
-        for level in self._masks.levels(snapshot.nodes, snapshot.topologies):
+        for level in self._session_cache.levels(snapshot.nodes, snapshot.topologies):
             domains = {int(level.domain[row]) for row in rows}
             if rows and min(domains) >= 0:
                 found.append((level.name, len(domains)))

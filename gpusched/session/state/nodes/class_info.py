@@ -69,16 +69,16 @@ class PodClassInfos:
         bench: usage of nodes, which they follow.
         pod_counts: pods on each node.
         hooks: what plugins registered.
-        masks: filter results cached from earlier sessions.
+        session_cache: filter results cached from earlier sessions.
     """
 
     def __init__(
-        self, bench: NodeUsage, pod_counts: PodCounts, hooks: Hooks, masks: SessionCache
+        self, bench: NodeUsage, pod_counts: PodCounts, hooks: Hooks, session_cache: SessionCache
     ) -> None:
         self._bench = bench
         self._pod_counts = pod_counts
         self._hooks = hooks
-        self._masks = masks
+        self._session_cache = session_cache
         self._plain: dict[str, PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
@@ -180,9 +180,9 @@ class PodClassInfos:
 
     def _refused(self, pod_class: PodClass) -> list[Bools]:
         faults = self._hooks.filter_faults
-        refused = self._masks.refusals(pod_class, self.nodes, self._hooks.filters)
+        refused = self._session_cache.refusals(pod_class, self.nodes, self._hooks.filters)
         if self._hooks.filter_faults > faults:
-            self._masks.forget(pod_class)
+            self._session_cache.forget(pod_class)
         return refused
 
     def _make(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
