@@ -12,10 +12,10 @@ from gpusched.api.affinity.selector import NodeTerm, Taint, Toleration
 from gpusched.api.devices.gpu_layout import parse_islands
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import gpu_request
-from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
-from gpusched.api.meta.resources import NOTHING, PODS, Resources
+from gpusched.api.meta.resources import PODS, Resources
 from gpusched.api.meta.units import pieces_to_base_units
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass, PodPhase
@@ -191,46 +191,23 @@ def pod_group(
     name: str,
     *,
     namespace: str = "default",
-    queue: str = "default",
-    min_member: int = 1,
     roles: Mapping[str, int] | None = None,
-    priority_class: str = "",
-    topology: TopologyRequest = NO_TOPOLOGY_REQUEST,
     sub_groups: Sequence[SubGroup] = (),
-    phase: str = "",
     generation: int = 1,
     created: float = BORN,
-    deleting: bool = False,
     **rest: Any,
 ) -> PodGroup:
-    """A PodGroup; ``rest`` sets any other field."""
-    fields: dict[str, Any] = {
-        "resource_version": ResourceVersion("1"),
-        "min_resources": NOTHING,
-        "preemptible": None,
-        "min_sub_groups": 0,
-        "expected_duration_ns": 0,
-        "min_runtime_ns": 0,
-        "schedule_timeout_ns": 0,
-        "disruption": "Pod",
-        "checkpoint_ns": 0,
-        "conditions": (),
-        "status": b"{}",
-        **rest,
-    }
+    """A PodGroup; ``rest`` sets any other field of it or of its terms."""
+    terms = {each.name for each in attrs.fields(GangTerms)} & rest.keys()
     return PodGroup(
         namespace=namespace,
         name=name,
         uid=uid("PodGroup", name, namespace),
+        resource_version=rest.pop("resource_version", ResourceVersion("1")),
         generation=generation,
         created=created,
-        queue=queue,
-        min_member=min_member,
         min_task_member=tuple(sorted((roles or {}).items())),
-        priority_class=priority_class,
         sub_groups=tuple(sub_groups),
-        topology=topology,
-        phase=phase,
-        deleting=deleting,
-        **fields,
+        terms=GangTerms(**{name: rest.pop(name) for name in terms}),
+        **rest,
     )

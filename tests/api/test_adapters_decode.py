@@ -188,7 +188,7 @@ def test_native_group_of_any_version():
 def test_kai_group_and_queue():
     """-1 is no limit, 0 is nothing, a quota above the limit is the limit; megabytes are 10**6."""
     made = group(kinds.KAI, {"minMember": 2, "queue": "q", "preemptibility": "non-preemptible"})
-    assert (made.min_member, made.queue, made.preemptible) == (2, "q", False)
+    assert (made.min_member, made.queue, made.terms.preemptible) == (2, "q", False)
     found = queue(
         kinds.KAI,
         {

@@ -84,7 +84,7 @@ def test_an_empty_pod_group(wire, custom):
     del item["spec"]
     read = wire.read("podgroups", item)
     assert (read.key, read.queue, read.min_member) == (ObjectKey("a", "g"), "default", 1)
-    assert (read.sub_groups, read.min_sub_groups, read.preemptible) == ((), 0, None)
+    assert (read.sub_groups, read.min_sub_groups, read.terms.preemptible) == ((), 0, None)
     assert (read.topology, read.phase) == (TopologyRequest(), "Pending")
     assert (read.status, read.conditions, read.generation) == (b"{}", (), 2)
 
@@ -132,15 +132,15 @@ def test_a_full_pod_group(wire, custom):
     assert (read.queue, read.min_member, read.priority_class) == ("llm", 6, "high")
     assert read.min_task_member == (("master", 1), ("worker", 4))
     assert read.min_resources == Resources.of({"nvidia.com/gpu": 32_000, "cpu": 500})
-    assert read.preemptible is False
+    assert read.terms.preemptible is False
     assert read.sub_groups == (
         SubGroup("tp-1", 2, TopologyRequest("rack")),
         SubGroup("tp-0", 1, TopologyRequest()),
     )
     assert read.min_sub_groups == 1
     assert read.topology == TopologyRequest("", "block", 5 * MINUTE)
-    assert read.expected_duration_ns == 60 * MINUTE
-    assert (read.min_runtime_ns, read.schedule_timeout_ns) == (10 * MINUTE, 2 * MINUTE)
+    assert read.terms.expected_duration_ns == 60 * MINUTE
+    assert (read.terms.min_runtime_ns, read.terms.schedule_timeout_ns) == (10 * MINUTE, 2 * MINUTE)
     assert read.phase == "Running"
     condition = Condition("Scheduled", "True", "Scheduled", "6 pods", 2, 1767225600.0)
     assert read.condition("Scheduled") == condition

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.gang.pod_group import GangTerms
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import GangAnnotations, KubeletRefusal, PodPhase
-from gpusched.cache.gangs.gang import GangTerms
 from gpusched.cache.ledger import Ledger
 from gpusched.io.decisions.entity_codec import UnreadableGraph, Unrecordable, decode, encode
 from gpusched.io.decisions.file_names import TAGS

@@ -10,7 +10,13 @@ import attrs
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang.decode import PENDING
-from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import (
+    NO_TOPOLOGY_REQUEST,
+    GangTerms,
+    PodGroup,
+    SubGroup,
+    TopologyRequest,
+)
 from gpusched.api.meta import wire
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
@@ -22,7 +28,6 @@ from gpusched.api.meta.fields import (
     read_uid,
 )
 from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
-from gpusched.api.meta.resources import NOTHING
 from gpusched.api.meta.status import decode_conditions, read_status
 from gpusched.api.pod import gang_annotations
 
@@ -52,16 +57,12 @@ def _group(metadata: wire.WorkloadMetadata, raw: Any, source: str, **more: Any) 
         "resource_version": read_resource_version(metadata),
         "generation": metadata.generation,
         "created": parse_time(metadata.creation_timestamp or ""),
-        "min_task_member": (),
-        "min_resources": NOTHING,
-        "priority_class": "",
-        "preemptible": wishes.preemptible,
-        "sub_groups": (),
-        "min_sub_groups": 0,
         "topology": TopologyRequest(wishes.topology_required, wishes.topology_preferred),
-        "expected_duration_ns": wishes.expected_duration_ns,
-        "min_runtime_ns": wishes.min_runtime_ns,
-        "schedule_timeout_ns": 0,
+        "terms": GangTerms(
+            preemptible=wishes.preemptible,
+            expected_duration_ns=wishes.expected_duration_ns,
+            min_runtime_ns=wishes.min_runtime_ns,
+        ),
         "phase": phase,
         "conditions": decode_conditions(status),
         "status": canonical,
@@ -132,14 +133,15 @@ def decode_coscheduling_group(parsed: wire_foreign.CoschedulingGroup) -> PodGrou
         Disbelief: it cannot be believed.
     """
     spec = parsed.spec or wire_foreign.CoschedulingGroupSpec()
-    return _group(
+    group = _group(
         parsed.metadata,
         parsed.status,
         kinds.COSCHEDULING,
         min_member=max(1, spec.min_member or 0),
         min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
-        schedule_timeout_ns=(spec.schedule_timeout_seconds or 0) * _SECOND_NS,
     )
+    timeout_ns = (spec.schedule_timeout_seconds or 0) * _SECOND_NS
+    return attrs.evolve(group, terms=attrs.evolve(group.terms, schedule_timeout_ns=timeout_ns))
 
 
 def decode_native_group(parsed: wire_foreign.NativeGroup) -> PodGroup:
@@ -187,7 +189,8 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
         remark=f"{nested} of its subGroups have children and are not honoured" if nested else "",
     )
     if spec.preemptibility:
-        group = attrs.evolve(group, preemptible=spec.preemptibility == "preemptible")
+        terms = attrs.evolve(group.terms, preemptible=spec.preemptibility == "preemptible")
+        group = attrs.evolve(group, terms=terms)
     wish = _kai_topology_request(spec.topology_constraint)
     return group if wish == NO_TOPOLOGY_REQUEST else attrs.evolve(group, topology=wish)
 

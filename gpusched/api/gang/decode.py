@@ -11,7 +11,7 @@ from typing import Final
 
 from gpusched.api.gang import wire
 from gpusched.api.gang.move_record import parse_move
-from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
     check_identity,
@@ -61,25 +61,29 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
         min_task_member=tasks,
         min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
         priority_class=spec.priority_class_name or "",
-        preemptible=spec.preemptible,
         sub_groups=sub_groups,
         min_sub_groups=min_sub_groups,
         topology=_topology_request(spec.topology, field="spec.topology"),
+        terms=_gang_terms(spec),
+        phase=status.phase or PENDING,
+        conditions=decode_conditions(status),
+        status=canonical,
+        deleting=metadata.deletion_timestamp is not None,
+        move=parse_move(status.moved),
+    )
+
+
+def _gang_terms(spec: wire.PodGroupSpec) -> GangTerms:
+    interval = spec.disruption.checkpoint_interval if spec.disruption else None
+    return GangTerms(
+        preemptible=spec.preemptible,
         expected_duration_ns=parse_duration_ns(
             spec.expected_duration, field="spec.expectedDuration"
         ),
         min_runtime_ns=parse_duration_ns(spec.min_runtime, field="spec.minRuntime"),
         schedule_timeout_ns=parse_duration_ns(spec.schedule_timeout, field="spec.scheduleTimeout"),
         disruption=_disruption_mode(spec.disruption),
-        checkpoint_ns=parse_duration_ns(
-            spec.disruption.checkpoint_interval if spec.disruption else None,
-            field="spec.disruption.checkpointInterval",
-        ),
-        phase=status.phase or PENDING,
-        conditions=decode_conditions(status),
-        status=canonical,
-        deleting=metadata.deletion_timestamp is not None,
-        move=parse_move(status.moved),
+        checkpoint_ns=parse_duration_ns(interval, field="spec.disruption.checkpointInterval"),
     )
 
 

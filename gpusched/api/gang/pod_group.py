@@ -6,8 +6,9 @@ import attrs
 
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
+from gpusched.api.queue.queue import DEFAULT_QUEUE
 
 
 @attrs.frozen(slots=True)
@@ -32,16 +33,41 @@ class SubGroup:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class GangTerms:
+    """The terms on which a gang runs: fields of the spec that its ``Gang`` carries as they are.
+
+    A field that is new here reaches the gang without another line of code. Durations are in
+    nanoseconds, 0 when not set.
+
+    Attributes:
+        preemptible: whether it may be evicted for others; None, as its priority class says. In a
+            ``Gang`` that is decided.
+        expected_duration_ns: its walltime.
+        min_runtime_ns: for so long it is not evicted; 0, as its queue says.
+        schedule_timeout_ns: after so long its admission is given back.
+        disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
+        checkpoint_ns: between checkpoints; 0 when work is lost from the start.
+    """
+
+    preemptible: bool | None = None
+    expected_duration_ns: int = 0
+    min_runtime_ns: int = 0
+    schedule_timeout_ns: int = 0
+    disruption: str = "Pod"
+    checkpoint_ns: int = 0
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class PodGroup:
-    """A gang as its author describes it, and the status we wrote last.
+    """A gang as its author describes it, and the status written last.
 
     Attributes:
         min_task_member: pairs of role and minimum, sorted.
-        disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
-        checkpoint_ns: nanoseconds between checkpoints; 0 when work is lost from the start.
+        terms: on which it runs.
         status: the status object as last seen, as canonical JSON.
-        source: empty for our own kind, else whose kind it is: see ``adapters.kinds``.
+        source: empty for our own kind, else whose kind it is: see ``api.foreign.kinds``.
         remark: what of a foreign one is not honoured; empty for nothing.
+        move: the last move of the gang, see ``MoveRecord``.
     """
 
     namespace: str
@@ -50,28 +76,22 @@ class PodGroup:
     resource_version: ResourceVersion
     generation: int
     created: float
-    queue: str
-    min_member: int
-    min_task_member: tuple[tuple[str, int], ...]
-    min_resources: Resources
-    priority_class: str
-    preemptible: bool | None
-    sub_groups: tuple[SubGroup, ...]
-    min_sub_groups: int
-    topology: TopologyRequest
-    expected_duration_ns: int
-    min_runtime_ns: int
-    schedule_timeout_ns: int
-    phase: str
-    conditions: tuple[Condition, ...]
-    status: bytes
-    deleting: bool
-    disruption: str = "Pod"
-    checkpoint_ns: int = 0
+    queue: str = DEFAULT_QUEUE
+    min_member: int = 1
+    min_task_member: tuple[tuple[str, int], ...] = ()
+    min_resources: Resources = NOTHING
+    priority_class: str = ""
+    sub_groups: tuple[SubGroup, ...] = ()
+    min_sub_groups: int = 0
+    topology: TopologyRequest = NO_TOPOLOGY_REQUEST
+    terms: GangTerms = GangTerms()
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    status: bytes = b"{}"
+    deleting: bool = False
     source: str = ""
     remark: str = ""
     move: MoveRecord | None = None
-    """The last move of the gang, see ``objects.move``."""
 
     @property
     def key(self) -> ObjectKey:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Final
 
 import attrs
 
-from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import (
+    NO_TOPOLOGY_REQUEST,
+    GangTerms,
+    PodGroup,
+    SubGroup,
+    TopologyRequest,
+)
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import Resources
@@ -38,22 +45,8 @@ class Placed:
     slots: int = 0
 
 
-@attrs.frozen(slots=True, kw_only=True)
-class GangTerms:
-    """On which terms a gang runs. Durations in nanoseconds, 0 when not said.
-
-    Attributes:
-        preemptible: whether it may be evicted for others.
-        min_runtime_ns: its own; else its queue's, or the nearest above that has one, counts.
-        disruption: ``Group`` or ``Pod``, see ``PodGroup``.
-    """
-
-    preemptible: bool = True
-    expected_duration_ns: int = 0
-    min_runtime_ns: int = 0
-    schedule_timeout_ns: int = 0
-    disruption: str = "Pod"
-    checkpoint_ns: int = 0
+DEFAULT_TERMS: Final = GangTerms(preemptible=True)
+"""Terms of a gang that says nothing and whose priority class says nothing."""
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -109,7 +102,7 @@ class Gang:
     pod_group: PodGroup | None
     trouble: tuple[str, str]
     remark: str
-    terms: GangTerms = GangTerms()
+    terms: GangTerms = DEFAULT_TERMS
     job: Job | None = None
     expected_count: int = 0
     leaving_placed: tuple[Placed, ...] = ()
@@ -244,7 +237,7 @@ class GangSpec:
     """Succeeded members for which ``min_member`` was lowered already."""
     trouble: tuple[str, str] = ("", "")
     remark: str = ""
-    terms: GangTerms = GangTerms()
+    terms: GangTerms = DEFAULT_TERMS
     job: Job | None = None
     expected_count: int = 0
 
@@ -276,13 +269,9 @@ def spec_from_group(group: PodGroup, *, counted: CountedPriority | None) -> Gang
         trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting
         else ("", ""),
-        terms=GangTerms(
-            preemptible=_preemptible(group.preemptible, by_class, priority or 0),
-            expected_duration_ns=group.expected_duration_ns,
-            min_runtime_ns=group.min_runtime_ns,
-            schedule_timeout_ns=group.schedule_timeout_ns,
-            disruption=group.disruption,
-            checkpoint_ns=group.checkpoint_ns,
+        terms=attrs.evolve(
+            group.terms,
+            preemptible=_preemptible(group.terms.preemptible, by_class, priority or 0),
         ),
     )
 

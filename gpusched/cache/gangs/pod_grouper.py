@@ -46,7 +46,7 @@ def complete_foreign_spec(
     if topology == NO_TOPOLOGY_REQUEST:
         topology = TopologyRequest(wishes.topology_required, wishes.topology_preferred)
     terms = origin.terms
-    if group.preemptible is None and wishes.preemptible is not None:
+    if group.terms.preemptible is None and wishes.preemptible is not None:
         priority = origin.priority or (first.priority if first else 0)
         own = terms_without_group(wishes, by_class=None, priority=priority)
         terms = attrs.evolve(terms, preemptible=own.preemptible)

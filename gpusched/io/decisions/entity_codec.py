@@ -25,11 +25,12 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import attrs
 import msgspec
 import numpy as np
 
 from gpusched.base.errors import GpuschedError
-from gpusched.io.decisions.file_names import CLASSES, TAGS, fields_of, tag_in
+from gpusched.io.decisions.file_names import CLASSES, TAGS, WITHIN, fields_of, tag_in
 
 Document: TypeAlias = dict[str, Any]
 _Parts: TypeAlias = Callable[[Any], tuple[Any, ...]]
@@ -262,7 +263,9 @@ class _Shape:
                 f"it tells of {name!r}, which this version of gpusched does not have"
             )
         self.cls = cls
-        known = {each.written for each in fields}
+        inside = WITHIN.get(cls, {})
+        self._inside = {name: held for held, names in inside.items() for name in names}
+        known = {each.written for each in fields} | self._inside.keys()
         needed = {each.written for each in fields if each.default is None}
         strange = sorted((set(written) - known) | (needed - set(written)))
         if strange or len(set(written)) != len(written):
@@ -270,7 +273,7 @@ class _Shape:
                 f"{name} has other fields in this version of gpusched: "
                 f"{', '.join(strange) or 'one stands twice'}"
             )
-        names = {each.written: each.name for each in fields}
+        names = {each.written: each.name for each in fields} | {each: each for each in self._inside}
         self._names = [names[each] for each in written]
         self.order = [each.name for each in fields]
         """Of the class; a file may have another."""
@@ -291,6 +294,10 @@ class _Shape:
         given = dict(zip(self._names, values, strict=True))
         for name, default in self._absent:
             given[name] = default()
+        if self._inside:
+            for name in sorted(self._inside.keys() & given.keys()):
+                held = self._inside[name]
+                given[held] = attrs.evolve(given[held], **{name: given.pop(name)})
         return given
 
 

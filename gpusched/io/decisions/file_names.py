@@ -22,7 +22,7 @@ from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.numa import NumaNode, NumaTopology
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
-from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.gpu_resources import GpuResource, GpuResources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
@@ -46,7 +46,7 @@ from gpusched.api.volumes.volume import (
     VolumeCatalog,
 )
 from gpusched.arrays.columns import NodeColumns
-from gpusched.cache.gangs.gang import Gang, GangTerms, Placed, PodSet
+from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot, TenantRound
@@ -157,6 +157,21 @@ FIELDS: Final[dict[type[Any], Mapping[str, str]]] = {
     PodClass: {"preferred_pod_affinity": "liked", "preferred_pod_anti_affinity": "disliked"},
 }
 """Names of fields in files that are others in the code: by class, then by the name in the code."""
+
+WITHIN: Final[dict[type[Any], Mapping[str, tuple[str, ...]]]] = {
+    PodGroup: {
+        "terms": (
+            "preemptible",
+            "expected_duration_ns",
+            "min_runtime_ns",
+            "schedule_timeout_ns",
+            "disruption",
+            "checkpoint_ns",
+        )
+    }
+}
+"""Fields that files of 0.1.0 have in the class itself and the code in an object that it holds: by
+class, then by the field with that object, whose default says of which class it is."""
 
 LATER: Final[dict[type[Any], frozenset[str]]] = {}
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,

@@ -11,6 +11,7 @@ import msgspec
 
 from gpusched.api.pod import wire as pod_wire
 from gpusched.devcluster.apimachinery.status import StatusError
+from tests.behaviour.fuzz.crd_fields import spec_paths
 from tests.behaviour.fuzz.foreign_kinds import ANY, SCHEMAS
 
 Obj = dict[str, Any]
@@ -56,13 +57,8 @@ JUNK: tuple[Any, ...] = (
     [1], {"a": 1}, {"": ""}, [{}], [None], "x" * 300,
 )  # fmt: skip
 GROUP_PATHS = (
-    ("spec",), ("spec", "minMember"), ("spec", "queue"), ("spec", "minTaskMember"),
-    ("spec", "minResources"), ("spec", "priorityClassName"), ("spec", "topology"),
-    ("spec", "topology", "required"), ("spec", "topology", "preferred"),
-    ("spec", "topology", "maxWait"), ("spec", "subGroups"), ("spec", "minSubGroups"),
-    ("spec", "disruption"), ("spec", "disruption", "mode"), ("spec", "expectedDuration"),
-    ("spec", "minRuntime"), ("spec", "scheduleTimeout"), ("spec", "checkpointInterval"),
-    ("spec", "preemptible"), ("status",), ("status", "phase"), ("status", "conditions"),
+    *spec_paths("podgroups"), ("spec", "checkpointInterval"),
+    ("status",), ("status", "phase"), ("status", "conditions"),
     ("status", "nominated"), ("metadata", "labels"), ("metadata", "annotations"),
     ("metadata", "finalizers"),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import random
 from typing import Any, Final
 
 from gpusched.api.meta.identity import format_time
+from tests.behaviour.fuzz.crd_fields import durations
 from tests.behaviour.fuzz.malformed_objects import JUNK, LABELS, NOTES, ODD_TEXTS
 
 Obj = dict[str, Any]
@@ -291,7 +292,7 @@ class FuzzedObjects:
                 "mode": self.pick("Group", "Pod"),
                 "checkpointInterval": self.pick("1s", "10m"),
             }
-        for field in ("expectedDuration", "minRuntime", "scheduleTimeout"):
+        for field in durations("podgroups"):
             if self.chance(15):
                 spec[field] = self.pick("1s", "5m", "10h")
         if self.chance(10):

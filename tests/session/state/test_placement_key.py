@@ -11,13 +11,13 @@ import pytest
 from gpusched.api.affinity.pod_terms import PodTerm
 from gpusched.api.affinity.selector import Selector, Toleration
 from gpusched.api.devices.gpu_share import GpuShare
-from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.pod.pod_class import class_digest
 from gpusched.cache.gangs.equivalence import Omit, placement_key
-from gpusched.cache.gangs.gang import Gang, GangTerms, Placed, PodSet
+from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -52,18 +52,18 @@ POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": 
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
 SUB_GROUP = {"name": "b", "min_member": 2, "topology": TopologyRequest("rack")}
 TERMS = {
-    "preemptible": False, "expected_duration_ns": 1, "min_runtime_ns": 1,
-    "schedule_timeout_ns": 1, "disruption": "Group", "checkpoint_ns": 1,
-}  # fmt: skip
+    each.name: {bool: True, int: 1, str: "other"}.get(type(each.default), False)
+    for each in attrs.fields(GangTerms)
+}
+"""Terms are in the key as a whole: a new field needs no line here."""
 JOB = {"parallelism": 7, "deadline_s": 7, "suspended": True}
 GROUP = {"min_resources": MANY}
 GROUP_UNREAD = {
     "namespace": IN_GANG, "name": IDENTITY, "uid": IDENTITY, "resource_version": IDENTITY,
     "generation": IDENTITY, "created": ORDER, "queue": IN_GANG, "min_member": IN_GANG,
-    "min_task_member": IN_GANG, "priority_class": IN_GANG, "preemptible": IN_GANG,
+    "min_task_member": IN_GANG, "priority_class": IN_GANG, "terms": IN_GANG,
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
-    "expected_duration_ns": IN_GANG, "min_runtime_ns": IN_GANG, "schedule_timeout_ns": IN_GANG,
-    "disruption": IN_GANG, "checkpoint_ns": IN_GANG, "phase": TOLD, "conditions": TOLD,
+    "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "remark": TOLD,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
@@ -208,7 +208,7 @@ def test_pod_classes_that_differ_in_a_field_have_different_digests(field):
 
 def test_what_a_caller_compares_itself_is_left_out_by_name():
     gang = base()
-    long = attrs.evolve(gang, terms=GangTerms(expected_duration_ns=9))
+    long = attrs.evolve(gang, terms=attrs.evolve(gang.terms, expected_duration_ns=9))
     assert placement_key(long, without=Omit.LENGTH) == placement_key(gang, without=Omit.LENGTH)
     pods = gang.tasks[0].pods
     small = attrs.evolve(with_pod_set(gang, pods=pods[:1]), min_member=1, asked=NOTHING)

@@ -101,7 +101,7 @@ class SimulatedPods:
 
     def _checkpoint_s(self, pod: Pod) -> float:
         group = self._world.cache.groups.items.get(ObjectKey(pod.namespace, pod.group))
-        return group.checkpoint_ns / 1e9 if pod.group and group is not None else 0.0
+        return group.terms.checkpoint_ns / 1e9 if pod.group and group is not None else 0.0
 
     def _job_of(self, pod: Pod) -> LiveJob:
         identity = self._identity(pod)
