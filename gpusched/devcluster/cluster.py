@@ -105,7 +105,7 @@ class ClusterOptions:
 
 
 class BackgroundWork:
-    """What acts on the cluster by itself: definitions, controllers, stages. It can start anew."""
+    """Custom kinds, controllers and stages, which run beside the requests. They can be restarted."""
 
     def __init__(self, core: ServerState, options: ClusterOptions) -> None:
         self.core = core

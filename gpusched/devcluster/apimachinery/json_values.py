@@ -48,7 +48,7 @@ _CONTEXTS: Final = {
 
 
 def json_error_message(raw: bytes, fault: str) -> str:
-    """Return the server's sentence on a text, given what our decoder said of it."""
+    """Return the server's error message for a text, given the message of our decoder."""
     found = _PLACE.fullmatch(fault)
     if found is None:
         return "unexpected end of JSON input" if "truncated" in fault else fault

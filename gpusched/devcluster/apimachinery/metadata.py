@@ -268,7 +268,7 @@ def new_finalizer_errors(new: Obj, old: Obj) -> list[FieldError]:
     return [forbidden("metadata.finalizers", why)]
 
 
-def sealed_errors(new: Obj, old: Obj) -> list[FieldError]:
+def immutable_field_errors(new: Obj, old: Obj) -> list[FieldError]:
     """Refuse marks of deletion that an update brings in: only a DELETE sets them."""
     errors: list[FieldError] = []
     why = "field is immutable"

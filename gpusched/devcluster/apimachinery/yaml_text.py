@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, from strangers: bounded before it is built, then only JSON values."""
+"""YAML as Kubernetes reads it, from untrusted clients: bounded before it is built, only JSON values."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _REGISTRATION: Final = "apiregistration.k8s.io"
 
 
 def sync_api_services(core: ServerState) -> None:
-    """Bring the stored objects in step with what is served now."""
+    """Create and remove stored objects until they name what is served now."""
     wanted: dict[str, Obj] = {}
     for resource in core.registry.resources():
         if resource.group != _REGISTRATION:

@@ -30,7 +30,7 @@ _STATUS_VERBS: Final = ["get", "patch", "update"]
 
 
 class CustomKindController:
-    """Follows the log of definitions and keeps the registry in step with it."""
+    """Follows the log of definitions and updates the registry from it."""
 
     def __init__(self, core: ServerState) -> None:
         self._core = core
@@ -149,7 +149,7 @@ class CustomKindController:
             self._core.registry.add(resource)
 
     def _clean_up(self, key: str) -> None:
-        """Delete the objects of a definition that goes; finalizers of theirs hold it up."""
+        """Delete the objects of a terminating definition, which waits for their finalizers."""
         current = self._definitions.get(key)
         if current is None:
             self._forget(key)

@@ -36,7 +36,7 @@ ADDED_FUNCTIONS: Final = "\x00functions"
 """The variable under which an environment carries functions that only its owner knows, by name."""
 _UNITS_PER_SIZE: Final = 10
 _FUNCTION_UNITS: Final = {"check": 350_000}
-"""A question about rights, as dear as a real server counts it: an expression may ask two."""
+"""Cost of an authorization check, as a real server counts it: an expression may make two."""
 
 
 class CostExceededError(GpuschedError):

@@ -38,7 +38,7 @@ class _Key:
 
 
 class ResourceClaimController:
-    """Keeps claims in step with the pods that use them.
+    """Creates claims from templates of pods, and frees those whose pods are done.
 
     Args:
         client: the cluster.

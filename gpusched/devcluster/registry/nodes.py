@@ -61,12 +61,12 @@ class NodeStrategy(Strategy):
         """Check a change; errors of taints appear twice, once of the node and once of the update."""
         taints = _taint_errors(new["spec"].get("taints"))
         old_spec = old.get("spec") or {}
-        sealed = [
+        immutable = [
             forbidden(f"spec.{key}", f'node updates may not change {key} except from "" to valid')
             for key in ("podCIDR", "providerID")
             if old_spec.get(key) and new["spec"].get(key) != old_spec[key]
         ]
-        return [*taints, *taints, *sealed]
+        return [*taints, *taints, *immutable]
 
     def prepare_status(self, new: Obj, old: Obj) -> None:
         """Keep the spec and fill in what a zero-valued status prints."""

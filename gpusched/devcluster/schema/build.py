@@ -126,7 +126,7 @@ class SchemaBuilder:
 
 
 def _structure(node: SchemaNode, raw: Doc) -> None:
-    """Set what built-in and custom schemas spell alike, children excepted."""
+    """Set the keywords that built-in and custom schemas share, except children."""
     node.format = raw.get("format", "")
     node.required = tuple(raw.get("required", ()))
     node.nullable = raw.get("nullable", False)

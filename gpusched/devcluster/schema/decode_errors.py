@@ -1,6 +1,6 @@
 """Decode errors of built-in kinds: a value whose JSON type does not fit its field.
 
-The server decodes into typed structures and tells the first misfit in the words of its
+The server decodes into typed structures and reports the first type error in the words of its
 decoder, so these words name structures and their types.
 """
 
@@ -26,7 +26,7 @@ _LAYOUT = {
 
 
 def decode_error(value: Json, node: SchemaNode) -> str | None:
-    """The decoder's sentence on the first misfit in the order of the object, None when it fits."""
+    """The decoder's message for the first type error in the order of the object, None without one."""
     if value is not None and not isinstance(value, dict):
         return f"json: cannot unmarshal {_go_kind(value)} into Go value of type v1.{node.go_struct}"
     return _walk(value, node, path="", struct=node.go_struct)

@@ -3,7 +3,7 @@
     event of an object --> choose a stage --> wait its delay --> play its steps --> events ...
 
 One job is pending for an object. An event of the version already pending changes nothing, any
-other chooses anew and restarts the delay; matching nothing leaves the pending job as it is; a
+other chooses again and restarts the delay; matching nothing leaves the pending job as it is; a
 deleted object loses its job. Templates see the object as it was when its stage was chosen.
 """
 

@@ -23,7 +23,7 @@ LOADED: Final = "Loaded"
 
 
 class StageWatch:
-    """Keeps an engine in step with the Stage objects of its cluster.
+    """Loads the Stage objects of a cluster into its engine.
 
     Args:
         client: the cluster, which must serve Stages.
@@ -58,7 +58,7 @@ class StageWatch:
                 self._load(item.object)
 
     async def _follow_definitions(self) -> None:
-        """Try refused Stages again when kinds come: theirs may be among them."""
+        """Load refused Stages again when kinds are added: they may refer to one."""
         async for _ in self._client.watch(_DEFINITIONS):
             for name in list(self._refused):
                 obj = self._client.get(STAGES, None, name)

@@ -48,7 +48,7 @@ class Stored:
         return raw
 
     def supersede(self) -> None:
-        """Drop the bytes, which are rarely needed again, and are then encoded anew."""
+        """Drop the bytes, which are rarely needed again, and are then encoded again."""
         self._raw = None
 
 

@@ -50,7 +50,7 @@ def admit_finished(core: ServerState, resource: Resource, obj: Obj, *, dry_run: 
 
 
 def check_namespace(core: ServerState, resource: Resource, namespace: str, *, name: str) -> None:
-    """Refuse creates where the namespace is missing or on its way out."""
+    """Refuse creates in a namespace that is missing or terminating."""
     found = core.store.collection("namespaces").get(namespace)
     if found is None:
         raise status.not_found("namespaces", "", namespace)

@@ -272,5 +272,5 @@ class LocalClient:
         try:
             self.create("events", event, namespace)
         except StatusError as e:
-            if e.code != 403:  # a namespace on its way out takes no more events
+            if e.code != 403:  # a terminating namespace accepts no more events
                 raise

@@ -161,7 +161,7 @@ class FieldDifference:
 
     @property
     def written(self) -> set[Path]:
-        """What the newer object says anew."""
+        """The fields that the newer object adds or changes."""
         return self.modified | self.added
 
 

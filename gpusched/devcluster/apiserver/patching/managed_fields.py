@@ -72,7 +72,7 @@ class OwnedFields:
     entry: Doc | None = attrs.field(default=None, eq=False, repr=False)
 
     def with_fields(self, fields: FieldSet) -> OwnedFields:
-        """The same with other fields, which are stored anew."""
+        """The same manager with other fields, without a cached stored form."""
         return OwnedFields(fields, self.time, self.api_version)
 
 
@@ -122,7 +122,7 @@ def entries_of(managers: Mapping[ManagerId, OwnedFields]) -> list[Doc]:
 
 def _entry(key: ManagerId, owned: OwnedFields) -> Doc:
     if owned.entry is not None:
-        return owned.entry  # one of ours, which all versions of the object share
+        return owned.entry  # a form cached here, which all versions of the object share
     entry: Doc = {
         "manager": key.manager,
         "operation": key.operation,
@@ -137,7 +137,7 @@ def _entry(key: ManagerId, owned: OwnedFields) -> Doc:
 
 
 def with_managers(obj: Doc, managers: Mapping[ManagerId, OwnedFields]) -> Doc:
-    """The object with managedFields written anew; its other parts are shared."""
+    """The object with rewritten managedFields; its other parts are shared."""
     metadata = dict(obj.get("metadata", {}))
     entries = entries_of(managers)
     if entries:

@@ -24,7 +24,7 @@ class RbacVerdict:
 
 
 class RbacAuthorizer:
-    """Reads roles and bindings out of the store anew for every question: both may change."""
+    """Reads roles and bindings from the store for every question: both may change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

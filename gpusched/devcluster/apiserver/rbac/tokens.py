@@ -83,7 +83,7 @@ class ServiceAccountTokens:
     def user(self, token: str, audiences: list[str] | None = None) -> tuple[User, list[str]] | None:
         """Return the account behind a token and the asked audiences that it is meant for.
 
-        None when the token is not ours, has expired, is for others, or its account is gone.
+        None when the token is not of this server, has expired, has another audience, or its account is gone.
         """
         claims = self._claims(token)
         if claims is None or not claims["nbf"] <= self._core.clock.now() < claims["exp"]:

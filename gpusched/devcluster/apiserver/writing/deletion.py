@@ -130,7 +130,7 @@ def delete_object(
 def _delete_again(
     core: ServerState, resource: Resource, stored: Stored, *, options: DeleteOptions
 ) -> tuple[Stored, bool]:
-    """Shorten the grace of an object that is already on its way out, if that was asked.
+    """Shorten the grace period of an object that is already terminating, if requested.
 
     Only what the request says counts: a pod that has ended meanwhile still waits for its kubelet.
     """
@@ -163,7 +163,7 @@ def _delete_again(
 def _redirect(
     core: ServerState, resource: Resource, stored: Stored, *, options: DeleteOptions
 ) -> tuple[Stored, bool]:
-    """Change what happens to the dependents of an object that is already on its way out."""
+    """Change the propagation policy of an object that is already terminating."""
     meta = stored.obj["metadata"]
     finalizers = _finalizers(resource, meta.get("finalizers") or (), options.propagation)
     if finalizers == (meta.get("finalizers") or []):

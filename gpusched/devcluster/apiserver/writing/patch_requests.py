@@ -135,7 +135,7 @@ def _strict(errors: list[str]) -> str:
 
 
 def _converted(why: str) -> str:
-    """A misfit in the words of the converter of strategic patches, which sees no JSON."""
+    """A type error in the words of the converter of strategic patches, which sees no JSON."""
     found = _MISFIT.fullmatch(why)
     if found is None:
         return why

@@ -21,7 +21,7 @@ _BUILTIN: Final = {
 
 
 def paths_of(resource: Resource) -> Obj:
-    """Where a kind with a scale keeps its numbers; built-in kinds all do it alike."""
+    """Paths of the replica counts of a kind with a scale; the same for all built-in kinds."""
     if resource.custom is None:
         return _BUILTIN
     paths = resource.custom.scale

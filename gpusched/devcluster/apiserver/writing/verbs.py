@@ -17,10 +17,10 @@ from gpusched.devcluster.apimachinery.metadata import (
     MetadataRules,
     changed_metadata_errors,
     clean_for_create,
+    immutable_field_errors,
     keep_server_fields,
     metadata_errors,
     new_finalizer_errors,
-    sealed_errors,
 )
 from gpusched.devcluster.apiserver.admission import plugins
 from gpusched.devcluster.apiserver.admission_attributes import Attributes, Operation
@@ -61,7 +61,7 @@ class WriteOptions:
         manager: name of the field manager; empty when the client gave none.
         operation: what managedFields will call this write.
         force: whether an apply takes fields over from other managers.
-        check: the schema's own verdict on the finished object, given the old one.
+        check: validation of the finished object by the schema, given the old one.
         schema: of the kind, by which managedFields are kept; None to leave them alone.
         repeated: what strict decoding says of fields that the body names twice.
         user: the requester, for admission policies; None for the cluster's own machinery, which
@@ -80,7 +80,7 @@ class WriteOptions:
     user: User | None = None
 
     def judged(self, schema: Schema, check: Check) -> WriteOptions:
-        """The same request with its kind's schema and verdict."""
+        """The same request with schema and validation of its kind."""
         return attrs.evolve(self, schema=schema, check=check)
 
     def as_object(self, kind: str) -> Obj:
@@ -243,14 +243,14 @@ def write_object(
     name = old["metadata"]["name"]
     unsupported.refuse_unsupported(resource.storage, new, old)
     _check_identity(resource, stored, new=new, origin=origin)
-    sealed = sealed_errors(new["metadata"], old["metadata"])
+    immutable = immutable_field_errors(new["metadata"], old["metadata"])
     keep_server_fields(new["metadata"], old["metadata"])
     _prepare(resource, new, old, subresource=subresource)
     if not subresource:
         plugins.admit_update(core, resource, new)
     errors = _update_errors(resource, new, old, options=options, subresource=subresource)
     # Real servers check metadata of an update twice and tell what they find both times.
-    errors = [*sealed, *errors, *sealed]
+    errors = [*immutable, *errors, *immutable]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
     admit_write(

@@ -1,7 +1,7 @@
 """Functions that Kubernetes adds to CEL, as far as rules of custom kinds commonly use them.
 
 CEL values are plain Python values here; a quantity travels between functions as a map with one
-key that no JSON object of ours has.
+key that no JSON object here has.
 """
 
 from __future__ import annotations

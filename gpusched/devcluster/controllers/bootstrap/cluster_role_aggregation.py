@@ -46,7 +46,7 @@ class ClusterRoleAggregationController:
                 self._queue.add(union)
 
     def sync(self, name: str) -> None:
-        """Write the union anew when it differs."""
+        """Write the union of the rules when it differs."""
         role = self._client.get(_ROLES, None, name)
         if role is None or not role.get("aggregationRule"):
             return

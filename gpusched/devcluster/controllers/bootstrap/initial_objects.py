@@ -1,4 +1,4 @@
-"""What a fresh cluster holds, and what files add before it is ready."""
+"""The objects of a new cluster, and those that files add before it is ready."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Verdict = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 @attrs.frozen
 class PodFailureVerdict:
-    """The verdict on a failed pod, with the sentence for a Job that fails by it."""
+    """The action of the podFailurePolicy for a failed pod, and the message of a Job that fails by it."""
 
     verdict: Verdict
     message: str = ""
@@ -148,7 +148,7 @@ class JobSync:
 
     @property
     def only_failed_replaced(self) -> bool:
-        """Whether a pod on its way out still keeps its place until it has failed."""
+        """Whether a terminating pod is replaced only once it has failed (podReplacementPolicy)."""
         return self.spec.get("podReplacementPolicy") == "Failed"
 
     def event(self, reason: str, message: str, type_: str = "Normal") -> None:

@@ -1,4 +1,4 @@
-"""Keeps node taints true to conditions and cordons, and removes the pods of nodes that are gone."""
+"""Derives node taints from conditions and cordons, and removes the pods of deleted nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNBOUND_S: Final = 20.0
 
 
 def wanted_taints(node: Obj, *, now: float) -> list[Obj]:
-    """The taints a node should have: ours by its state, others as they are."""
+    """The taints a node should have: those of this controller by its state, others as they are."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     have: list[Obj] = list(spec.get("taints") or ())
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}

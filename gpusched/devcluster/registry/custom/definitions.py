@@ -266,7 +266,7 @@ def _conversion(spec: Obj) -> Iterator[FieldError]:
         yield invalid("spec.preserveUnknownFields", value=True, detail=why)
 
 
-def sealed_name_errors(new: Obj, old: Obj) -> list[FieldError]:
+def immutable_name_errors(new: Obj, old: Obj) -> list[FieldError]:
     """What an update of a definition may not change."""
     spec, before = new["spec"], old["spec"]
     conditions = (old.get("status") or {}).get("conditions") or ()

@@ -11,8 +11,8 @@ from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
 from gpusched.devcluster.apimachinery.status import bad_request
 from gpusched.devcluster.registry.custom.definitions import (
     definition_errors,
+    immutable_name_errors,
     protected_group_errors,
-    sealed_name_errors,
     stored_version_errors,
 )
 from gpusched.devcluster.registry.custom.validation import CustomVersion
@@ -147,11 +147,11 @@ class DefinitionStrategy(Strategy):
             new["status"] = {**status, "storedVersions": [*stored, *added]}
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check as on creation; what names the storage is sealed."""
+        """Check as on creation; names and scope are immutable."""
         _check_readable(new)
         return [
             *definition_errors(new),
-            *sealed_name_errors(new, old),
+            *immutable_name_errors(new, old),
             *stored_version_errors(new),
             *protected_group_errors(new),
         ]

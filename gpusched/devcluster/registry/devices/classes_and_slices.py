@@ -68,7 +68,7 @@ class ResourceSliceStrategy(Strategy):
         return list(_slice_errors(obj.get("spec") or {}))
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check a changed slice, whose driver, pool and node are sealed."""
+        """Check a changed slice, whose driver, pool and node are immutable."""
         now, was = new.get("spec") or {}, old.get("spec") or {}
         errors = list(_slice_errors(now))
         for path in (("pool", "name"), ("driver",), ("nodeName",)):

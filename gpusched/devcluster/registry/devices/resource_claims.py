@@ -35,7 +35,7 @@ _BY_STATUS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class ResourceClaimStrategy(Strategy):
-    """Claims: a sealed spec, and a status that a scheduler fills and empties."""
+    """Claims: an immutable spec, and a status that a scheduler writes."""
 
     returns_object = True
     has_status = True
@@ -55,7 +55,7 @@ class ResourceClaimStrategy(Strategy):
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Refuse any change of the spec."""
-        return _sealed(new, old)
+        return _immutable_spec_errors(new, old)
 
     def allocate(self, new: Obj, old: Obj | None, core: ServerContext) -> None:
         """Refuse a new claim that asks for more than its namespace may have."""
@@ -101,7 +101,7 @@ def _check_admin(core: ServerContext, obj: Obj, spec: Obj) -> None:
     raise status.invalid(obj["kind"], "resource.k8s.io", name, errors=[error])
 
 
-def _sealed(new: Obj, old: Obj) -> list[FieldError]:
+def _immutable_spec_errors(new: Obj, old: Obj) -> list[FieldError]:
     return [] if new["spec"] == old["spec"] else [invalid("spec", new["spec"], _SEALED)]
 
 
@@ -152,7 +152,7 @@ def pool_errors(name: str, at: str) -> list[FieldError]:
 
 
 class ResourceClaimTemplateStrategy(Strategy):
-    """Templates of claims: sealed once created."""
+    """Templates of claims, which are immutable."""
 
     returns_object = True
 
@@ -173,7 +173,7 @@ class ResourceClaimTemplateStrategy(Strategy):
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Refuse any change of the spec."""
-        return _sealed(new, old)
+        return _immutable_spec_errors(new, old)
 
 
 def pod_claim_errors(spec: Obj, at: str) -> Iterator[FieldError]:

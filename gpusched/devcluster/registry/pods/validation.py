@@ -46,7 +46,7 @@ _PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 
 
 class SpecCheck:
-    """Checks pods and remembers specs without a fault: the pods of a gang share theirs."""
+    """Checks pods and remembers valid specs: the pods of a gang share theirs."""
 
     def __init__(self) -> None:
         self._good: set[bytes] = set()

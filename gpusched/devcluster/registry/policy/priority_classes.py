@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002  # strategies share one interface, and few kinds need all of it
-"""Priority classes: value and policy are sealed, the highest values belong to the system."""
+"""Priority classes: value and preemption policy are immutable, the highest values are reserved for the system."""
 
 from __future__ import annotations
 

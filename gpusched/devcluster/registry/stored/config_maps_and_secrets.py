@@ -1,5 +1,5 @@
 # strategies share one interface, and few kinds need all of it
-"""Config maps and secrets: keys, sizes, what each type must hold, and sealed data."""
+"""Config maps and secrets: keys, sizes, what each type must hold, and immutable data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _JSON: Final = frozenset({".dockercfg", ".dockerconfigjson"})
 
 
 class ConfigMapStrategy(Strategy):
-    """Config maps: text, bytes, and both may be sealed."""
+    """Config maps: texts and bytes, which may be immutable."""
 
     checks_metadata_again = True
     parts: tuple[str, ...] = ("data", "binaryData")
@@ -56,11 +56,11 @@ class ConfigMapStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse changes of sealed data."""
-        return [*_sealed_errors(new, old, parts=self.parts), *self.validate(new)]
+        """Refuse changes of immutable data."""
+        return [*_immutable_data_errors(new, old, parts=self.parts), *self.validate(new)]
 
 
-def _sealed_errors(new: Obj, old: Obj, *, parts: tuple[str, ...]) -> Iterator[FieldError]:
+def _immutable_data_errors(new: Obj, old: Obj, *, parts: tuple[str, ...]) -> Iterator[FieldError]:
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -102,7 +102,7 @@ class SecretStrategy(ConfigMapStrategy):
         return [*errors, *_type_errors(obj, data)]
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Refuse another type, and changes of sealed data."""
+        """Refuse another type, and changes of immutable data."""
         errors: list[FieldError] = []
         if new.get("type") != old.get("type"):
             errors.append(invalid("type", new.get("type"), "field is immutable"))

@@ -126,11 +126,11 @@ class ServiceStrategy(Strategy):
             _drop_node_ports(spec, was)
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check a changed service, whose address is sealed."""
+        """Check a changed service, whose address is immutable."""
         now, was = new["spec"], old["spec"]
         errors = self.validate(new)
-        sealed = was.get("clusterIPs") and "ExternalName" not in {now["type"], was["type"]}
-        if sealed and now.get("clusterIPs", [])[:1] != was["clusterIPs"][:1]:
+        immutable = was.get("clusterIPs") and "ExternalName" not in {now["type"], was["type"]}
+        if immutable and now.get("clusterIPs", [])[:1] != was["clusterIPs"][:1]:
             why = "may not change once set"
             errors.append(invalid("spec.clusterIPs[0]", now.get("clusterIPs") or [], why))
         return errors

@@ -34,7 +34,7 @@ class PodTemplateStrategy(Strategy):
 
 
 class ControllerRevisionStrategy(Strategy):
-    """Revisions of a controller's object: their data is sealed."""
+    """Revisions of a controller's object, whose data is immutable."""
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Refuse a change of the data."""

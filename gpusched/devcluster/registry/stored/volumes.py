@@ -135,7 +135,7 @@ class PersistentVolumeStrategy(Strategy):
 
 
 class StorageClassStrategy(Strategy):
-    """Storage classes: what they say of volumes is sealed."""
+    """Storage classes, whose parameters are immutable."""
 
     returns_object = True
 

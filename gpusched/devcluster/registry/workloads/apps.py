@@ -53,7 +53,7 @@ _DEPLOYMENT_COUNTS: Final = (
 
 
 class ReplicaSetStrategy(Strategy):
-    """Replica sets: a sealed selector that finds the pods of the template."""
+    """Replica sets: an immutable selector that matches the pods of the template."""
 
     generation = True
     has_status = True
@@ -76,8 +76,8 @@ class ReplicaSetStrategy(Strategy):
         return [*_count_errors(spec, ("replicas", "minReadySeconds"), "spec"), *_pod_errors(spec)]
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check as on creation; the selector is sealed."""
-        return self.validate(new) + _sealed_selector(new, old)
+        """Check as on creation; the selector is immutable."""
+        return self.validate(new) + _immutable_selector_errors(new, old)
 
     def prepare_status(self, new: Obj, old: Obj) -> None:
         """Keep the spec; the count of replicas is always printed."""
@@ -136,8 +136,8 @@ class DeploymentStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
-        """Check as on creation; the selector is sealed."""
-        return self.validate(new) + _sealed_selector(new, old)
+        """Check as on creation; the selector is immutable."""
+        return self.validate(new) + _immutable_selector_errors(new, old)
 
     def raises_generation(self, new: Obj, old: Obj) -> bool:
         """Count annotations too: replica sets carry them."""
@@ -275,7 +275,7 @@ def _strategy_errors(strategy: Obj, at: str) -> list[FieldError]:
     return errors + at_most_errors(lost, f"{at}.maxUnavailable")
 
 
-def _sealed_selector(new: Obj, old: Obj) -> list[FieldError]:
+def _immutable_selector_errors(new: Obj, old: Obj) -> list[FieldError]:
     if new["spec"].get("selector") == old["spec"].get("selector"):
         return []
     return [invalid_selector("spec.selector", new["spec"].get("selector"), "field is immutable")]
