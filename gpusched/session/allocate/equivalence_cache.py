@@ -30,7 +30,7 @@ class EquivalenceCache:
         self._no_room: dict[EquivalenceClass, tuple[CacheState, Unschedulable]] = {}
         """By kind without regard to lengths: no place was found, whatever is reserved."""
 
-    def of(self, gang: Gang) -> Unschedulable | None:
+    def refusal_of(self, gang: Gang) -> Unschedulable | None:
         """Why a gang like this one was refused since the last move; None when none was."""
         kind = equivalence_class_of(self._session, gang) if self._known else None
         if kind is None:
@@ -76,7 +76,7 @@ def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | Non
 
     Those with promises have rooms of their own, and rules between pods read their labels.
     """
-    kind = session.cache.kinds.of(gang)
+    kind = session.cache.equivalence.class_of(gang)
     if kind is None or session.nominations.has(gang):
         return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(

@@ -159,7 +159,7 @@ def _beyond_quota(
 def solve_problem(session: Session, problem: Problem) -> Solution:
     """The pipeline's answer, noted for metrics."""
     solution = place_gang(
-        problem, session.effort, search=session.search, memory=session.cache.memory
+        problem, session.effort, search=session.search, memory=session.cache.tables
     )
     session.searches.append(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT

@@ -45,7 +45,7 @@ class _QueueBranch:
             child.sort(session)
             self._enter(session, child)
 
-    def again(self, session: Session, gang: Gang, *, turn: int) -> None:
+    def requeue(self, session: Session, gang: Gang, *, turn: int) -> None:
         """Let a gang of this queue have one more turn."""
         for entry in _keyed_gangs(session, [gang], turn=turn):
             insort_right(self.queued, entry, lo=self._next, key=_SORT_KEY)
@@ -117,7 +117,7 @@ def in_queue_order(
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
-            leaves[gang.queue].again(session, gang, turn=had[gang.key])
+            leaves[gang.queue].requeue(session, gang, turn=had[gang.key])
         root.update_keys(session)
 
 

@@ -56,7 +56,7 @@ class Shortage:
     where: str = ""
     placed: int | None = None
 
-    def told(self, count: int) -> tuple[Reason, str]:
+    def reason_and_sentence(self, count: int) -> tuple[Reason, str]:
         """Reason and sentence for so many pods that do not all fit."""
         total = len(self.bench.nodes) if self.within is None else int(self.within.sum())
         failed = self.failed()
@@ -470,4 +470,4 @@ def explain_shortage(
         where=area.where,
         placed=placed if info.gate is not None else None,
     )
-    return Unschedulable(*shortage.told(count))
+    return Unschedulable(*shortage.reason_and_sentence(count))

@@ -560,7 +560,7 @@ class StartCache:
         self._kinds = kinds
         self._known: dict[Hashable, EarlierResult] = {}
 
-    def of(self, gang: Gang, *, length: int, state: Hashable) -> EarlierResult:
+    def get_or_make(self, gang: Gang, *, length: int, state: Hashable) -> EarlierResult:
         """To be read and told; of gangs that are like no other nothing is kept.
 
         Args:
@@ -568,7 +568,7 @@ class StartCache:
             length: seconds it will run.
             state: of everything on which a start depends but holds, of which there are only more.
         """
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         if kind is None:
             return EarlierResult()
         return self._known.setdefault((kind, length, state), EarlierResult())

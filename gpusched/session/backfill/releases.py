@@ -75,7 +75,7 @@ class ReleaseForecast:
         session = self._session
         if shared_resource() in gang.held:  # what a share leaves depends on others
             return self._room(gang)
-        return session.cache.rooms.get_or_make(
+        return session.cache.gang_usage.get_or_make(
             gang, session.snapshot.nodes, lambda: self._room(gang)
         )
 

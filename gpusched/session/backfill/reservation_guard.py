@@ -28,7 +28,7 @@ def reserved_for_other_message(
             f"{other.key} is before it in queue {queue}, which is StrictFifo, and needs the same "
             f"nodes for {pods_text(other.at_once)}"
         )
-    length = reservations.lengths.of(gang)
+    length = reservations.lengths.seconds_of(gang)
     runs = "for an unknown time" if length >= UNKNOWN_WALLTIME else f"for {length} s"
     count = _nodes_are_text(len(holder.hold.rows))
     if holder.due or holder.hold.start <= reservations.lengths.now:

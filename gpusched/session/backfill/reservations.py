@@ -66,7 +66,7 @@ class Reservations:
         """Blocked gangs in the order of their turns."""
         self.holders: list[ReservedGang] = []
         self._pools = ReservationPools(
-            session.cache.kinds, per_pool, session.snapshot.limits.reservations
+            session.cache.equivalence, per_pool, session.snapshot.limits.reservations
         )
         self._strict: list[StrictFifoHead] = []
         self._turns: dict[GangKey, int] = {}
@@ -79,7 +79,7 @@ class Reservations:
 
     def _reset(self) -> None:
         self._books = ReleaseForecast(self.session, self.lengths)
-        self._found = StartCache(self.session.cache.kinds)
+        self._found = StartCache(self.session.cache.equivalence)
         self._pools.changed()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Release, Gang]]] | None = None
@@ -116,9 +116,9 @@ class Reservations:
         self, gang: Gang, work: SearchBudget
     ) -> tuple[StartSearch, EarlierResult]:
         """A seeker, and what was found for gangs like it: if a start, they were blocked as it is."""
-        length = self.lengths.of(gang)
+        length = self.lengths.seconds_of(gang)
         state = (self.profile.version, self.session.accounts.version, id(work))
-        before = self._found.of(gang, length=length, state=state)
+        before = self._found.get_or_make(gang, length=length, state=state)
         if before.seeker is not None:
             return before.seeker.like(gang), before
         seeker = StartSearch(self.session, gang, self.profile, length=length, work=work)
@@ -322,7 +322,7 @@ class Reservations:
 
     def _start_search(self, gang: Gang, profile: AvailabilityProfile) -> StartSearch:
         return StartSearch(
-            self.session, gang, profile, length=self.lengths.of(gang), work=self._work
+            self.session, gang, profile, length=self.lengths.seconds_of(gang), work=self._work
         )
 
     # -- who may pass ----------------------------------------------------------------------------

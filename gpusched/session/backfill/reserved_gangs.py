@@ -98,13 +98,13 @@ class ReservationPools:
 
     def close(self, gang: Gang) -> None:
         """Gangs of its kind hold no room as long as holders are the same."""
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         if kind is not None:
             self._closed.add(kind.timeless)
 
     def closed(self, gang: Gang) -> bool:
         """Whether that was said of its kind."""
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         return kind is not None and kind.timeless in self._closed
 
     def room(self, usable: Bools, holders: Sequence[ReservedGang]) -> bool:
@@ -118,7 +118,7 @@ class ReservationPools:
         return not crowded
 
     def _who(self, gang: Gang) -> Hashable:
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         if kind is not None:
             return kind.timeless
         return (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))

@@ -24,7 +24,7 @@ class Walltimes:
         self.overruns: set[GangKey] = set()
         """Gangs that should have ended, as far as they were asked for."""
 
-    def of(self, gang: Gang) -> int:
+    def seconds_of(self, gang: Gang) -> int:
         """Seconds from the gang's start to its end, or UNKNOWN."""
         known = self._known.get(gang.key)
         if known is None:
@@ -48,7 +48,7 @@ class Walltimes:
         if end > self.now:
             return end
         late = self.now - end
-        if late > max(WALLTIME_OVERRUN_MAX_S, self.of(gang)):
+        if late > max(WALLTIME_OVERRUN_MAX_S, self.seconds_of(gang)):
             return FOREVER
         self.overruns.add(gang.key)
         return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
@@ -61,5 +61,5 @@ class Walltimes:
         return min(times) if times and len(times) == len(gang.placed) else float(self.now)
 
     def _after(self, began: int, gang: Gang) -> int:
-        length = self.of(gang)
+        length = self.seconds_of(gang)
         return FOREVER if length >= UNKNOWN_WALLTIME else began + length

@@ -82,7 +82,7 @@ class EvictionSteps:
         self.work = 0
         """Keys that were asked for."""
 
-    def of(self, gangs: Iterable[Gang]) -> list[EvictionStep]:
+    def steps_for(self, gangs: Iterable[Gang]) -> list[EvictionStep]:
         """All steps with these gangs, in order."""
         sources: dict[Any, _StepSource] = {}
         for gang in gangs:
@@ -206,7 +206,7 @@ class EvictionTrials:
         self.work = 0
         """Steps taken, in the units of ``Chooser.work``."""
         steps = EvictionSteps(session, victims, claimant, action)
-        ordered = steps.of(gangs)
+        ordered = steps.steps_for(gangs)
         self.work += steps.work
         self._all = [step for step in ordered if self._draw(step)][: limits.VICTIM_TRIALS_MAX]
 

@@ -33,7 +33,7 @@ def _budgets_allow_leaving(gang: Gang, budgets: DisruptionBudgets) -> bool:
     The API asks them when a pod is evicted, but nobody does when a Job is suspended. A gang that
     they protect whole would be told every minute that it is stopped, and never would be.
     """
-    drawn = [budgets.of(member) for member in gang.placed]
+    drawn = [budgets.numbers_of(member) for member in gang.placed]
     if not is_suspended_to_evict(gang):
         return any(all(budgets.left[number] for number in each) for each in drawn)
     counts = Counter(number for each in drawn for number in each)

@@ -130,7 +130,7 @@ class Victims:
         seats = []
         for member in staying:
             row = session.snapshot.nodes.row.get(member.node, -1)
-            budgets = self._budgets.of(member)
+            budgets = self._budgets.numbers_of(member)
             if row < 0 or not member.confirmed or len(budgets) > 1:
                 continue  # the API evicts no pod that two budgets count
             seats.append(CandidateVictim(member, row, self._cost(gang, member), budgets))
@@ -203,7 +203,7 @@ class DisruptionBudgets:
             self.left.append(max(0, budget.disruptions_allowed))
             self._of_namespace.setdefault(budget.namespace, []).append((number, budget))
 
-    def of(self, member: Placed) -> tuple[int, ...]:
+    def numbers_of(self, member: Placed) -> tuple[int, ...]:
         """Numbers of the budgets that count a member; none counts one that does not run yet."""
         pod = member.pod
         if pod.phase is PodPhase.PENDING:
@@ -216,7 +216,7 @@ class DisruptionBudgets:
 
     def take(self, each: EvictOperation) -> None:
         """A member leaves."""
-        for number in self.of(each.member):
+        for number in self.numbers_of(each.member):
             self.left[number] = max(0, self.left[number] - 1)
 
 

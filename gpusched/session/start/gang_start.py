@@ -37,7 +37,7 @@ class GangStarts:
     def start(self, gang: Gang) -> bool:
         """Place a gang's minimum, or refuse it with the reason; whether it was placed."""
         session = self._session
-        known = self._refusals.of(gang)
+        known = self._refusals.refusal_of(gang)
         if known is not None:
             session.work.spend(limits.WORK_GANG)
             refuse_and_reserve(session, gang, known)

@@ -1,4 +1,4 @@
-"""What gangs that wait have in common, worked out once for each gang and kept between sessions.
+"""What gangs that wait have in common, worked out once for each gang and cached between sessions.
 
 Gangs are frozen, and shared by snapshots as long as nothing about them changes. So what is read
 of a gang alone is remembered by its identity: a changed gang is another one.
@@ -16,7 +16,7 @@ from gpusched.cache.gangs.gang import Gang
 
 V = TypeVar("V")
 _GANGS_KEPT_MIN: Final = 48
-"""Sweeping so few costs microseconds; what is kept of gangs that are gone is memory that others
+"""Sweeping so few costs microseconds; values of gangs that are gone are memory that others
 lie behind, and that the process so never gives back."""
 
 
@@ -25,23 +25,23 @@ class GangCache(Generic[V]):
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[Gang, V]] = {}
-        """By ``id``; the gang is kept with it, so that no other gets its ``id``."""
+        """By ``id``; with the gang itself, so that no other gets its ``id``."""
 
     def get(self, gang: Gang) -> V | None:
-        """What is known of it; None for nothing."""
+        """Value of the gang; None when there is none."""
         known = self.known.get(id(gang))
         return None if known is None else known[1]
 
-    def put(self, gang: Gang, value: V) -> None:
-        """From now on this is known of it."""
+    def set(self, gang: Gang, value: V) -> None:
+        """Remember a value of the gang."""
         self.known[id(gang)] = (gang, value)
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Forget all values."""
         self.known.clear()
 
     def only(self, gangs: Iterable[Gang], count: int) -> None:
-        """Of all others nothing need be known any more; ``count`` is how many gangs these are."""
+        """Forget all other gangs, to bound memory; ``count`` is the number of these."""
         if len(self.known) > max(_GANGS_KEPT_MIN, 2 * count):
             known = self.known
             self.known = {id(each): known[id(each)] for each in gangs if id(each) in known}
@@ -74,25 +74,25 @@ class EquivalenceClasses:
     """Kinds of gangs, for one session after another."""
 
     def __init__(self) -> None:
-        self._of: GangCache[EquivalenceClass | Literal[False]] = GangCache()
+        self._by_gang: GangCache[EquivalenceClass | Literal[False]] = GangCache()
         self._known: WeakValueDictionary[Hashable, EquivalenceClass] = WeakValueDictionary()
 
-    def of(self, gang: Gang) -> EquivalenceClass | None:
+    def class_of(self, gang: Gang) -> EquivalenceClass | None:
         """The gang's kind; None for one that is like no other.
 
-        Those with places have rooms of their own, those that wait for a preferred topology have
-        waited for different times, and pods that are on their way have room promised to them.
+        Gangs with places have rooms of their own, gangs that wait for a preferred topology have
+        waited for different times, and pods that are on their way have nominations.
         """
-        known = self._of.known.get(id(gang))  # asked several times of every gang that waits
+        known = self._by_gang.known.get(id(gang))  # called several times for every gang that waits
         if known is not None:
             return known[1] or None
         kind = self._kind(gang)
-        self._of.put(gang, kind or False)
+        self._by_gang.set(gang, kind or False)
         return kind
 
     def only(self, gangs: Sequence[Gang]) -> None:
-        """Of all others nothing need be known any more."""
-        self._of.only(gangs, len(gangs))
+        """Forget all other gangs, to bound memory."""
+        self._by_gang.only(gangs, len(gangs))
 
     def _kind(self, gang: Gang) -> EquivalenceClass | None:
         if (

@@ -83,10 +83,10 @@ class Session:
         """What was searched for and how it ended, for metrics."""
         self.bench = NodeUsage(snapshot.nodes)
         self.bench.population = snapshot.population
-        pools = make_node_pool_accounts(snapshot, session_cache.pools)
+        pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
         self.accounts = QueueAccounts(snapshot.queues, pools)
         watch = None if pools is None else self.accounts
-        self.pod_counts = PodCounts(self.bench, snapshot.residents, session_cache.columns, watch)
+        self.pod_counts = PodCounts(self.bench, snapshot.residents, session_cache.pod_counts, watch)
         self.hooks = Hooks(guard)
         self.hooks.pairs.rows = len(snapshot.nodes)
         self.view = View(
@@ -94,7 +94,7 @@ class Session:
         )
         self.class_infos = PodClassInfos(self.bench, self.pod_counts, self.hooks, session_cache)
         self.view.ask_filters(self.class_infos.accepting)
-        self.order_keys = OrderKeys(self.hooks, self.accounts, session_cache.kinds)
+        self.order_keys = OrderKeys(self.hooks, self.accounts, session_cache.equivalence)
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._gangs = {
@@ -143,7 +143,7 @@ class Session:
             self.snapshot,
             self.all_gangs,
             self.order_keys,
-            self.cache.kinds,
+            self.cache.equivalence,
             nominated=self.nominations.gang_keys(),
             evicts=not self.capabilities.isdisjoint(EVICTING_CAPABILITIES),
         )

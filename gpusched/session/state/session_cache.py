@@ -45,7 +45,7 @@ class GangUsageCache:
 
     def __init__(self) -> None:
         self._epoch = -1
-        self._of: GangCache[GangUsage | Literal[False]] = GangCache()
+        self._by_gang: GangCache[GangUsage | Literal[False]] = GangCache()
 
     def get_or_make(
         self, gang: Gang, nodes: NodeColumns, make: Callable[[], GangUsage | None]
@@ -53,16 +53,16 @@ class GangUsageCache:
         """Room of all members of the gang; made when it is not known for these nodes."""
         if self._epoch != nodes.epoch:
             self._epoch = nodes.epoch
-            self._of.clear()
-        known = self._of.get(gang)
+            self._by_gang.clear()
+        known = self._by_gang.get(gang)
         if known is None:
             known = make() or False
-            self._of.put(gang, known)
+            self._by_gang.set(gang, known)
         return known or None
 
     def only(self, gangs: Mapping[GangKey, Gang]) -> None:
         """Forget all other gangs, to bound memory."""
-        self._of.only(gangs.values(), len(gangs))
+        self._by_gang.only(gangs.values(), len(gangs))
 
 
 StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float]
@@ -92,15 +92,15 @@ class SessionCache:
     def forget_all(self) -> None:
         """Drop everything: a session that broke off may have left half of something here."""
         self._refusals: OrderedDict[str, _CachedFilterResults] = OrderedDict()
-        self.columns = PodCountCache()
+        self.pod_counts = PodCountCache()
         """Counts of pods by node, and domains of node labels."""
-        self.pools = NodePoolCache()
+        self.node_pools = NodePoolCache()
         """Nodes of node pools, and amounts that gangs hold there."""
-        self.memory = TableCache()
+        self.tables = TableCache()
         """Tables of nodes that placement sorts by."""
-        self.kinds = EquivalenceClasses()
+        self.equivalence = EquivalenceClasses()
         """Equivalence classes of gangs that wait."""
-        self.rooms = GangUsageCache()
+        self.gang_usage = GangUsageCache()
         """Room that running gangs would leave."""
         self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
         """Last status of gangs that wait, with what it was made from."""
@@ -155,9 +155,9 @@ class SessionCache:
 
     def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
         """Forget gangs that are neither waiting nor active."""
-        self.kinds.only(waiting)
+        self.equivalence.only(waiting)
         self.statuses.only(waiting, len(waiting))
-        self.rooms.only(active)
+        self.gang_usage.only(active)
 
     def forget(self, pod_class: PodClass) -> None:
         """Call the filters for the class again next time."""

@@ -62,7 +62,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         if known is None or known[0] != about:
             known = (about, _gang_status(session, gang))
             if not known[1].is_scheduled and not session.nominations.has(gang):
-                cache.put(gang, known)
+                cache.set(gang, known)
         found.append(known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)

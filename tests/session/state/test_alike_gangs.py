@@ -32,7 +32,7 @@ SESSIONS = 4
 class NobodyAlike(EquivalenceClasses):
     """Every gang is like no other: nothing is answered for several, nothing is looked up."""
 
-    def of(self, gang: Gang) -> EquivalenceClass | None:
+    def class_of(self, gang: Gang) -> EquivalenceClass | None:
         """None."""
         del gang
         return None
@@ -41,7 +41,7 @@ class NobodyAlike(EquivalenceClasses):
 def decided_afresh(snapshot: Snapshot, policy: Policy) -> Plan:
     """What a session decides that remembers nothing and asks everybody by itself."""
     session_cache = SessionCache()
-    session_cache.kinds = NobodyAlike()
+    session_cache.equivalence = NobodyAlike()
     guard = PluginGuard(SystemClock())
     return decide(snapshot, policy, guard=guard, session_cache=session_cache).plan
 

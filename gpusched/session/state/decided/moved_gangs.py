@@ -25,18 +25,18 @@ from gpusched.session.state.statement import Assignment
 
 
 def assignments_held_for_move(
-    snapshot: Snapshot, gang: Gang, move: MoveRecord, promised: int
+    snapshot: Snapshot, gang: Gang, move: MoveRecord, nominated: int
 ) -> tuple[Assignment, ...]:
-    """What is still held of a move.
+    """Places that are still held for a moved gang.
 
-    Each member that was made since and has its place, or a promise, takes one off. While old
+    Each member that was made since and has its place, or a nomination, takes one off. While old
     members stay, their quota is charged for them: what is held for these costs none.
 
     Args:
         snapshot: of this moment.
         gang: that was moved.
         move: its record.
-        promised: members that are promised room otherwise.
+        nominated: members with a nomination.
     """
     if snapshot.now - move.at >= limits.MOVED_ROOM_S:
         return ()
@@ -54,9 +54,9 @@ def assignments_held_for_move(
         else:
             _remove_one(left, member.node, member.pod.pod_class.requests)
     if gang.job is not None and gang.pod_group is None:
-        # Whoever may change a Job may write there: never more than it can have.
+        # Authors of a Job may write there: never more places than it can have pods.
         left = left[: job_parallelism(gang.job)]
-    left = left[: max(0, len(left) - promised)]
+    left = left[: max(0, len(left) - nominated)]
     places = []
     for number, (node, requests) in enumerate(left):
         request = request_vector(requests, nodes.columns)
@@ -67,7 +67,7 @@ def assignments_held_for_move(
 
 
 def _remove_one(left: list[tuple[str, Resources]], node: str, requests: Resources) -> None:
-    """A member came: the place on its node is its own, else one that is as large."""
+    """Take off the place of a member that was made: on its node, else one that is as large."""
     for fits in (
         [each for each in left if each == (node, requests)],
         [each for each in left if each[1] == requests],
@@ -78,7 +78,7 @@ def _remove_one(left: list[tuple[str, Resources]], node: str, requests: Resource
 
 
 def make_move_record(places: Sequence[Assignment], snapshot: Snapshot) -> MoveRecord:
-    """The record of places found for a gang, to be written now."""
+    """The record of places held for a gang, to be written on its PodGroup or Job."""
     counts: dict[tuple[str, Resources], int] = {}
     for place in places:
         key = (snapshot.nodes.nodes[place.row].name, place.pod.pod_class.requests)
@@ -131,7 +131,7 @@ def _total_requests(pods: Sequence[Pod]) -> Resources:
 
 
 def _expected_pod(gang: GangKey, number: int, requests: Resources) -> Pod:
-    """A pod that asks for so much and has no rules."""
+    """A pod with these requests and without rules, for a member that is to be made."""
     gpu, gpus = gpu_request(requests)
     digest = hashlib.blake2b(repr(requests.items).encode(), digest_size=16).hexdigest()
     return Pod(

@@ -26,7 +26,7 @@ from gpusched.session.state.statement import Assignment, EvictOperation, Stateme
 
 @attrs.frozen(slots=True, eq=False)
 class MovedGangDraft:
-    """A gang that leaves for a claim, and the places that are held for it meanwhile."""
+    """A gang that is evicted for another one, and the places held for it meanwhile."""
 
     gang: Gang
     places: tuple[Assignment, ...]
@@ -34,13 +34,14 @@ class MovedGangDraft:
 
 @attrs.frozen(slots=True, eq=False)
 class PreemptionDraft:
-    """What a kept statement of promises came to.
+    """Nominations for one gang, with the evictions that free the room.
 
     Attributes:
-        places: promised, at least one.
-        evictions: who leaves for them.
-        action, reason, sentence: who decided, and what victims and the gang are told.
-        moves: those of the victims that have other places.
+        places: nominated, at least one.
+        evictions: of members that leave for them.
+        action: that decided.
+        reason, sentence: for the victims.
+        moves: victims that have other places.
     """
 
     gang: Gang
@@ -213,10 +214,10 @@ class Nominations:
 
 
 def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
-    """The promises in force, by gang.
+    """Nominations in force, by gang.
 
-    That of a gang ends as a whole: with its time, with one of its nodes, or with one of the
-    pods for whom it was made, whose share is simply not there any more.
+    The nomination of a gang ends as a whole: with its time, or with one of its nodes; that of a
+    pod ends with the pod.
     """
     found: dict[GangKey, tuple[Assignment, ...]] = {}
     for gang in snapshot.gangs:
@@ -244,12 +245,12 @@ def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ..
 
 
 def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
-    """Hold the room of a promise; a share takes the GPU that suits it as things stand."""
+    """Hold the room of a nomination; a share takes the GPU that suits it as things stand."""
     gpu = 0
     if place.request.share is not None and place.request.gpu >= 0:
         usage.look(later=True)
         fits = usage.shares_fit([place.row], place.request)[0]
-        # Where it does not fit any more, it is let go like others whose room is gone.
+        # Where it does not fit any more, it ends like others whose room is gone.
         found = usage.gpu_to_join(place.row, place.request) if fits else None
         gpu = usage.next_unnamed_gpu(place.row) if found is None else found
         usage.look(later=False)

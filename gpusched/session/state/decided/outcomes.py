@@ -1,4 +1,4 @@
-"""What each gang that waits is told: admission, reason, place in its queue and expected start."""
+"""Answers to gangs that wait: admission, reason, place in the queue and expected start."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Outcomes:
         return gang.key in self._admitted
 
     def admission(self, gang: Gang) -> PendingReason | None:
-        """Why the gang is not admitted; None when it is, or was not asked about."""
+        """Why the gang is not admitted; None when it is, or was not checked."""
         return self._admission.get(gang.key)
 
     def has_admission(self, gang: Gang) -> bool:

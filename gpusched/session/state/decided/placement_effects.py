@@ -1,4 +1,4 @@
-"""What follows for queues and reservations when a gang is given or promised places."""
+"""What follows for queues and reservations when a gang is given or nominated places."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PlacementEffects:
         self._charge_not_preemptible(gang, places)
 
     def announce_started(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        """Tell reservations that the gang was given or promised places."""
+        """Tell reservations that the gang was given or nominated places."""
         if self.reservations is not None and places:
             self.reservations.started(gang, places)
 

@@ -22,7 +22,7 @@ class ReservationTracker(Protocol):
     """Room reserved for blocked gangs, kept in step with what the session places."""
 
     def started(self, gang: Gang, places: Sequence[Assignment], /) -> None:
-        """Take note that a gang, or a part of one, was given or promised places."""
+        """Take note that a gang, or a part of one, was given or nominated places."""
 
     def unassigned(self, gang: Gang, places: Sequence[Assignment], /) -> None:
         """Take note that places which a gang was given in this session are free again."""

@@ -46,7 +46,7 @@ class OrderKeys:
     def gang_key(self, gang: Gang) -> Any:
         """Key of a gang among those of its queue; None to leave it out of this session."""
         orders = self._hooks.gang_orders
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         shared = kind is not None and self._gang_keys_are_shared
         item: Hashable = kind if shared else gang.key
         state = self._accounts.state()
@@ -61,7 +61,7 @@ class OrderKeys:
     def queue_key(self, node: QueueNode, gang: Gang) -> Any:
         """Key of a queue among its siblings, given its next gang; None to leave it out."""
         orders = self._hooks.queue_orders
-        kind = self._kinds.of(gang) if self._queue_keys_are_shared else None
+        kind = self._kinds.class_of(gang) if self._queue_keys_are_shared else None
         item = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state()
         known = self._queues.get(item)

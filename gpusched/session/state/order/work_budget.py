@@ -1,10 +1,10 @@
-"""How much of a session each tenant may use, in units of work: counted, never measured.
+"""The part of a session that each tenant may use, in units of work: counted, never measured.
 
 A unit is about a microsecond of a slow core. What a gang will cost at least is known before it is
 looked at; what a search costs on top is charged while it runs. Both depend on the snapshot
 alone, so that the same snapshot gives the same plan on every machine.
 
-A tenant is a namespace in a queue: what one of them asks for costs the others nothing but its
+A tenant is a namespace in a queue: what one of them requests costs the others nothing but its
 own share. In a queue whose ordering is ``StrictFifo`` the queue as a whole is one tenant, as
 there the order of arrival comes before all else.
 """
@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Tenant(NamedTuple):
-    """Whose gangs share what they may cost; ``namespace`` is empty for a queue as a whole."""
+    """Gangs that share one budget; ``namespace`` is empty for a queue as a whole."""
 
     queue: str
     namespace: str
@@ -45,13 +45,13 @@ def tenant_of_gang(gang: Gang, queues: QueueTree) -> Tenant:
 
 
 def max_min_fair_split(asked: Mapping[K, int], total: int) -> dict[K, int]:
-    """So much for each that nobody who gets less than it asks for gets less than anybody else."""
+    """Max-min fair shares: a share below its request is no less than any other share."""
     given: dict[K, int] = {}
     left = total
-    waiting = sorted(asked, key=lambda each: asked[each])
-    for number, who in enumerate(waiting):
-        given[who] = min(asked[who], left // (len(waiting) - number))
-        left -= given[who]
+    waiting = sorted(asked, key=lambda one: asked[one])
+    for number, each in enumerate(waiting):
+        given[each] = min(asked[each], left // (len(waiting) - number))
+        left -= given[each]
     return given
 
 
@@ -59,9 +59,9 @@ class GangCosts:
     """What looking at gangs costs at least. One for each tenant and session.
 
     Args:
-        kinds: of gangs; of equal ones the first is looked at, the others are told the same.
+        kinds: equivalence classes; of equal gangs one is looked at, the others get the same answer.
         nodes: how many the cluster has.
-        evicts: whether others may be evicted for a gang: who finds no place is looked at again.
+        evicts: whether pods may be evicted for a gang: without a place it is looked at again.
     """
 
     def __init__(self, kinds: EquivalenceClasses, *, nodes: int, evicts: bool) -> None:
@@ -70,11 +70,11 @@ class GangCosts:
         self._times = 2 if evicts else 1
         self._seen: set[EquivalenceClass] = set()
 
-    def of(self, gang: Gang) -> int:
-        """Units; less once one of its kind was asked about."""
+    def units_for(self, gang: Gang) -> int:
+        """Units for the gang; less for each further one of its equivalence class."""
         if not gang.tasks or gang.ready + gang.pending < gang.min_member or gang.trouble[0]:
             return limits.WORK_GANG
-        kind = self._kinds.of(gang)
+        kind = self._kinds.class_of(gang)
         if kind is not None:
             if kind in self._seen:
                 return limits.WORK_GANG + gang.pending // limits.WORK_PODS_A_UNIT
@@ -92,7 +92,7 @@ class GangCosts:
 
 
 class WorkBudget:
-    """What was used in one action of a session, by tenant.
+    """Units used in one action of a session, by tenant.
 
     Args:
         allowed: what each may use in one action; a tenant that is not there may use the least of
@@ -105,17 +105,17 @@ class WorkBudget:
         self._used: dict[Tenant, int] = {}
         self._turn: Tenant | None = None
         self.spent = 0
-        """By everybody, in the whole session."""
+        """Units spent by all tenants in the whole session."""
 
     def begin(self) -> None:
-        """Another action begins: everybody may use as much again."""
+        """Begin another action, in which each tenant may use as much again."""
         self._used.clear()
         self._turn = None
 
     def may(self, tenant: Tenant) -> bool:
         """Whether the tenant may still use some; if so, it is charged from now on.
 
-        Whoever has used nothing yet may always begin: one gang of each tenant is looked at in
+        A tenant that has used nothing yet may always begin: one gang of each is looked at in
         each session, whatever that costs.
         """
         used = self._used.get(tenant)
@@ -127,14 +127,14 @@ class WorkBudget:
         return True
 
     def spend(self, units: int) -> None:
-        """Charge whoever's turn it is."""
+        """Charge the tenant whose turn it is."""
         self.spent += units
         if self._turn is not None:
             self._used[self._turn] += units
 
 
 _HEAD_DIVISOR = 4
-"""A fourth of a tenant's share is for those who are first in line, in every session."""
+"""A fourth of a tenant's share is for the gangs that are first in line, in every session."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -143,9 +143,9 @@ class _TenantBacklog:
 
     Attributes:
         gangs: all of them, by key.
-        head: those that were first in line when the round began.
-        chosen: those that this session looks at.
-        left: those that this round is still to look at, in the order of their turns.
+        head: keys of gangs that were first in line when the round began.
+        chosen: keys of gangs that this session looks at.
+        left: gangs that this round is still to look at, in queue order.
         before: how far the rounds had come.
     """
 
@@ -164,7 +164,7 @@ class GangSelection:
         snapshot: says how far the last session came.
         gangs: all that are not finished.
         order_keys: their order inside each queue.
-        equivalence: tells which of them cost less because others are like them.
+        equivalence: classes of gangs, of which all but the first cost less.
         nominated: keys of gangs for which room is held; each of them is looked at.
         evicts: whether this session may evict pods.
     """
@@ -210,15 +210,15 @@ class GangSelection:
                 self._leave_out(line)
 
     def defer(self, gang: Gang) -> None:
-        """Its tenant has used up its share of this session: the gang is among the next."""
+        """Put the gang off to the next session, as its tenant has used up its share of this one."""
         self._put_off.add(gang.key)
 
     def is_deferred(self, gang: Gang) -> bool:
-        """Whether it was."""
+        """Whether the gang was put off to the next session."""
         return gang.key in self._put_off
 
     def rounds(self) -> tuple[TenantRound, ...]:
-        """How far this session came, for the next one; empty for who was served as a whole."""
+        """How far this session came, for the next one; empty for tenants that were served in full."""
         found = [self._after(line) for line in self._lines]
         if self._put_off:
             lined = {line.tenant for line in self._lines}
@@ -230,10 +230,10 @@ class GangSelection:
 
     # -- choosing ----------------------------------------------------------------------------
     def _asked(self, gangs: Iterable[Gang]) -> int:
-        """What they would cost together, as far as that matters: never far beyond a session."""
+        """Units for all of them together, counted up to a session's worth."""
         costs, units = self._costs(), 0
         for gang in gangs:
-            units += costs.of(gang)
+            units += costs.units_for(gang)
             if units > limits.SESSION_WORK_MAX:
                 break
         return units
@@ -287,7 +287,7 @@ class GangSelection:
         return (1,) if key is None else (0, key)
 
     def _defer_overtakers(self) -> None:
-        """Nobody passes a gang of another namespace that comes first and was never looked at."""
+        """Leave out gangs that would pass one of another namespace that was never looked at."""
         tenants: dict[str, list[Tenant]] = {}
         for tenant in self._waiting:
             tenants.setdefault(tenant.queue, []).append(tenant)
@@ -306,7 +306,7 @@ class GangSelection:
                 self._defer_after(tenant, lines.get(tenant), bar)
 
     def _defer_after(self, tenant: Tenant, line: _TenantBacklog | None, bar: Any) -> None:
-        """Gangs of the tenant whose turn comes after this key must wait."""
+        """Leave out gangs of the tenant whose turn comes after this key."""
         for gang in self._waiting[tenant]:
             if line is not None and gang.key not in line.chosen:
                 continue
@@ -353,7 +353,7 @@ class GangSelection:
 
 
 def _work_by_tenant(asked: Mapping[Tenant, int]) -> dict[Tenant, int]:
-    """What each tenant gets of a session: its queue's part first, then its own part of that."""
+    """Units of a session for each tenant: its queue's part first, then its own part of that."""
     queues: dict[str, dict[Tenant, int]] = {}
     for tenant, units in asked.items():
         queues.setdefault(tenant.queue, {})[tenant] = units
@@ -367,7 +367,7 @@ def _work_by_tenant(asked: Mapping[Tenant, int]) -> dict[Tenant, int]:
 
 
 def _work_limits(shares: Mapping[Tenant, int]) -> dict[Tenant, int]:
-    """What each may use at most: who asks for little may find out that it takes more."""
+    """Units that each tenant may use at most: gangs may cost more than their estimate."""
     tenants: dict[str, int] = {}
     for tenant in shares:
         tenants[tenant.queue] = tenants.get(tenant.queue, 0) + 1
@@ -379,7 +379,7 @@ def _first_within_share(gangs: Sequence[Gang], costs: GangCosts, share: int) -> 
     """The first of them that cost no more than the share together, and one at least."""
     chosen: list[Gang] = []
     for gang in gangs:
-        share -= costs.of(gang)
+        share -= costs.units_for(gang)
         if chosen and share < 0:
             break
         chosen.append(gang)
