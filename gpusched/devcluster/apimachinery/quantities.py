@@ -59,7 +59,7 @@ def parse_quantity(text: str | float) -> Fraction:
     """Exact value of a quantity in base units, rounded away from zero to a billionth.
 
     Raises:
-        QuantityError: it cannot be read.
+        QuantityFormatError: it cannot be read.
     """
     return _split(text)[0]
 
@@ -69,7 +69,7 @@ def canonical_quantity(text: str | float) -> str:
     """The same value with the largest suffix of its family that leaves no fraction.
 
     Raises:
-        QuantityError: it cannot be read.
+        QuantityFormatError: it cannot be read.
     """
     value, family = _split(text)
     if value == 0:
@@ -112,7 +112,7 @@ Value = str | int | float
 
 @lru_cache(maxsize=8192)
 def parse_amount(value: Value) -> Fraction:
-    """Return the exact amount of a readable quantity; raises QuantityError."""
+    """Return the exact amount of a readable quantity; raises QuantityFormatError."""
     return parse_quantity(value)
 
 

@@ -1,6 +1,6 @@
 """Faults in force: counts what matched, draws, decides. The decision itself touches nothing else.
 
-``decide`` is a pure function of the facts of a request, the rules' counters, a moment and the
+``decide_faults`` is a pure function of the facts of a request, the rules' counters, a moment and the
 rules' own random streams, so that the same requests meet the same faults over HTTP and in this
 process, in real and in virtual time.
 """
@@ -108,7 +108,7 @@ class ActiveFaults:
         return len(self._armed)
 
     def add(self, rules: Sequence[FaultRule]) -> None:
-        """Put rules in force; a name in use raises RuleError and adds none of them."""
+        """Put rules in force; a name in use raises FaultRuleError and adds none of them."""
         if len(self._armed) + len(rules) > FAULT_RULES_MAX:
             raise FaultRuleError((), f"{FAULT_RULES_MAX} rules are the most")
         for rule in rules:
@@ -134,7 +134,7 @@ class ActiveFaults:
         self._armed.clear()
 
     def meet(self, facts: RequestFacts, now: float, *, can_wait: bool = True) -> FaultOutcome:
-        """Decide about one request; see ``decide``."""
+        """Decide about one request; see ``decide_faults``."""
         if not self._armed:
             return UNHARMED
         return decide_faults(list(self._armed.values()), facts, now, can_wait=can_wait)

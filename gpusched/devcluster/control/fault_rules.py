@@ -154,7 +154,7 @@ Path = tuple[str | int, ...]
 
 
 def parse_rules(value: Any, path: Path = ("rules",)) -> list[FaultRule]:
-    """Read a list of rules; raises RuleError."""
+    """Read a list of rules; raises FaultRuleError."""
     if not isinstance(value, list):
         raise FaultRuleError(path, f"must be a list of rules, not {_kind(value)}")
     if len(value) > FAULT_RULES_MAX:
@@ -169,7 +169,7 @@ def parse_rules(value: Any, path: Path = ("rules",)) -> list[FaultRule]:
 
 
 def parse_rule(value: Any, path: Path = (), *, default_name: str) -> FaultRule:
-    """Read one rule; raises RuleError."""
+    """Read one rule; raises FaultRuleError."""
     table = _table(value, path, ("name", "match", "fault", "when"))
     if "fault" not in table:
         raise FaultRuleError(path, "has no fault")

@@ -62,7 +62,7 @@ class Restarts:
         return True
 
     def drop(self, name: str) -> None:
-        """Forget a snapshot; raises Unknown."""
+        """Forget a snapshot; raises UnknownSnapshot."""
         if self._snapshots.pop(name, None) is None:
             raise UnknownSnapshot(name)
 

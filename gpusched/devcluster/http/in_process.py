@@ -30,7 +30,7 @@ _JSON: Final = "application/json"
 
 @attrs.define(slots=True, eq=False)
 class InProcessAnswer:
-    """An answer: its body, or a stream of which ``Stream`` gives the chunks.
+    """An answer: its body, or a stream whose chunks a ``WatchStream`` gives.
 
     Attributes:
         cut: bytes of the body after which it breaks off; None for the whole body.

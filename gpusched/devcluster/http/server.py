@@ -140,7 +140,7 @@ _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 
 
 class HttpServer:
-    """One request at a time from bytes to an Answer and back.
+    """Requests from bytes to an ``ApiAnswer`` and back, one at a time on each connection.
 
     Args:
         handlers: serves the requests, unless a fault rule strikes them.

@@ -17,10 +17,10 @@ class NeedsFullDecoding(Exception):
 
 
 def read_fast(value: Doc, node: SchemaNode) -> Doc:
-    """What ``prune_builtin`` makes of a body that decodes and holds no unknown field.
+    """What ``Schema.prune_builtin`` makes of a body that decodes and holds no unknown field.
 
     Raises:
-        Unusual: the body has to be looked at by the walks that explain.
+        NeedsFullDecoding: the body may have errors or unknown fields.
     """
     props, rest = node.props, node.additional
     if node.type != "object":

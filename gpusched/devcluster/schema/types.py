@@ -1,6 +1,6 @@
 """The compiled form of a schema: one node a field, shared by every walk over an object.
 
-Built once (``schema_build``), then only read. A node of a built-in kind may point back at
+Built once (``schema.build``), then only read. A node of a built-in kind may point back at
 itself through a reference, so a graph and not a tree.
 """
 

@@ -74,7 +74,7 @@ def test_passes(test: Test, subject: ExpressionInput) -> bool:
     """Whether one test of a selector holds.
 
     Raises:
-        Unfit: CEL fails on this object.
+        NoStageMatches: CEL fails on this object.
     """
     if isinstance(test, EqualTest):
         metadata = subject.obj.get("metadata")

@@ -30,7 +30,7 @@ def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
         replicas: instead of the pool's own number.
 
     Raises:
-        PoolError: a template does not render, or two nodes would have one name.
+        NodePoolError: a template does not render, or two nodes would have one name.
     """
     name: str = (pool.get("metadata") or {}).get("name") or "pool"
     spec: Obj = pool.get("spec") or {}

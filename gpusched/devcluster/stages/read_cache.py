@@ -45,7 +45,7 @@ def jq_value(value: Any, path: Path = (), *, typed: bool) -> Any:
 
     Args:
         value: all of an object, or the part of it that ``path`` leads to.
-        path: see ``left_out``.
+        path: see ``omitted_fields``.
         typed: whether KWOK has the object by its Go type.
     """
     kind = type(value)  # exact types: this runs over whole objects
@@ -186,7 +186,7 @@ class ReadCache(Generic[T]):
 
     Args:
         run: the function; it must read its argument as a jq program does, keep none of it in its
-            result (``settled`` sees to that), and change nothing.
+            result (``without_views`` ensures that), and change nothing.
         typed: whether KWOK has these objects by their Go type.
     """
 

@@ -36,7 +36,7 @@ _JSON: Final = "application/json"
 
 
 class ResourceEndpoints:
-    """All paths but health, on one ``Api``."""
+    """All paths but health, on one ``ResourceApi``."""
 
     def __init__(self, api: ResourceApi, address: str = "") -> None:
         self._api = api

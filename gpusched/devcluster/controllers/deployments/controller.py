@@ -1,4 +1,4 @@
-"""Runs Deployments: tells ``deployment_turn`` of every change that may matter to one."""
+"""Runs Deployments: enqueues each for every change that may matter to it, and syncs it."""
 
 from __future__ import annotations
 

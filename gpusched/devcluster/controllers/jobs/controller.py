@@ -1,4 +1,4 @@
-"""Runs Jobs: feeds ``job_reconcile`` with events and carries its actions out."""
+"""Runs Jobs: passes events to ``jobs.reconcile`` and carries its actions out."""
 
 from __future__ import annotations
 

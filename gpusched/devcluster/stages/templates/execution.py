@@ -279,7 +279,7 @@ def _entries(value: Any) -> Iterator[tuple[Any, Any]]:
 
 @functools.cache
 def parse_cached(source: str) -> ParsedTemplate:
-    """``parse``, once for each text; stages are few and live as long as the process."""
+    """Parse a template, once for each text; stages are few and stay for the life of the process."""
     return parse_template(source)
 
 
