@@ -21,7 +21,7 @@ from gpusched.pluginhost.rehearsal import rehearse
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "check-config",
         description="Read a configuration, load what it names and run it once on an empty "

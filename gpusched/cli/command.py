@@ -63,7 +63,7 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
-    """The option ``--kubeconfig``."""
+    """Add the option ``--kubeconfig``."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",

@@ -45,7 +45,7 @@ COMMANDS: Final = {
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),
     "audit": (
         "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
-        "lab.audit",
+        "lab.audit.command",
     ),
     "snapshot": ("record a cluster into a file, without secrets and environment", "lab.snapshot"),
     "replay": ("repeat one recorded decision and say what differs", "lab.replay"),

@@ -31,7 +31,7 @@ _PORT: Final = 8080
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "run",
         description="Run the daemon until a signal comes. In a cluster it uses its service "

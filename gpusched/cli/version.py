@@ -12,7 +12,7 @@ _SOLVER = "ortools"
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser("version", description="Print what this program is made of.")
     add_output(parser)
     parser.set_defaults(run=run)

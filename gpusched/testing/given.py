@@ -266,7 +266,7 @@ class Given:
 
     @property
     def when(self) -> When:
-        """What happens."""
+        """What happens to the cluster: sessions, time, changes."""
         return When(self)
 
     @property
@@ -343,7 +343,7 @@ class Then:
 
     @property
     def plan(self) -> Plan:
-        """The last plan."""
+        """Plan of the last session."""
         assert self.given.decision is not None, "no session was run"
         return self.given.decision.plan
 

@@ -37,7 +37,7 @@ _INTERRUPTED: Final = 130
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "demo",
         description="Start an embedded cluster of 16 fake nodes with 8 GPUs each and the real "

@@ -164,7 +164,7 @@ class DemoObserver:
             facts.ran_s = now
 
     def _check_slots(self, name: str, uid: str, facts: DemoPod) -> None:
-        """Whether a pod that is bound now got slots that nobody holds, as many as it asked for."""
+        """Whether a pod that is bound now got slots that no other pod holds, as many as it asked for."""
         if len(facts.slots) != facts.gpus:
             self.double.append(f"{name} asked for {facts.gpus} GPUs and got {len(facts.slots)}")
         for other_uid, other in self._pods.items():
@@ -187,7 +187,7 @@ class DemoObserver:
 
     # -- deriving --------------------------------------------------------------------------
     def scene(self) -> ClusterScene:
-        """This moment."""
+        """What is seen at this moment."""
         keys = sorted(self._seen, key=lambda key: (self._seen[key], key))
         members: dict[Key, list[DemoPod]] = {key: [] for key in keys}
         for pod in self._pods.values():

@@ -164,7 +164,7 @@ class DemoPlay:
     async def _unless_stopped(
         self, doing: Coroutine[Any, Any, object], stop: asyncio.Event
     ) -> bool:
-        """Whether the work was done before anybody asked for the end."""
+        """Whether the work was done before the end was asked for."""
         work = asyncio.create_task(doing, name="demo user")
         asked = asyncio.create_task(stop.wait(), name="demo end")
         await asyncio.wait({work, asked, *self._parts}, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ REPLICAS_MAX = 100_000
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "nodes",
         help="print the nodes of node pools as YAML",

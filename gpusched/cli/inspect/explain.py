@@ -32,7 +32,7 @@ _MEMBERS_ASKED: Final = 3
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "explain",
         description="Say why a gang waits and what it needs, in the daemon's own sentences.",

@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "get", description="List queues or pod groups, as kubectl would."
     )

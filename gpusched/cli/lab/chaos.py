@@ -29,7 +29,7 @@ _EVERY: Final = 50
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "chaos",
         description="Play clusters with gangs, queues and faults drawn from seeds against the "

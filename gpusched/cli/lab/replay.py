@@ -18,7 +18,7 @@ _DIGITS: Final = 12
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "replay",
         description="Decide again on what gpusched run --record-decisions wrote, and compare "

@@ -28,7 +28,7 @@ _KEY_LEAST: Final = 16
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "snapshot",
         description="Record a cluster into one file, which gpusched simulate takes. Of each "

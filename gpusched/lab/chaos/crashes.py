@@ -178,7 +178,7 @@ class _KillableLeader:
         self._die = die
 
     def kill(self) -> None:
-        """See ``Process.kill``."""
+        """Mark the leader as dead."""
         self.dead = True
         self._die()
 
@@ -201,12 +201,12 @@ class _CrashPlay:
 
     @property
     def writes(self) -> int:
-        """See the class."""
+        """Writes that daemons sent, over all connections."""
         return sum(wire.writes for wire in self._wires)
 
     @property
     def events(self) -> int:
-        """See the class."""
+        """Watch events that daemons were told."""
         return self._lost.seen
 
     async def live(self, world: ClusterRun) -> ScenarioRun:
@@ -245,10 +245,10 @@ class _CrashPlay:
         def die() -> None:
             assert self._daemons is not None
             self._daemons.kill_leader()
-            task = asyncio.get_running_loop().create_task(again(), context=outside)
+            task = asyncio.get_running_loop().create_task(restart(), context=outside)
             self._later.append(task)
 
-        async def again() -> None:
+        async def restart() -> None:
             await world.clock.sleep(_BACK_S)
             assert self._daemons is not None
             behind = self._point.behind if self._point is not None else 0
@@ -281,10 +281,10 @@ class _EventDropper(WatchTampering):
         self.lost = lost
         self.seen = 0
 
-    def told(
+    def tampered_lines(
         self, lines: Sequence[bytes], past: Sequence[bytes], rng: random.Random
     ) -> Sequence[bytes]:
-        """See ``Tampering.told``."""
+        """The lines without the one event that is lost."""
         del past, rng
         kept = []
         for line in lines:

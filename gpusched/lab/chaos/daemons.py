@@ -56,7 +56,7 @@ class DaemonProcess:
     tasks: dict[asyncio.Task[Any], None] = attrs.Factory(dict)
 
     def start(self, app: App) -> None:
-        """Begin to live."""
+        """Run the daemon as tasks of its own."""
         self.app = app
         token = PROGRAM.set(self)
         try:
@@ -139,7 +139,7 @@ class SkewedClock(LoopClock):
         self.wall_s = 0.0
 
     def now(self) -> float:
-        """See ``Clock.now``."""
+        """Wall time with the machine's error, seconds since the epoch."""
         return super().now() + self.wall_s
 
 
@@ -155,7 +155,7 @@ class _DaemonSlot:
 
 
 class DaemonFleet:
-    """See the module.
+    """The daemons of a run, one in each slot.
 
     Args:
         cluster: whom they talk to.
@@ -222,7 +222,7 @@ class DaemonFleet:
 
     @property
     def contained(self) -> list[str]:
-        """What daemons have contained of late: each is a defect, though nobody else suffers."""
+        """What daemons have contained of late: each is a defect, though nothing else suffers."""
         return [
             said
             for process in self.alive
@@ -287,9 +287,9 @@ class DaemonFleet:
         error = None if task.cancelled() else task.exception()
         if error is not None or not process.stopped:
             self.crashes.append((self._clock.monotonic(), error_message(error)))
-            self._again(place.number, _CRASH_BACK_S)
+            self._restart_later(place.number, _CRASH_BACK_S)
 
-    def _again(self, slot: int, seconds: float) -> None:
+    def _restart_later(self, slot: int, seconds: float) -> None:
         async def later() -> None:
             await self._clock.sleep(seconds)
             self.start(slot)
@@ -299,7 +299,7 @@ class DaemonFleet:
         task.add_done_callback(self._later.discard, context=self._outside)
 
     def kill(self, slot: int) -> None:
-        """Like SIGKILL."""
+        """End a daemon at once, as SIGKILL does."""
         place = self._slots[slot % len(self._slots)]
         if place.process is not None and place.wire is not None:
             place.process.kill()
@@ -312,7 +312,7 @@ class DaemonFleet:
             return
         process = place.process
         place.wire.death = death
-        process.on_death = lambda: self._again(place.number, back_s)
+        process.on_death = lambda: self._restart_later(place.number, back_s)
 
     def stop(self, slot: int, *, back: float) -> None:
         """Like SIGTERM; another is started after its end."""
@@ -322,7 +322,7 @@ class DaemonFleet:
             return
         process.stopped = True
         process.app.stop()
-        process.task.add_done_callback(lambda _task: self._again(place.number, back))
+        process.task.add_done_callback(lambda _task: self._restart_later(place.number, back))
 
     def freeze(self, slot: int) -> Callable[[], None]:
         """Pause a process; what is returned lets it go on."""

@@ -53,10 +53,10 @@ class WatchTampering:
         """Seconds by which events are held back."""
         return self.rate if self.how == "lag" else 0.0
 
-    def told(
+    def tampered_lines(
         self, lines: Sequence[bytes], past: Sequence[bytes], rng: random.Random
     ) -> Sequence[bytes]:
-        """What the daemon is told.
+        """Lines of a watch as the daemon receives them.
 
         Args:
             lines: what happened.
@@ -73,7 +73,7 @@ class WatchTampering:
 
 
 class Killable(Protocol):
-    """Whose wire it is."""
+    """The process that a connection belongs to."""
 
     number: int
     dead: bool
@@ -84,7 +84,7 @@ class Killable(Protocol):
 
 
 class FaultyConnection(InProcessTransport):
-    """One daemon's connection; it stands in for the cluster's own ``Inside``.
+    """One daemon's connection; it stands in for the cluster's own ``InProcessTransport``.
 
     Args:
         inside: the cluster's.
@@ -127,7 +127,7 @@ class FaultyConnection(InProcessTransport):
 
     @property
     def harmed(self) -> bool:
-        """See ``Inside``: a request may always last."""
+        """True: any request over this connection may last."""
         return True
 
     def close_connections(self) -> None:
@@ -144,7 +144,7 @@ class FaultyConnection(InProcessTransport):
     async def ask(
         self, method: str, url: URL, *, headers: Mapping[str, str], body: bytes = b""
     ) -> InProcessAnswer:
-        """See ``Inside.ask``."""
+        """Send a request over the faulty connection and await its answer."""
         if self._closed:
             raise ConnectionRefusedError(111, "the process is gone")
         counts = method not in _READS and "/leases" not in url.path
@@ -200,7 +200,7 @@ class FaultyConnection(InProcessTransport):
 
     # -- watches -----------------------------------------------------------------------------
     def forget(self, stream: WatchStream) -> None:
-        """See ``Inside.forget``."""
+        """Drop a stream that has ended."""
         self._open_streams.pop(stream, None)
 
     def tampered(self, kind: str) -> list[WatchTampering]:
@@ -216,7 +216,7 @@ class FaultyConnection(InProcessTransport):
         for each in found:
             if each.lag_s:
                 await self._clock.sleep(each.lag_s)
-            lines = each.told(lines, past, self._rng)
+            lines = each.tampered_lines(lines, past, self._rng)
         return b"".join(lines)
 
 
@@ -230,7 +230,7 @@ class _FaultyStream(WatchStream):
         self._past: list[bytes] = []
 
     async def next(self) -> bytes:
-        """See ``Stream.next``."""
+        """Next chunk, after the connection has tampered with it."""
         while True:
             chunk = await self._stream.next()
             if not chunk:
@@ -242,7 +242,7 @@ class _FaultyStream(WatchStream):
                 return passed
 
     def cut(self, fault: Exception) -> None:
-        """See ``Stream.cut``."""
+        """End the stream with a fault."""
         self._stream.cut(fault)
         self._wire.forget(self)
 
@@ -252,6 +252,6 @@ async def _never() -> None:
 
 
 def _heard(task: asyncio.Task[Any]) -> None:
-    """Nobody may wait for it any more: its fault is nobody's then."""
+    """Take the exception of a request whose caller has gone, so that it is not reported as lost."""
     if not task.cancelled():
         task.exception()

@@ -40,7 +40,7 @@ class TimedFinding:
 
 
 class InvariantChecker:
-    """See the module.
+    """Checks the invariants of a run's cluster after each write.
 
     Args:
         store: of the cluster.
@@ -67,7 +67,7 @@ class InvariantChecker:
         store.observers.append(self._see)
 
     def close(self) -> None:
-        """Look no longer."""
+        """Stop observing the store."""
         self._store.observers.remove(self._see)
 
     def restored(self) -> None:
@@ -95,7 +95,7 @@ class InvariantChecker:
             self.seen.append(TimedFinding(at=round(self._now(), 6), finding=finding))
 
     def sent(self, path: str, body: bytes) -> None:
-        """I11: nobody asks for a binding that the server has to refuse for the pod's gates."""
+        """I11: no binding is sent that the server has to refuse for the pod's gates."""
         parts = path.split("/")
         if parts[-1] != "binding":
             return
@@ -181,7 +181,7 @@ class InvariantChecker:
                 self._foreign[node] = self._now()
         if _charged(pod) != (before is not None and _charged(before)) or change.type == "DELETED":
             self._note_usage()
-        self._told(pod, before)
+        self._check_disruption(pod, before)
         self._gang_of(pod)
 
     def _bound(self, pod: Obj, before: Obj | None) -> None:
@@ -253,8 +253,8 @@ class InvariantChecker:
     def _members(self, key: str) -> list[Obj]:
         return model.members_by_group(self._all("pods")).get(key, [])
 
-    def _told(self, pod: Obj, before: Obj | None) -> None:
-        """I6: who is told to go is below the one that it goes for, or of another queue."""
+    def _check_disruption(self, pod: Obj, before: Obj | None) -> None:
+        """I6: a victim is below the gang that it is evicted for, or of another queue."""
         if _evicted(pod) and not (before is not None and _evicted(before)):
             self._evicted(pod)
         said = _disruption(pod)
@@ -298,7 +298,7 @@ class InvariantChecker:
         return any((each.get("status") or {}).get("nominatedNodeName") for each in waiting)
 
     def _evicted(self, pod: Obj) -> None:
-        """I6: who is evicted has a node; nobody gains by an eviction of who waits."""
+        """I6: an evicted pod has a node; evicting a pod that waits frees nothing."""
         if not model.bound_node(pod) and not self._fresh(_RESTORED):
             name = model.object_name(pod)
             self._wrong("I6", pod, f"pod {name} is evicted and has no node")
@@ -385,7 +385,7 @@ class InvariantChecker:
             )
 
     def _group(self, change: Change) -> None:
-        """I15: nobody is said to be scheduled before its minimum is."""
+        """I15: no gang is reported as scheduled before its minimum is."""
         group = change.after.obj
         key = model.object_name(group)
         if change.type == "DELETED":

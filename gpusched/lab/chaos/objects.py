@@ -23,7 +23,7 @@ GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 
 
 def node(args: Mapping[str, Any]) -> Obj:
-    """A fake node."""
+    """Manifest of a fake node."""
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "40", GPU: str(args["gpus"])}
     return {
         "apiVersion": "v1",
@@ -61,7 +61,7 @@ def queue_spec(args: Mapping[str, Any]) -> Obj:
 
 
 def topology() -> Obj:
-    """Racks and hosts."""
+    """Manifest of a Topology with racks and hosts."""
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "Topology",
@@ -76,7 +76,7 @@ def topology() -> Obj:
 
 
 def priority(args: Mapping[str, Any]) -> Obj:
-    """A PriorityClass."""
+    """Manifest of a PriorityClass."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -164,7 +164,7 @@ def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Ob
 
 
 def pod(gang: Mapping[str, Any], role: Mapping[str, Any], name: str) -> Obj:
-    """A pod that nobody makes again."""
+    """A pod that no controller makes again."""
     metadata, spec = pod_parts(gang, role)
     return {
         "apiVersion": "v1",

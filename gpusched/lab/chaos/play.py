@@ -76,7 +76,7 @@ class ChaosRun:
 
     @property
     def ok(self) -> bool:
-        """Whether everything held."""
+        """Whether every invariant held."""
         return not self.seen
 
 
@@ -148,7 +148,7 @@ class _FirstFinding(Exception):
 
 
 class _ScriptRun:
-    """One run."""
+    """One chaos script while it is played."""
 
     def __init__(
         self, script: ChaosScript, config: Config, tell: Callable[[bytes], None] | None,
@@ -289,7 +289,7 @@ class _ScriptRun:
             await self._until(self._clock.monotonic() + _LOOK_S)
             self._witness.partial(begun, RECOVERY_S + _SLACK_S)
         self._judge()
-        await self._again()
+        await self._check_restart()
 
     def _judge(self) -> None:
         """What must hold when nothing moves."""
@@ -308,7 +308,7 @@ class _ScriptRun:
         for sentence in starving_gangs(lists):
             self._say("I7", sentence)
 
-    async def _again(self) -> None:
+    async def _check_restart(self) -> None:
         """I9, I16: a new daemon that finds these objects knows the same, and writes nothing."""
         seen_all = self._picture()
         await self._fleet.restart()

@@ -145,7 +145,7 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
             racks.get(model.bound_node(pod), "") for pod in mine if model.holds_room(pod)
         ),
         lasting=spec.get("preemptible") is False,
-        told=_told(group),
+        told=_scheduled_reason(group),
         charge=charge,
     )
 
@@ -169,7 +169,7 @@ def _of_job(job: Obj) -> _WaitingGang:
     )
 
 
-def _told(group: Obj) -> str:
+def _scheduled_reason(group: Obj) -> str:
     for each in (group.get("status") or {}).get("conditions") or ():
         if each.get("type") == "Scheduled":
             return str(each.get("reason"))
@@ -187,7 +187,7 @@ def _ask(pod: Obj) -> _PodNeed:
 
 # -- queues ----------------------------------------------------------------------------------
 def _open(gang: _WaitingGang, known: Mapping[str, Obj]) -> bool:
-    """Whether its queue takes anybody, and does not let one wait behind another by rule."""
+    """Whether the gang's queue admits gangs, and none waits behind another by its ordering."""
     line = queues.queue_and_ancestors(gang.queue, known)
     if not line or any(each["spec"].get("parent") == gang.queue for each in known.values()):
         return False

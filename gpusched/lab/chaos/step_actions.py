@@ -141,11 +141,11 @@ class StepRunner:
         self._made += 1
         name = f"{gang['name']}-{part}-again-{self._made}"
 
-        def again() -> None:
+        def recreate() -> None:
             if gang["name"] in self._gangs:
                 self._client.create("pods", objects.pod(gang, role, name))
 
-        self._after(_OWNER_S, again)
+        self._after(_OWNER_S, recreate)
 
     # -- what there is -----------------------------------------------------------------------
     def _node(self, args: Obj) -> None:

@@ -15,9 +15,9 @@ from msgspec import inspect
 
 DROP: Final[Any] = object()
 """What a shape answers for a value of which nothing is kept."""
-Shape: TypeAlias = Callable[[Any], Any]
+ValueFilter: TypeAlias = Callable[[Any], Any]
 """The part of a JSON value that is kept."""
-Fields: TypeAlias = Mapping[str, Shape]
+Fields: TypeAlias = Mapping[str, ValueFilter]
 """Shapes by member; ``*`` stands for those that are not named."""
 
 
@@ -36,11 +36,11 @@ def keep_count(value: Any) -> Any:
     return [{} for _ in value] if isinstance(value, list) else keep_scalar(value)
 
 
-def keep_members(fields: Fields) -> Shape:
+def keep_members(fields: Fields) -> ValueFilter:
     """An object with these members."""
     rest = fields.get("*")
 
-    def keep(value: Any) -> Any:
+    def filtered(value: Any) -> Any:
         if not isinstance(value, dict):
             return keep_scalar(value)
         found = {}
@@ -51,21 +51,21 @@ def keep_members(fields: Fields) -> Shape:
                 found[name] = kept
         return found
 
-    return keep
+    return filtered
 
 
-def keep_list(shape: Shape) -> Shape:
+def keep_list(shape: ValueFilter) -> ValueFilter:
     """A list; elements of which nothing is kept are left out."""
 
-    def keep(value: Any) -> Any:
+    def filtered(value: Any) -> Any:
         if not isinstance(value, list):
             return keep_scalar(value)
         return [kept for kept in map(shape, value) if kept is not DROP]
 
-    return keep
+    return filtered
 
 
-def keep_map(shape: Shape) -> Shape:
+def keep_map(shape: ValueFilter) -> ValueFilter:
     """An object with members of any name."""
     return keep_members({"*": shape})
 
@@ -82,14 +82,14 @@ class FieldFilters:
 
     def __init__(
         self,
-        raw: Mapping[tuple[type[Any], str], type[Any] | Shape],
+        raw: Mapping[tuple[type[Any], str], type[Any] | ValueFilter],
         more: Mapping[type[Any], Fields],
     ) -> None:
         self._raw = raw
         self._more = more
-        self._known: dict[type[Any], Shape] = {}
+        self._known: dict[type[Any], ValueFilter] = {}
 
-    def of(self, struct: type[Any]) -> Shape:
+    def struct_shape(self, struct: type[Any]) -> ValueFilter:
         """The shape of a struct.
 
         Raises:
@@ -103,33 +103,33 @@ class FieldFilters:
         return known
 
     def _fields(self, info: inspect.StructType) -> Fields:
-        fields: dict[str, Shape] = {}
+        fields: dict[str, ValueFilter] = {}
         for each in info.fields:
             name = each.encode_name
             if _is_raw(each.type):
-                fields[name] = self._of_rule(self._raw[info.cls, name])
+                fields[name] = self._rule_shape(self._raw[info.cls, name])
             else:
-                fields[name] = self._of_type(each.type)
+                fields[name] = self._type_shape(each.type)
         for base in reversed(info.cls.__mro__):
             fields.update(self._more.get(base, {}))
         return fields
 
-    def _of_rule(self, rule: type[Any] | Shape) -> Shape:
+    def _rule_shape(self, rule: type[Any] | ValueFilter) -> ValueFilter:
         if isinstance(rule, type) and issubclass(rule, msgspec.Struct):
-            return self.of(rule)
-        shape: Shape = rule
+            return self.struct_shape(rule)
+        shape: ValueFilter = rule
         return shape
 
-    def _of_type(self, info: inspect.Type) -> Shape:
+    def _type_shape(self, info: inspect.Type) -> ValueFilter:
         if isinstance(info, inspect.StructType):
-            return self.of(info.cls)
+            return self.struct_shape(info.cls)
         if isinstance(info, inspect.ListType):
-            return keep_list(self._of_type(info.item_type))
+            return keep_list(self._type_shape(info.item_type))
         if isinstance(info, inspect.DictType):
-            return keep_map(self._of_type(info.value_type))
+            return keep_map(self._type_shape(info.value_type))
         if isinstance(info, inspect.UnionType):
             parts = [each for each in info.types if not isinstance(each, _SCALARS)]
-            return self._of_type(parts[0]) if parts else keep_scalar
+            return self._type_shape(parts[0]) if parts else keep_scalar
         assert isinstance(info, _SCALARS), f"what is kept of {info} is not known"
         return keep_scalar
 

@@ -1,4 +1,4 @@
-"""Names that tell nobody anything, the same ones for the same names wherever they stand.
+"""Names without a meaning, the same ones for the same names wherever they stand.
 
 Every text is replaced, word by word, but those of ``known_words``, numbers, and the names of
 resources: ``llama-70b-worker-0`` becomes ``k3xq2a-f7wz1m-bq8d0c-0``. So what controllers build of
@@ -54,7 +54,7 @@ _FIELDS: Final = frozenset({"name", "minMember", "minResource", "at", "pods", "s
 
 
 class Pseudonyms:
-    """See the module.
+    """Pseudonyms of one recording.
 
     Args:
         key: any bytes; the same key gives the same pseudonyms.

@@ -27,7 +27,7 @@ from gpusched.lab.recordings.field_filter import (
     DROP,
     FieldFilters,
     Fields,
-    Shape,
+    ValueFilter,
     keep_all,
     keep_count,
     keep_list,
@@ -45,13 +45,13 @@ _SOURCE: Final = {"driver": "recorded", "volumeHandle": "recorded"}
 """Every volume must have a source; where its bytes are decides nothing."""
 
 
-def _as(struct: type[Any]) -> Shape:
+def _as(struct: type[Any]) -> ValueFilter:
     """What the struct describes. Shapes are made when they are used: structs hold one another."""
 
-    def keep(value: Any) -> Any:
-        return _SHAPES.of(struct)(value)
+    def filtered(value: Any) -> Any:
+        return _SHAPES.struct_shape(struct)(value)
 
-    return keep
+    return filtered
 
 
 def _scalars(*names: str) -> Fields:
@@ -77,7 +77,7 @@ def _conditions(value: Any) -> Any:
 
 
 def _container(value: Any) -> Any:
-    kept = _SHAPES.of(pod_wire.Container)(value)
+    kept = _SHAPES.struct_shape(pod_wire.Container)(value)
     return {**kept, "image": IMAGE} if isinstance(kept, dict) else kept
 
 
@@ -101,26 +101,26 @@ def _ports(value: Any) -> Any:
 
 
 def _volume_spec(value: Any) -> Any:
-    kept = _SHAPES.of(wire_volumes.VolumeSpec)(value)
+    kept = _SHAPES.struct_shape(wire_volumes.VolumeSpec)(value)
     return {**kept, "csi": _SOURCE} if isinstance(kept, dict) else kept
 
 
 def _notes(struct: type[Any]) -> Fields:
     """Annotations: those that the struct names, and ours."""
 
-    def keep(value: Any) -> Any:
-        kept = _SHAPES.of(struct)(value)
+    def filtered(value: Any) -> Any:
+        kept = _SHAPES.struct_shape(struct)(value)
         if isinstance(kept, dict):
             ours = (name for name in value if name.startswith(_OURS))
             kept.update({name: keep_scalar(value[name]) for name in ours})
         return kept
 
-    return {"annotations": keep}
+    return {"annotations": filtered}
 
 
 def _slice(value: Any) -> Any:
     """Attributes of types that are not read have lost their value: they go as well."""
-    kept = _SHAPES.of(ResourceSlice)(value)
+    kept = _SHAPES.struct_shape(ResourceSlice)(value)
     spec = kept.get("spec") if isinstance(kept, dict) else None
     devices = spec.get("devices") if isinstance(spec, dict) else None
     for device in devices if isinstance(devices, list) else ():
@@ -137,7 +137,7 @@ def _drop_empty(device: Any) -> None:
 
 
 _QUANTITIES: Final = keep_map(keep_scalar)
-_RAW: Final[Mapping[tuple[type[Any], str], type[Any] | Shape]] = {
+_RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (pod_wire.Container, "resources"): wire_rules.ResourceRequirements,
     (pod_wire.Container, "ports"): _ports,
     (pod_wire.PodSpec, "resources"): wire_rules.ResourceRequirements,
@@ -233,16 +233,16 @@ RESOURCE_QUOTA: Final = keep_members(
 """Whole, as it decides which pods there may be; the daemon reads its scopes and status."""
 
 
-def recorded_fields(struct: type[Any]) -> Shape:
+def recorded_fields(struct: type[Any]) -> ValueFilter:
     """What is recorded of objects that the daemon reads as ``struct``."""
-    shape = _slice if struct is ResourceSlice else _SHAPES.of(struct)
+    shape = _slice if struct is ResourceSlice else _SHAPES.struct_shape(struct)
     identity = keep_members(_IDENTITY)
 
-    def keep(value: Any) -> Any:
+    def filtered(value: Any) -> Any:
         kept = shape(value)
         return {**identity(value), **kept} if isinstance(kept, dict) else kept
 
-    return keep
+    return filtered
 
 
 @attrs.frozen(kw_only=True)
@@ -259,7 +259,7 @@ class RecordedKind:
     resource: str
     kind: str
     places: tuple[tuple[str, str], ...]
-    shape: Shape
+    shape: ValueFilter
 
 
 def _usual(plural: str) -> RecordedKind:

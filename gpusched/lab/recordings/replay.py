@@ -52,7 +52,7 @@ def plan_differences(then: Json, now: Json) -> Iterator[PlanDifference]:
     What has no sentence of its own is told by its path, so that plans which differ always have
     a difference.
     """
-    before, after = _told(then), _told(now)
+    before, after = _plan_messages(then), _plan_messages(now)
     found = False
     for key in sorted({*before, *after}):
         was, is_now = before.get(key, ""), after.get(key, "")
@@ -63,7 +63,7 @@ def plan_differences(then: Json, now: Json) -> Iterator[PlanDifference]:
         yield from (PlanDifference("plan", *each) for each in _paths(then, now, ""))
 
 
-def _told(plan: Json) -> DifferenceMessage:
+def _plan_messages(plan: Json) -> DifferenceMessage:
     told: dict[tuple[str, str], str] = {}
     for name, tell in _PARTS.items():
         for each in plan.get(name, ()):
@@ -287,7 +287,7 @@ class _RecordedAnswers:
         self._strange = False
 
     def __call__(self, job: SearchJob) -> object:
-        """See ``Search``."""
+        """Answer of one search, as ``SearchRunner`` gives it."""
         number, name = self._asked, tag_of(type(job))
         self._asked += 1
         if (

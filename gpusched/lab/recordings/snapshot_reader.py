@@ -97,7 +97,7 @@ async def take_snapshot(
 
 
 class _KindReader:
-    """Reads one kind."""
+    """Reads all pages of one kind."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _QUEUE: Final = "gpusched.io/queue"
 
 @attrs.frozen(kw_only=True)
 class Variations:
-    """See the module.
+    """What one setting changes beside the configuration.
 
     Attributes:
         queues: pattern of names, field of the spec, and its value: amounts are GPUs.
@@ -41,7 +41,7 @@ class Variations:
 
 
 def fifo_config(config: Config) -> Config:
-    """The configuration under which a StrictFifo queue is a line that nobody passes.
+    """The configuration under which a StrictFifo queue is a line that no gang passes.
 
     Nobody is evicted. Lengths are not learned, as who is known to end in time may pass the head;
     the action ``backfill`` stays, without which nothing is kept for the head.
@@ -82,7 +82,7 @@ def vary_objects(objects: Iterable[Obj], changes: Variations) -> list[Obj]:
 
 
 def vary_arrivals(arrivals: Iterable[Arrival], changes: Variations) -> Iterator[Arrival]:
-    """What comes later."""
+    """Arrivals with the variations applied to each workload."""
     for each in arrivals:
         yield Arrival(each.at, tuple(vary_object(obj, changes) for obj in each.objects))
 

@@ -42,7 +42,7 @@ class _InProcessSession:
 
     @property
     def headers(self) -> MutableMapping[str, str]:
-        """See ``Session``."""
+        """Headers that every request carries."""
         return self._headers
 
     @asynccontextmanager
@@ -57,7 +57,7 @@ class _InProcessSession:
         allow_redirects: bool,  # noqa: ARG002 - nothing redirects here
         server_hostname: str | None,  # noqa: ARG002 - nor is there TLS
     ) -> AsyncIterator[_InProcessAnswer]:
-        """See ``Session``."""
+        """Send a request into the cluster and await its answer."""
         all_headers = {**self._headers, **headers} if headers else self._headers
         async with self._free:
             if self._inside.harmed:  # else the answer is there in the next turn
@@ -79,7 +79,7 @@ class _InProcessSession:
         allow_redirects: bool,  # noqa: ARG002 - nothing redirects here
         server_hostname: str | None,  # noqa: ARG002 - nor is there TLS
     ) -> _InProcessAnswer:
-        """See ``Session``."""
+        """Send a GET into the cluster and await its answer."""
         async with asyncio.timeout(timeout.connect):
             await self._free.acquire()
         try:
@@ -93,7 +93,7 @@ class _InProcessSession:
         return answer
 
     async def close(self) -> None:
-        """See ``Session``."""
+        """Nothing to close: connections are inside the process."""
         for answer in list(self._open):
             answer.close()
 
@@ -112,7 +112,7 @@ class _InProcessSession:
 
 
 class _InProcessAnswer:
-    """See ``io.sessions.Answered``; reads its own content.
+    """An answer as aiohttp gives it; reads its own content.
 
     Args:
         said: what the server answered.
@@ -141,7 +141,7 @@ class _InProcessAnswer:
 
     @property
     def content(self) -> _InProcessAnswer:
-        """Itself."""
+        """The answer itself, which reads its own content."""
         return self
 
     async def read(self) -> bytes:
@@ -162,7 +162,7 @@ class _InProcessAnswer:
         return left
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection of a watch."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self._said.stream is not None:

@@ -49,7 +49,7 @@ class MemoryTransport(asyncio.Transport):
     # -- writing -----------------------------------------------------------------------------
 
     def write(self, data: Buffer) -> None:
-        """See ``asyncio.WriteTransport``; what comes after the end is lost, as on a socket."""
+        """Write bytes to the other end; what comes after the end is lost, as on a socket."""
         peer = self._peer
         if peer is None or self._closing or peer._lost or not data:
             return
@@ -61,7 +61,7 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """See ``asyncio.WriteTransport``."""
+        """Write the chunks as one."""
         self.write(b"".join(list_of_data))
 
     def get_write_buffer_size(self) -> int:
@@ -69,22 +69,22 @@ class MemoryTransport(asyncio.Transport):
         return 0 if self._peer is None else self._peer._unread
 
     def can_write_eof(self) -> bool:
-        """No half-closed connections."""
+        """False: connections are never half-closed."""
         return False
 
     # -- reading -----------------------------------------------------------------------------
 
     def pause_reading(self) -> None:
-        """See ``asyncio.ReadTransport``."""
+        """Deliver no bytes to the protocol for now."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """See ``asyncio.ReadTransport``."""
+        """Deliver bytes to the protocol again."""
         self._reading = True
         self._wake()
 
     def is_reading(self) -> bool:
-        """See ``asyncio.ReadTransport``."""
+        """Whether bytes are delivered to the protocol."""
         return self._reading and not self._closing
 
     def _wake(self) -> None:
@@ -117,11 +117,11 @@ class MemoryTransport(asyncio.Transport):
     # -- ends --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """See ``asyncio.BaseTransport``: the other end still reads what was written."""
+        """Close this end; the other one still reads what was written."""
         self._end(None)
 
     def abort(self) -> None:
-        """See ``asyncio.WriteTransport``: the other end is reset."""
+        """Close this end at once; the other one is reset."""
         self._end(None, reset=True)
 
     def _end(self, error: Exception | None, *, reset: bool = False) -> None:
@@ -145,20 +145,20 @@ class MemoryTransport(asyncio.Transport):
         self._protocol.connection_lost(error)
 
     def is_closing(self) -> bool:
-        """See ``asyncio.BaseTransport``."""
+        """Whether this end is closed or closing."""
         return self._closing
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """See ``asyncio.BaseTransport``."""
+        """The protocol that receives the bytes."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """See ``asyncio.BaseTransport``."""
+        """Let another protocol receive the bytes."""
         self._protocol = protocol
 
 
 class MemoryNetwork:
-    """Who listens where, and connections to them; addresses are real, bytes stay here."""
+    """Listeners by address, and connections to them; addresses are real, bytes stay here."""
 
     def __init__(self) -> None:
         self._servers: dict[Address, tuple[asyncio.Server, Callable[[], asyncio.BaseProtocol]]] = {}
@@ -171,7 +171,7 @@ class MemoryNetwork:
             self._servers[each.getsockname()[:2]] = (server, factory)
 
     def call(self, sock: socket.socket, address: Any) -> None:
-        """Remember whom a socket is for.
+        """Remember the address that a socket is for.
 
         Raises:
             ConnectionRefusedError: nobody listens there, or not on this network.

@@ -34,7 +34,7 @@ class HistoryDigest:
         return self._hash.hexdigest()
 
     def end(self) -> None:
-        """Look no longer."""
+        """Stop observing the store."""
         self._store.observers.remove(self._see)
 
     def _see(self, kind: str, change: Change) -> None:

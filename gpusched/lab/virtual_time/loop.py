@@ -83,7 +83,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module. Equal deadlines fire in the order in which they were scheduled.
+    """An event loop whose time jumps to the next deadline. Equal deadlines fire in the order in which they were scheduled.
 
     Args:
         limit_s: virtual seconds after which ``Endless`` is raised.

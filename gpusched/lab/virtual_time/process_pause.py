@@ -40,7 +40,7 @@ class _PausableTimerHandle(_Timer):
 
 
 class PausableLoop(VirtualLoop):
-    """See the module. Connections stay inside the loop, so that no kernel delivers anything.
+    """A virtual loop in which single processes stand still. Connections stay inside the loop, so that no kernel delivers anything.
 
     Args:
         limit_s: as of ``VirtualLoop``.

@@ -44,7 +44,7 @@ def partially_bound_gangs(group: Obj, mine: Sequence[Obj], now: float | None) ->
     since = min(scheduled_at(pod) for pod in live)
     if now is None or now - since > RECOVERY_S:
         name = group["metadata"]["name"]
-        yield _of(group, "I3", f"{count} of {needed} pods of PodGroup {name} are bound")
+        yield _group_finding(group, "I3", f"{count} of {needed} pods of PodGroup {name} are bound")
 
 
 def topology_levels(topologies: Sequence[Obj]) -> dict[str, tuple[str, ...]]:
@@ -93,7 +93,9 @@ def split_gangs(
             where = " and ".join(sorted(domains.values())[:2])
             what = f"sub-group {part} of PodGroup" if part else "PodGroup"
             name = group["metadata"]["name"]
-            yield _of(group, "I4", f"{what} {name} requires one {level} and has pods on {where}")
+            yield _group_finding(
+                group, "I4", f"{what} {name} requires one {level} and has pods on {where}"
+            )
 
 
 def unrequested_binds(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
@@ -123,7 +125,9 @@ def dishonest_statuses(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
     conditions = (group.get("status") or {}).get("conditions") or []
     for each in conditions:
         if not (each.get("reason") and each.get("message")):
-            yield _of(group, "I15", f"condition {each.get('type')} of {name} does not say why")
+            yield _group_finding(
+                group, "I15", f"condition {each.get('type')} of {name} does not say why"
+            )
     said = next((each for each in conditions if each.get("type") == "Scheduled"), None)
     if said is None or said["status"] != "True":
         return
@@ -132,7 +136,7 @@ def dishonest_statuses(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
     count = sum(1 for pod in mine if bound_node(pod))
     lacks = waiting and count < group["spec"].get("minMember", 1)
     if lacks and (group.get("status") or {}).get("phase") == "Running":
-        yield _of(group, "I15", f"{name} is said to run with {count} pods bound")
+        yield _group_finding(group, "I15", f"{name} is said to run with {count} pods bound")
 
 
 def gang_findings(
@@ -153,5 +157,5 @@ def gang_findings(
         yield from dishonest_statuses(group, mine)
 
 
-def _of(group: Obj, invariant: str, sentence: str) -> Finding:
+def _group_finding(group: Obj, invariant: str, sentence: str) -> Finding:
     return Finding(invariant=invariant, kind="PodGroup", name=object_name(group), sentence=sentence)

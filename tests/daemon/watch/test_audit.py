@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from gpusched.base.errors import Denied
-from gpusched.cli.lab.audit import PATHS, audit_twice, read_cluster
-from gpusched.cli.lab.audit_checks import POLICIES, AuditedCluster, advice, find_violations, notes
+from gpusched.cli.lab.audit.checks import POLICIES, AuditedCluster, advice, find_violations, notes
+from gpusched.cli.lab.audit.command import PATHS, audit_twice, read_cluster
 from gpusched.devcluster.cluster import DevCluster
 from gpusched.io.client.api_client import ApiClient
 from gpusched.lab.scenario.file.read import read_path

@@ -40,7 +40,7 @@ _JOBS_MAX: Final = 64
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "scenario",
         description="Play scenarios (docs/scenarios.md): a cluster, a timeline and what is "

@@ -64,7 +64,7 @@ class ScenarioReporter:
         self._over = 0
 
     def __enter__(self) -> Self:
-        """Show the bar."""
+        """Show the progress bar."""
         self._bars.start()
         return self
 

@@ -110,7 +110,7 @@ def play_one(scenario: Scenario, order: PlayRequest, *, tell: Tell, note: Note) 
 
 
 def _unheard(sentence: str) -> None:
-    """Embedded clusters are gone with their runs: nobody has to know what was done in them."""
+    """Embedded clusters are gone with their runs, and so is what was done in them."""
     del sentence
 
 
@@ -126,14 +126,14 @@ def _seldom(tell: Tell) -> Tell:
     clock = SystemClock()
     last = -_TELL_EVERY_S
 
-    def told(progress: RunProgress) -> None:
+    def tell_seldom(progress: RunProgress) -> None:
         nonlocal last
         now = clock.monotonic()
         if now - last >= _TELL_EVERY_S:
             last = now
             tell(progress)
 
-    return told
+    return tell_seldom
 
 
 # -- processes ---------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class _PlayProcesses:
         yield from (done[name] for name in order if name in done)
 
     def _hear(self, waiting: list[Scenario], done: dict[str, ScenarioRun], tell: Tell) -> None:
-        """Wait for the next news of anybody."""
+        """Wait for the next message of any worker."""
         for ready in wait(list(self._at)):
             assert isinstance(ready, Connection)
             try:

@@ -26,7 +26,7 @@ from gpusched.lab.simulate.variations import vary_arrivals, vary_objects
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "simulate",
         description="Simulate a recorded cluster or a trace with the daemon's own decisions, and "
@@ -183,20 +183,20 @@ def _play_all(given: SimulationInput, chosen: list[SimulationSetting]) -> list[R
         for setting in chosen:
             task = bars.add_task(setting.name, total=given.until or given.jobs or None, at="")
 
-            def told(seconds: float, jobs: int, task: int = task) -> None:
+            def show_progress(seconds: float, jobs: int, task: int = task) -> None:
                 done = seconds if given.until else jobs
                 at = f"{duration_text(round(seconds))} simulated"
                 bars.update(task, completed=done, at=at)  # type: ignore[arg-type]
                 bars.refresh()
 
             with gpu_resources_in_force(setting.config.gpu_resources):
-                records.append(_play(given, setting, told))
+                records.append(_play(given, setting, show_progress))
             bars.update(task, visible=False)
     return records
 
 
 def _play(
-    given: SimulationInput, setting: SimulationSetting, told: Callable[[float, int], None]
+    given: SimulationInput, setting: SimulationSetting, on_progress: Callable[[float, int], None]
 ) -> RunRecord:
     case = SimulationCase(
         name=setting.name,
@@ -207,6 +207,6 @@ def _play(
         pace=given.pace,
         epoch=given.epoch,
         seed=given.seed,
-        told=told,
+        told=on_progress,
     )
     return run_simulation(case)

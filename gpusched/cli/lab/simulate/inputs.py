@@ -44,7 +44,7 @@ _GRACE_S: Final = 30.0
 
 @attrs.frozen(kw_only=True)
 class SimulationInput:
-    """See the module.
+    """What a simulation begins with.
 
     Attributes:
         source: what it is, for people.

@@ -44,7 +44,7 @@ class _ScriptDraw:
         self._calls = self._rng.choice((0.0, 0.3, 1.0, 1.0))
 
     def script(self) -> ChaosScript:
-        """All of it."""
+        """Draw a whole script from the seed."""
         rng = self._rng
         self._cluster()
         for _ in range(rng.randint(3, 8)):

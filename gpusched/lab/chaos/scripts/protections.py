@@ -62,7 +62,7 @@ def _slow_to_leave(script: ChaosScript, rng: random.Random) -> ChaosScript:
 
 
 def _lost_for_good(script: ChaosScript, rng: random.Random) -> ChaosScript:
-    """A gang loses a member that nobody makes again, and is not stopped for it.
+    """A gang loses a member that no controller makes again, and is not stopped for it.
 
     Its room is the only one that is large enough for the next gang.
     """
@@ -83,7 +83,7 @@ def _lost_for_good(script: ChaosScript, rng: random.Random) -> ChaosScript:
 
 
 def _may_take_all_of_it(step: ScriptStep) -> bool:
-    """Whether it may undo a gang that nobody completes again, which is then never at rest."""
+    """Whether the script may undo a gang that no controller completes again, which is then never at rest."""
     return (
         step.do in {"restore", "reload"}
         or "on" in step.args
@@ -120,7 +120,7 @@ def _gpus(script: ChaosScript) -> int:
 
 
 def _node(script: ChaosScript, at: float, *, gpus: int = 0) -> ScriptStep:
-    """Room that nobody has yet."""
+    """Room that no gang holds yet."""
     return _step(at, "node", name="s0", gpus=gpus or _gpus(script), rack="r0")
 
 

@@ -104,7 +104,7 @@ def layout_gantt(record: RunRecord, unit: Unit, axis: TimeAxis) -> GanttChart:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """``node-2`` before ``node-10``."""
+    """Sort key that puts ``node-2`` before ``node-10``."""
     parts: list[tuple[int, int, str]] = []
     digits = ""
     for each in name + "\0":
@@ -166,7 +166,7 @@ def _lay(
 
 
 def _first_free(free_at: Mapping[int, float], since: float, count: int) -> tuple[int, ...]:
-    """The lowest rows nobody holds, for pods that do not tell theirs."""
+    """The lowest rows that no pod holds, for pods that do not tell theirs."""
     found: list[int] = []
     row = 0
     while len(found) < count:

@@ -48,13 +48,13 @@ class WaitSummary:
         """Jobs that did not start."""
         return len(self.seconds) - len(self.started)
 
-    def told(self, function: str) -> float:
-        """``mean``, ``median``, ``p95`` ... of all; there is at least one job."""
+    def statistic(self, function: str) -> float:
+        """One of ``mean``, ``median``, ``p95`` ... of all waits, in seconds; there is at least one job."""
         found = FUNCTIONS[function](self.seconds)
         return math.nan if found is None else found
 
     def quarter(self, percent: float) -> float:
-        """The nearest rank."""
+        """Percentile of the waits by nearest rank, in seconds."""
         found = percentile(self.seconds, percent)
         return math.nan if found is None else found
 
@@ -127,7 +127,7 @@ def box_plot(
         x_ticks=scale.ticks,
         y_ticks=[((turn + 0.5) / len(several), each.name) for turn, each in enumerate(several)],
         alt=f"Waits by {by}: " + "; ".join(
-            f"{each.name} median {duration_text(each.told('median'))}, p95 {duration_text(each.told('p95'))}"
+            f"{each.name} median {duration_text(each.statistic('median'))}, p95 {duration_text(each.statistic('p95'))}"
             for each in several if each.seconds
         ),
     )  # fmt: skip
@@ -150,9 +150,9 @@ def _row(each: WaitSummary, top: int, scale: WaitScale, colour: int) -> str:
             for turn, value in enumerate(each.seconds)
         )
         parts.append(f'<path class="dots l{colour}" d="{dots}"/>')
-    parts.append(f'<path class="median" d="M{x(each.told("median"))} {top + 16}V{top + 84}"/>')
-    parts.append(f'<path class="p95" d="M{x(each.told("p95"))} {top + 26}V{top + 74}"/>')
-    parts.append(f'<path class="mean" d="M{x(each.told("mean"))} {middle}h0"/>')
+    parts.append(f'<path class="median" d="M{x(each.statistic("median"))} {top + 16}V{top + 84}"/>')
+    parts.append(f'<path class="p95" d="M{x(each.statistic("p95"))} {top + 26}V{top + 74}"/>')
+    parts.append(f'<path class="mean" d="M{x(each.statistic("mean"))} {middle}h0"/>')
     return "".join(parts)
 
 
@@ -211,7 +211,7 @@ def waits_table(several: Sequence[WaitSummary], *, by: str) -> str:
     """Mean, median, p95 and longest wait of each, in seconds."""
     rows = [
         [each.name, str(len(each.seconds)), str(each.waiting), *(
-            _seconds(each.told(function)) for function in ("mean", "median", "p95", "max")
+            _seconds(each.statistic(function)) for function in ("mean", "median", "p95", "max")
         )]
         for each in several
     ]  # fmt: skip

@@ -58,7 +58,7 @@ class IdealJob:
 
     @property
     def wait(self) -> float:
-        """Seconds."""
+        """Seconds from arrival to start."""
         return self.start - self.arrives
 
 

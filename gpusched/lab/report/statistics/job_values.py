@@ -36,7 +36,7 @@ def _wait(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float:
 
 
 def _admission(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float | None:
-    """Created, admitted by its queue; none of a job that started and whose admission nobody told."""
+    """Created, admitted by its queue; none of a job that started and whose admission was not recorded."""
     if job.admitted is not None:
         return job.admitted - job.created
     return None if job.started is not None else _wait(job, pods, record)

@@ -19,7 +19,7 @@ class RowText(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the system."""
+        """Name of the system in the first column."""
 
     @property
     def cells(self) -> Sequence[str]:
@@ -39,7 +39,7 @@ class TableText(Protocol):
 
     @property
     def title(self) -> str:
-        """Above it."""
+        """Heading above the table."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -47,7 +47,7 @@ class TableText(Protocol):
 
     @property
     def rows(self) -> Sequence[RowText]:
-        """Its lines."""
+        """Lines of the table in their order."""
 
 
 @attrs.frozen(kw_only=True)

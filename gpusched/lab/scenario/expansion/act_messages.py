@@ -31,7 +31,7 @@ _FAILURES: Final = {
 
 
 def submission_message(work: WorkloadSpec) -> str:
-    """A workload comes."""
+    """Sentence for a workload that is submitted."""
     parts = [_pods(sum(role.pods for role in work.roles) or cast("int", work.pods))]
     if work.gpus:
         parts.append(f"{work.gpus} GPUs each" if work.pods != 1 else f"{work.gpus} GPUs")
@@ -47,7 +47,7 @@ def _pods(number: int) -> str:
 
 
 def act_message(act: Act) -> str:  # noqa: PLR0911  # one line for each act
-    """Something is done."""
+    """Sentence for one act of the timeline."""
     match act:
         case ApplyAct():
             return f"apply {_manifests(act)}"

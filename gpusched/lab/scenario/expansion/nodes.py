@@ -137,7 +137,7 @@ def queue_of(name: str, spec: Mapping[str, Any]) -> Obj:
 
 
 def priority_of(name: str, value: int) -> Obj:
-    """The PriorityClass object."""
+    """Manifest of a PriorityClass with this value."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",

@@ -231,7 +231,7 @@ class Deletions:
     _patterns: list[Target] = attrs.field(factory=list)
 
     def add(self, act: DeleteAct) -> None:
-        """Note a deletion."""
+        """Note that an act deletes its target."""
         target = act.target
         if target.name and "*" not in target.name + target.namespace:
             self._targets.add((target.kind, target.namespace, target.name))

@@ -74,12 +74,12 @@ def _text(source: str) -> Rendered:
         except TemplateError as error:
             if not isinstance(error.__cause__, TypeError):
                 raise
-            raise TemplateError(_told(str(error))) from error
+            raise TemplateError(_argument_message(str(error))) from error
 
     return run
 
 
-def _told(sentence: str) -> str:
+def _argument_message(sentence: str) -> str:
     """Without the interpreter's own words about a call with wrong arguments."""
     function = sentence.partition(":")[0]
     close = "; did you mean {{ Index }}?" if function.casefold() == INDEX.casefold() else ""

@@ -91,7 +91,7 @@ class TargetLookup:
             self._missing(target.kind, target.name, self._population.names(target.kind), place)
 
     def _closed(self, kind: str) -> bool:
-        """Whether nobody else makes such objects."""
+        """Whether scenarios alone make such objects."""
         return kind in {"Queue", "Topology", "PriorityClass"} or not self._population.open
 
     def _kind(self, target: Target, place: SourceLocation) -> bool:

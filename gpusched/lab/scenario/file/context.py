@@ -34,9 +34,9 @@ class ReadContext:
     @property
     def problems(self) -> ConfigProblems:
         """What is wrong with the file that is being read."""
-        return self.of(self.file)
+        return self.problems_in(self.file)
 
-    def of(self, file: str) -> ConfigProblems:
+    def problems_in(self, file: str) -> ConfigProblems:
         """What is wrong with one file."""
         return self._problems.setdefault(file, ConfigProblems(file))
 
@@ -46,7 +46,7 @@ class ReadContext:
 
     def refuse(self, place: SourceLocation, what: str) -> None:
         """Note what is wrong at a place."""
-        self.of(place.file).add(place.line, what)
+        self.problems_in(place.file).add(place.line, what)
 
     @property
     def used(self) -> frozenset[Path]:
@@ -75,14 +75,14 @@ class ReadContext:
         except ConfigError as error:
             self._unreadable += error.problems
             return ()
-        return parse_yaml_documents(raw, self.of(shown), depth=JSON_DEPTH_MAX) or ()
+        return parse_yaml_documents(raw, self.problems_in(shown), depth=JSON_DEPTH_MAX) or ()
 
     def merge(self, other: ReadContext) -> None:
         """Take over what was found while another file was read."""
         self._unreadable += other._unreadable
         self._used |= other._used
         for file, problems in other._problems.items():
-            self.of(file).take(problems)
+            self.problems_in(file).take(problems)
 
     def tell(self, error: ConfigError) -> None:
         """Note what a reader of another file found, with its own places."""

@@ -210,7 +210,7 @@ def _event(found: MappingValues, reading: ReadContext) -> EventSeen | None:
 
 # -- tables ------------------------------------------------------------------------------------
 def read_table(found: MappingValues, reading: ReadContext) -> PrintedTable:
-    """One table."""
+    """A printed table with its columns and rows."""
     columns = tuple(found.get("columns", ()))
     rows = []
     for row in found.get("rows", ()):

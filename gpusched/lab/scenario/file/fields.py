@@ -336,7 +336,7 @@ class ExpectationFormType:
     what: str = "an expectation"
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> ExpectationForm:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, dict):
             raise BadValueError(
                 node.line, f"{self.what} must be a mapping, not {describe_value(node)}"
@@ -350,7 +350,7 @@ class ExpectationFormType:
         return ExpectationForm(form, found)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"oneOf": [table.schema() for table in FORMS.values()]}
 
 

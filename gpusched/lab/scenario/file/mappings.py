@@ -36,7 +36,7 @@ class ListType:
     most: int = SCENARIO_COUNT_MAX
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> tuple[Any, ...]:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, tuple):
             raise BadValueError(node.line, f"{name} must be a list, not {describe_value(node)}")
         if not self.least <= len(node.value) <= self.most:
@@ -53,7 +53,7 @@ class ListType:
         return tuple(found)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {
             "type": "array",
             "items": self.item.schema(),
@@ -71,7 +71,7 @@ class MapType:
     pattern: str = _LABEL_KEY.pattern
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> dict[str, Any]:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, dict):
             raise BadValueError(node.line, f"{name} must be a mapping, not {describe_value(node)}")
         found = {}
@@ -86,7 +86,7 @@ class MapType:
         return found
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         names = {"propertyNames": {"pattern": f"^({self.pattern})$"}} if self.pattern else {}
         return {"type": "object", "additionalProperties": self.value.schema(), **names}
 
@@ -104,7 +104,7 @@ class UnionType:
     what: str
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> Any:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         for types, shape in self.cases:
             # True is an int to Python, and to nobody else.
             if type(node.value) in types:
@@ -112,7 +112,7 @@ class UnionType:
         raise BadValueError(node.line, f"{name} must be {self.what}, not {describe_value(node)}")
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"anyOf": [shape.schema() for _, shape in self.cases]}
 
 
@@ -124,11 +124,11 @@ class ConvertedType:
     make: Callable[[Any, YamlNode, str], Any]
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> Any:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         return self.make(self.shape.read(node, name, problems), node, name)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return self.shape.schema()
 
 
@@ -188,7 +188,7 @@ class MappingType:
     schema_id: str = ""
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> MappingValues:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, dict):
             raise BadValueError(
                 node.line, f"{self.what} must be a mapping, not {describe_value(node)}"
@@ -234,7 +234,7 @@ class MappingType:
                 )
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``; ``definition`` where it has a name."""
+        """JSON Schema of the value; ``definition`` where it has a name."""
         return {"$ref": f"#/$defs/{self.schema_id}"} if self.schema_id else self.definition()
 
     def definition(self) -> Schema:
@@ -279,7 +279,7 @@ class DrawableType:
     number: Callable[[Any], float] | None = None
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> Any:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, dict):
             return self.shape.read(node, name, problems)
         for table in self._tables(name):
@@ -342,7 +342,7 @@ class DrawableType:
         return UniformDraw(low, high)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"anyOf": [self.shape.schema(), *(each.definition() for each in self._tables("it"))]}
 
 

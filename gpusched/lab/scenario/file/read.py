@@ -48,7 +48,7 @@ _MARK: Final = re.compile(
 
 
 def read_path(path: Path, *, config: Path | None = None) -> list[Scenario]:
-    """See ``read_paths``."""
+    """Scenarios of one file or folder; see ``read_paths``."""
     return read_paths([path], config=config)
 
 

@@ -55,7 +55,7 @@ class TextType:
     most: int = TEXT_MAX
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> str:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         value = node.value
         if not isinstance(value, str) or not value or len(value) > self.most:
             raise BadValueError(node.line, f"{name} must be {self.what}, not {_brief(node)}")
@@ -66,7 +66,7 @@ class TextType:
         return value
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         found: Schema = {"type": "string", "minLength": 1, "maxLength": self.most}
         if self.pattern:
             found["pattern"] = rf"^({self.pattern})$|\{{\{{"
@@ -78,22 +78,22 @@ class NumberTextType(TextType):
     """A text of digits that may stand there as a number, without quotes."""
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> str:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
             return super().read(YamlNode(node.line, str(node.value)), name, problems)
         return super().read(node, name, problems)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"anyOf": [super().schema(), {"type": "number"}]}
 
 
 @attrs.frozen
 class RegexType:
-    """A regular expression."""
+    """A regular expression, as text."""
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> str:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         text = TextType("a regular expression").read(node, name, problems)
         try:
             re.compile(text)
@@ -104,23 +104,23 @@ class RegexType:
         return text
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {**TextType().schema(), "format": "regex"}
 
 
 @attrs.frozen
 class IntegerType:
-    """A whole number."""
+    """A whole number within bounds."""
 
     low: int = 0
     high: int = SCENARIO_COUNT_MAX
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> int:
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         return whole_number(low=self.low, high=self.high)(node, name, problems)
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
@@ -132,7 +132,7 @@ class NumberType:
     high: float = 1e9
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> float:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         value = node.value
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not self.low <= float(value) <= self.high:  # type: ignore[arg-type]
@@ -143,16 +143,16 @@ class NumberType:
         return float(value)  # type: ignore[arg-type]
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
 @attrs.frozen
 class BooleanType:
-    """``true`` or ``false``."""
+    """The value ``true`` or ``false``."""
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> bool:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if not isinstance(node.value, bool):
             raise BadValueError(
                 node.line, f"{name} must be true or false, not {describe_value(node)}"
@@ -160,7 +160,7 @@ class BooleanType:
         return node.value
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"type": "boolean"}
 
 
@@ -172,12 +172,12 @@ class DurationType:
     high: float = SCENARIO_LIMIT_MAX_S
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> float:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         low, high = (round(bound * NANOSECONDS) for bound in (self.low, self.high))
         return nanoseconds(node, name, low=low, high=high) / NANOSECONDS
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {
             "anyOf": [
                 {"type": "string", "pattern": r"^(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)"
@@ -192,7 +192,7 @@ class QuantityType:
     """A Kubernetes quantity, kept as it was written."""
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> str:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         value = node.value
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise BadValueError(
@@ -207,7 +207,7 @@ class QuantityType:
         return text
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         number = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
         return {"anyOf": [{"type": "string", "pattern": number}, {"type": "number", "minimum": 0}]}
 
@@ -219,7 +219,7 @@ class EnumType:
     words: tuple[str, ...]
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> str:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         value = node.value
         if isinstance(value, str) and value in self.words:
             return value
@@ -230,7 +230,7 @@ class EnumType:
         )
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"enum": list(self.words)}
 
 
@@ -242,7 +242,7 @@ class AnyType:
     types: tuple[type, ...] = ()
 
     def read(self, node: YamlNode, name: str, problems: ConfigProblems) -> YamlNode:  # noqa: ARG002
-        """See ``Shape.read``."""
+        """Value of the node; see ``ValueType.read``."""
         if self.types and not isinstance(node.value, self.types):
             raise BadValueError(
                 node.line, f"{name} must be {self.what}, not {describe_value(node)}"
@@ -250,7 +250,7 @@ class AnyType:
         return node
 
     def schema(self) -> Schema:
-        """See ``Shape.schema``."""
+        """JSON Schema of the value; see ``ValueType.schema``."""
         return {"type": [_JSON_NAMES[each] for each in self.types]} if self.types else {}
 
 

@@ -67,7 +67,7 @@ class ObjectIndex:
     """Objects by kind, namespace and name, and workloads with their pods."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """An index without any object."""
         self.objects: dict[str, dict[Key, Obj]] = {}
         self.ever: set[tuple[str, Key]] = set()
         self.workloads: dict[Key, WorkloadObjects] = {}

@@ -207,7 +207,7 @@ def _suspended(work: WorkloadObjects) -> bool:
 
 
 def _queued(work: WorkloadObjects) -> bool:
-    """Whether a queue lets it in: a Job that is suspended by hand waits for nobody."""
+    """Whether a queue lets it in: a Job that is suspended by hand does not wait."""
     job = work.objects.get("Job", {})
     labels = job.get("metadata", {}).get("labels") or {}
     inner = job.get("spec", {}).get("template", {}).get("metadata", {}).get("labels") or {}

@@ -27,7 +27,7 @@ class UniformDraw:
     whole: bool = True
 
     def draw(self, chance: random.Random) -> float:
-        """One value."""
+        """One value drawn from the distribution."""
         if self.whole:
             return chance.randint(round(self.low), round(self.high))
         return chance.uniform(self.low, self.high)
@@ -41,7 +41,7 @@ class ChoiceDraw:
     weights: tuple[float, ...]
 
     def draw(self, chance: random.Random) -> Any:
-        """One value."""
+        """One value drawn from the distribution."""
         return chance.choices(self.values, self.weights)[0]
 
 
@@ -117,7 +117,7 @@ class PodRole:
 
 @attrs.frozen(kw_only=True)
 class WorkloadSpec:
-    """See the table of workloads in docs/scenarios.md; times are seconds, None where not given.
+    """A workload in short form, as docs/scenarios.md has it; times are seconds, None where not given.
 
     Attributes:
         expected: how long it says it will run; True for as long as it does.

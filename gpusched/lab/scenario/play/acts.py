@@ -270,7 +270,7 @@ class ActRunner:
     async def _each(
         self, target: Target, do: Callable[[str, str, str, Obj], Awaitable[None]]
     ) -> str:
-        """Do it with each object that is meant; a name that nobody has is a trouble."""
+        """Do it with each object that is meant; a name that no object has is an error."""
         found = matching_objects(self._ground, target)
         if not found and names_one_object(target):
             return absence_message(self._ground, target)
@@ -303,7 +303,7 @@ class ActRunner:
         return trouble
 
     async def _empty(self, node: str) -> None:
-        """Evict what is on a node, again and again until nobody is left."""
+        """Evict what is on a node, again and again until no pod is left."""
         while True:
             left = [pod for pod in self._ground.list("Pod") if _is_on(pod, node)]
             if not left:

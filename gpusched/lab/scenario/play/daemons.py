@@ -69,7 +69,7 @@ class Daemons:
         self._dead: list[_DaemonTask] = []
 
     def start(self) -> None:
-        """Start one more."""
+        """Start one more daemon process."""
         if not self.starts:
             asyncio.get_running_loop().set_task_factory(_made)
         app = App(self._options(self.starts))

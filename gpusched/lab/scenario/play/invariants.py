@@ -66,7 +66,7 @@ class _QueueUse:
 
 
 class InvariantWatch:
-    """See the module.
+    """Watches the invariants of a run.
 
     Args:
         recorder: that has seen each change before this one does.

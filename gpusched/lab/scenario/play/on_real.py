@@ -77,7 +77,7 @@ async def play_on(
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> ScenarioRun:
-    """See ``play_real``."""
+    """Play scenarios on a real cluster; see ``play_real``."""
     clock = options.clock
     api = await ApiClient.connect(options.kubeconfig, clock=clock, opened=options.opened)
     ground = RealTarget(api, clock, run=options.run)

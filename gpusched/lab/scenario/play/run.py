@@ -142,7 +142,7 @@ class _EndOfRun(Exception):
 
 
 class _ScenarioPlay:
-    """One run."""
+    """One scenario while it is played."""
 
     def __init__(
         self, scenario: Scenario, site: PlaySite, tell: Callable[[RunProgress], None] | None
@@ -317,7 +317,7 @@ class _ScenarioPlay:
         return now >= self._over_since + self._scenario.settle_s
 
     def _is_working(self, now: float) -> bool:
-        """Whether anybody runs who will end, or waits who may yet be served."""
+        """Whether a workload runs that will end, or waits that may yet be served."""
         if next(self._recorder.running(), None) is not None:
             return True
         if next(self._recorder.waiting(), None) is None:

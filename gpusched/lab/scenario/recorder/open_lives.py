@@ -208,7 +208,7 @@ def _span(since: float, until: float, what: tuple[int, int, int, bool]) -> NodeS
 
 @attrs.define(slots=True, eq=False)
 class OpenQueue:
-    """A queue."""
+    """A queue whose life is being recorded."""
 
     name: str
     parent: str

@@ -79,7 +79,7 @@ class PodRecorder:
             body.running = at
             self._count(body.work, at, runs=1)
         if not body.why or body.told is None:
-            self._told(body, pod, at)
+            self._note_disruption(body, pod, at)
         if body.ended is None and (phase in _OVER or change.gone):
             self._ended(body, pod, at, phase=phase or "")
             moved = True
@@ -153,7 +153,7 @@ class PodRecorder:
             body.work.say(at, said.get("reason", ""), said["message"])
 
     def _pause(self, work: OpenWorkload, at: float) -> None:
-        """Its Job was suspended: who of its pods holds a node is told to go, by whom is told later."""
+        """Its Job was suspended: its pods with a node are evicted, the reason comes later."""
         self._paused[work.key] = held = [
             body for body in work.pods.values() if body.bound is not None and body.ended is None
         ]
@@ -169,7 +169,7 @@ class PodRecorder:
             if body.ended is not None and body.end is LifeEnd.DELETED:
                 body.end = LifeEnd.EVICTED
 
-    def _told(self, body: OpenPod, pod: Obj, at: float) -> None:
+    def _note_disruption(self, body: OpenPod, pod: Obj, at: float) -> None:
         if not body.why:
             said = object_fields.find_condition(pod, "DisruptionTarget")
             if said and said.get("status") == "True" and said.get("reason") == _BY_SCHEDULER:
@@ -180,7 +180,7 @@ class PodRecorder:
             self._evicted(body, at)
 
     def _evicted(self, body: OpenPod, at: float) -> None:
-        """In the books once it goes: a claim that is dropped takes nobody."""
+        """Record the eviction once the pod goes: a plan that is dropped evicts nothing."""
         if body.counted or body.bound is None:
             return
         body.counted = True

@@ -35,7 +35,7 @@ _LEVELS: Final = (
 
 
 class RunRecorder:
-    """See the module.
+    """Makes a run's record of the changes of its objects.
 
     Args:
         schedulers: names under which our daemons place pods.

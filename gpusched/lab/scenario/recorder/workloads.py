@@ -276,7 +276,7 @@ class WorkloadRecorder:
 
 
 def _nothing(_work: OpenWorkload, _what: object) -> None:
-    """Nobody listens."""
+    """Listener of a recorder that nothing reads."""
 
 
 def _is_finite(work: OpenWorkload) -> bool:

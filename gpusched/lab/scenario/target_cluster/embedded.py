@@ -41,19 +41,19 @@ class EmbeddedTarget:
         cluster.core.store.observers.append(self._observe)
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Listen to changes no longer."""
         self.cluster.core.store.observers.remove(self._observe)
 
     def begin(self) -> None:
-        """See ``Ground.begin``."""
+        """Begin the run: changes are told in seconds since this moment."""
         self._begin = self.clock.monotonic()
 
     def check(self) -> None:
-        """See ``Ground.check``: it is in this process."""
+        """Nothing to check: the cluster is in this process."""
 
     # -- writes ------------------------------------------------------------------------------
     async def apply(self, obj: Obj) -> Obj:
-        """See ``Ground.apply``; fields that the kind does not have are refused."""
+        """Apply an object server-side; fields that the kind does not have are refused."""
         meta = obj.get("metadata") or {}
         kind = self._kind(obj.get("kind") or "", obj.get("apiVersion") or "")
         place = (meta.get("namespace") or "default") if kind.namespaced else ""
@@ -83,7 +83,7 @@ class EmbeddedTarget:
         return stored.obj
 
     async def patch(self, kind: str, namespace: str, name: str, body: Obj, *, status: bool) -> None:
-        """See ``Ground.patch``."""
+        """Apply a merge patch to an object or its status."""
         served = self._kind(kind)
         try:
             self._client.patch(
@@ -99,7 +99,7 @@ class EmbeddedTarget:
     async def delete(
         self, kind: str, namespace: str, name: str, *, grace_s: int | None = None
     ) -> None:
-        """See ``Ground.delete``."""
+        """Delete an object in the background."""
         served = self._kind(kind)
         place = namespace if served.namespaced else ""
         try:
@@ -111,7 +111,7 @@ class EmbeddedTarget:
                 raise WriteRefused(_about(served, place, name, error)) from None
 
     async def evict(self, namespace: str, name: str) -> bool:
-        """See ``Ground.evict``."""
+        """Evict a pod; False when a disruption budget refuses for now."""
         try:
             self._client.evict(namespace, name)
         except StatusError as error:
@@ -123,11 +123,11 @@ class EmbeddedTarget:
 
     # -- reads -------------------------------------------------------------------------------
     def list(self, kind: str) -> Sequence[Obj]:
-        """See ``Ground.list``; every kind that is served is watched."""
+        """Objects of a kind as last seen; every kind that is served is watched."""
         return self._client.list(self._kind(kind).qualified)
 
     def on_change(self, listener: Callable[[ObjectChange], None]) -> None:
-        """See ``Ground.on_change``."""
+        """Tell a listener of every change, of what is there first."""
         at = self._now()
         for collection in self.cluster.core.store.collections():
             kind = self._kind_of(collection.name)

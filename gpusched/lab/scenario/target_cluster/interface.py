@@ -56,7 +56,7 @@ class TargetCluster(Protocol):
         """Server-side apply, forced; creates where ``generateName`` stands instead of a name."""
 
     async def patch(self, kind: str, namespace: str, name: str, body: Obj, *, status: bool) -> None:
-        """Merge patch."""
+        """Apply a merge patch to an object or its status."""
 
     async def delete(
         self, kind: str, namespace: str, name: str, *, grace_s: int | None = None

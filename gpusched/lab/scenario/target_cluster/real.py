@@ -114,11 +114,11 @@ class RealTarget:
         self._tasks.clear()
 
     def begin(self) -> None:
-        """See ``Ground.begin``."""
+        """Begin the run: changes are told in seconds since this moment."""
         self._begin = self.clock.monotonic()
 
     def check(self) -> None:
-        """See ``Ground.check``."""
+        """Raise ``ClusterUnreachable`` after too long a silence."""
         silent = self.clock.monotonic() - self._heard
         if silent > SCENARIO_LOST_S:
             why = f": {self._why}" if self._why else ""
@@ -128,7 +128,7 @@ class RealTarget:
 
     # -- writes ------------------------------------------------------------------------------
     async def apply(self, obj: Obj) -> Obj:
-        """See ``Ground.apply``; fields that the kind does not have are refused."""
+        """Apply an object server-side; fields that the kind does not have are refused."""
         served = await self._serve(obj.get("kind", ""), obj.get("apiVersion", ""))
         body = with_run_labels(obj, {RUN_LABEL: self.run}, selector=self.selector)
         metadata = body["metadata"]
@@ -165,7 +165,7 @@ class RealTarget:
         self._stored(answer, served, "", name)
 
     async def patch(self, kind: str, namespace: str, name: str, body: Obj, *, status: bool) -> None:
-        """See ``Ground.patch``."""
+        """Apply a merge patch to an object or its status."""
         served = await self._serve(kind)
         path = served.path(namespace, name) + ("/status" if status else "")
         query = {"fieldManager": MANAGER}
@@ -175,7 +175,7 @@ class RealTarget:
     async def delete(
         self, kind: str, namespace: str, name: str, *, grace_s: int | None = None
     ) -> None:
-        """See ``Ground.delete``."""
+        """Delete an object in the background."""
         served = await self._serve(kind)
         body: Obj = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace_s is not None:
@@ -185,7 +185,7 @@ class RealTarget:
             self._stored(answer, served, namespace, name)
 
     async def evict(self, namespace: str, name: str) -> bool:
-        """See ``Ground.evict``."""
+        """Evict a pod; False when a disruption budget refuses for now."""
         served = await self._serve("Pod")
         body = {
             "apiVersion": "policy/v1",
@@ -203,7 +203,7 @@ class RealTarget:
 
     # -- reads -------------------------------------------------------------------------------
     def list(self, kind: str) -> Sequence[Obj]:
-        """See ``Ground.list``: objects of this run, and of ``FOREIGN`` kinds everybody's."""
+        """Objects of this run as last seen; of ``FOREIGN`` kinds all of the cluster."""
         self.check()
         watch = self._watches.get(kind)
         if watch is None:
@@ -215,7 +215,7 @@ class RealTarget:
         return self._watches[kind].objects()
 
     def on_change(self, listener: Callable[[ObjectChange], None]) -> None:
-        """See ``Ground.on_change``."""
+        """Tell a listener of every change, of what is there first."""
         at = self._now()
         for kind in sorted(self._watches):
             for obj in self.list(kind):

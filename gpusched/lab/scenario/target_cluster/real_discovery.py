@@ -80,7 +80,7 @@ class DiscoveredKinds:
         return min(found, key=_rank) if found else None
 
     def need(self, kind: str, api_version: str = "") -> DiscoveredKind:
-        """See ``find``.
+        """The kind as the cluster serves it; see ``find``.
 
         Raises:
             Refused: there is none.

@@ -170,7 +170,7 @@ async def _look_for_kwok(ground: RealTarget, scenario: Scenario, tell: Tell) -> 
 
 
 async def lease_holder(ground: RealTarget, config: Config) -> str:
-    """Who leads, by the Lease of the configuration; empty for nobody."""
+    """Identity of the leader by the Lease of the configuration; empty without one."""
     election = config.leader_election
     path = (
         f"/apis/coordination.k8s.io/v1/namespaces/{election.lease_namespace}"
@@ -229,21 +229,25 @@ def _refuse_taken(ground: RealTarget, scenario: Scenario) -> None:
         for run, keys in runs.items()
     ]
     sentences += [
-        f"{scenario.place}: {_told(key)} is in the cluster already, and no scenario made it: "
+        f"{scenario.place}: {_object_text(key)} is in the cluster already, and no scenario made it: "
         "rename one of the two"
         for key in others[:10]
     ]
     raise ConfigError(*sentences)
 
 
-def _told(key: Key) -> str:
+def _object_text(key: Key) -> str:
     kind, namespace, name = key
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def _first_of(keys: Sequence[Key]) -> str:
     more = len(keys) - 1
-    return f"{_told(keys[0])} is" if not more else f"{_told(keys[0])} and {more} more are"
+    return (
+        f"{_object_text(keys[0])} is"
+        if not more
+        else f"{_object_text(keys[0])} and {more} more are"
+    )
 
 
 def _removal(kinds: Iterable[str], run: str) -> str:
@@ -299,7 +303,7 @@ async def _remove(ground: RealTarget, kind: str, *, grace_s: int | None = None) 
 
 
 async def _gone(ground: RealTarget, kinds: Iterable[str]) -> None:
-    """Wait until nothing of the run is left; pods that nobody ends are forced."""
+    """Wait until nothing of the run is left; pods that no kubelet ends are forced."""
     began = ground.clock.monotonic()
     forced = False
     while left := [obj for kind in kinds for obj in _mine(ground, kind)]:

@@ -45,7 +45,7 @@ class _ObjectDecoder:
     served: DiscoveredKind
 
     def decode_page(self, body: bytes) -> _ListPage:
-        """See ``Codec``."""
+        """One page of a list, as ``Codec`` demands."""
         whole = _mapping(json.loads(body))
         head = {"apiVersion": self.served.api_version, "kind": self.served.kind}
         metadata = _mapping(whole.get("metadata"))
@@ -55,7 +55,7 @@ class _ObjectDecoder:
         )
 
     def decode_event(self, line: bytes) -> _WatchEvent:
-        """See ``Codec``."""
+        """One line of a watch, as ``Codec`` demands."""
         whole = _mapping(json.loads(line))
         kind, obj = str(whole.get("type", "")), _mapping(whole.get("object"))
         if kind == "ERROR":
@@ -76,10 +76,10 @@ class _NoMetrics:
     """Counts nothing: a scenario has no metrics."""
 
     def relisted(self, resource: str) -> None:
-        """See ``WatchTelemetry``."""
+        """Nothing is counted when a resource is listed anew."""
 
     def watch_transition(self, resource: str, reason: str) -> None:
-        """See ``WatchTelemetry``."""
+        """Nothing is counted when a watch changes its state."""
 
 
 class KindWatch:
@@ -134,7 +134,7 @@ class KindWatch:
 
     # -- sink --------------------------------------------------------------------------------
     def replace(self, items: Sequence[Obj]) -> None:
-        """See ``Sink``: tells what differs from what was known.
+        """Take a whole list: tells what differs from what was known.
 
         After an outage much is told as of one moment. What ended is told first: who came after
         it may have its place by now.
@@ -149,7 +149,7 @@ class KindWatch:
                 self._heed(self.served.kind, obj, False)
 
     def apply(self, event_type: str, item: Obj) -> None:
-        """See ``Sink``."""
+        """Tell the change that an event of a watch stands for."""
         key = _key(item)
         gone = event_type == "DELETED"
         if gone:

@@ -33,7 +33,7 @@ _WRITTEN: Final = frozenset(
 
 
 class SimulatedControllers:
-    """See the module."""
+    """The controllers of a simulated cluster: Jobs and the pods they make."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -200,7 +200,7 @@ class SimulatedControllers:
             if pod.job.identity[0] == "Job":
                 return
         if pod.again is not None and pod.end is LifeEnd.EVICTED:
-            self.pods.create(_again(dict(pod.again), len(self._world.lives.pods)))
+            self.pods.create(_recreated_pod(dict(pod.again), len(self._world.lives.pods)))
         elif not pod.job.live and (kind != "Job" or pod.end is LifeEnd.SUCCEEDED):
             pod.job.ended, pod.job.end = self._world.now, pod.end
 
@@ -250,7 +250,7 @@ def _done(obj: Obj) -> set[int]:
     return set((obj.get("status") or {}).get("completedIndexes") or ())
 
 
-def _again(obj: Obj, number: int) -> Obj:
+def _recreated_pod(obj: Obj, number: int) -> Obj:
     """A pod's manifest as its controller would make it anew."""
     metadata = obj["metadata"]
     notes = {

@@ -197,7 +197,7 @@ class LifeRecords:
         self._parents: dict[str, str] = {}
 
     def enter(self, job: LiveJob) -> None:
-        """A new job."""
+        """Take a new job into the records."""
         before = self.jobs.get(job.identity)
         if before is not None:
             self.past_jobs.append(before)
@@ -233,7 +233,7 @@ class LifeRecords:
         return tuple(sorted(every, key=lambda each: (each.created, each.namespace, each.name)))
 
     def queue_lives(self) -> tuple[QueueLife, ...]:
-        """By name."""
+        """Lives of the queues, by name."""
         return tuple(
             QueueLife(name=name, parent=self._parents[name], marks=tuple(marks))
             for name, marks in sorted(self._marks.items())

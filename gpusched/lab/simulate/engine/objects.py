@@ -63,7 +63,7 @@ def key_of(obj: Obj) -> ObjectKey:
 
 
 class SimulatedObjects:
-    """See the module. Manifests that were given or handed out must not be changed: write new ones.
+    """Objects of a simulated cluster. Manifests that were given or handed out must not be changed: write new ones.
 
     Args:
         cache: what the daemon's code reads.
@@ -114,10 +114,10 @@ class SimulatedObjects:
         if not plural:
             self._create_other(made)
             return made
-        return self._put(plural, made, "ADDED")
+        return self._store(plural, made, "ADDED")
 
     def _create_other(self, made: Obj) -> None:
-        """A kind of another project, which is read and not written; or one that nobody reads."""
+        """A kind of another project, which is read and not written; or one that nothing reads."""
         kind = made.get("kind", "")
         self._others[(kind, key_of(made))] = made
         foreign = _FOREIGN.get((made.get("apiVersion", "v1").rpartition("/")[0], kind))
@@ -134,8 +134,8 @@ class SimulatedObjects:
         sink.apply("ADDED", foreign_codec(foreign).decode_event(line).item)
 
     def write(self, obj: Obj) -> Obj:
-        """An object changed."""
-        return self._put(plural_of(obj), obj, "MODIFIED")
+        """Replace an object by its changed manifest."""
+        return self._store(plural_of(obj), obj, "MODIFIED")
 
     def remove(self, plural: str, key: ObjectKey) -> None:
         """An object is gone."""
@@ -143,7 +143,7 @@ class SimulatedObjects:
         if obj is not None:
             self._tell(plural, "DELETED", obj)
 
-    def _put(self, plural: str, obj: Obj, event: str) -> Obj:
+    def _store(self, plural: str, obj: Obj, event: str) -> Obj:
         self._version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
         made = {**obj, "metadata": metadata}

@@ -49,7 +49,7 @@ _SLACK_S: Final = 1.0
 
 
 class PlanExecutor:
-    """See the module.
+    """Applies the plans of sessions to the simulated objects.
 
     Args:
         world: what is changed.

@@ -30,7 +30,7 @@ _GRACE_S: Final = 30.0
 
 
 class SimulatedPods:
-    """See the module.
+    """Lives of the pods of a simulated cluster.
 
     Args:
         world: everything else.
@@ -266,7 +266,7 @@ class SimulatedPods:
         self._ended(live)
 
     def clear(self, live: LivePod) -> None:
-        """A pod that has ended is removed: nothing changes for anybody."""
+        """A pod that has ended is removed, which changes nothing for other pods."""
         if live.gone is None:
             live.gone = self._world.now
             self._world.objects.remove("pods", live.key)

@@ -210,7 +210,7 @@ class Simulation:
         self._idle_s = config.cycle.max_period_s
         self._is_session = False
         self._nobody = False
-        """The last session left nobody who waits for room: ends of others change nothing."""
+        """The last session left no gang that waits for room: ends of others change nothing."""
         self._moved_at = 0.0
         """When anything but an idle session happened last."""
         self._snapshot: Snapshot | None = None
@@ -220,7 +220,7 @@ class Simulation:
 
     # -- time --------------------------------------------------------------------------------
     def run(self) -> RunRecord:
-        """See ``play``."""
+        """Play the case to its end; see ``play``."""
         self._owners.begin(self.case.objects)
         self._take(iter(self.case.arrivals))
         world, until = self.world, self.case.until
@@ -393,19 +393,19 @@ class StoppedClock:
     """A clock for what times plugins: nothing takes time, so that equal runs are equal."""
 
     def now(self) -> float:
-        """See ``Clock.now``."""
+        """Wall time in seconds, which is always 0."""
         return 0.0
 
     def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
+        """Monotonic time in seconds, which is always 0."""
         return 0.0
 
     def boottime(self) -> float:
-        """See ``Clock.boottime``."""
+        """Time since boot in seconds, which is always 0."""
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Nobody waits here."""
+        """Raises: nothing in a simulation waits for real time."""
         raise InvariantBroken(f"a simulation slept for {seconds} s")
 
 

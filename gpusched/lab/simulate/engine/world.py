@@ -65,7 +65,7 @@ class SimulatedDelays:
 
 
 class SimulatedWorld:
-    """See the module.
+    """Objects, time and records that the parts of a simulated cluster share.
 
     Args:
         cache: what decisions read.
@@ -85,7 +85,7 @@ class SimulatedWorld:
         self.muted = False
         """What changes now is of no interest to decisions: finished objects that go away."""
         self.ending = False
-        """What changes now is that a pod has ended: of no interest while nobody waits for room."""
+        """What changes now is that a pod has ended: of no interest while no gang waits for room."""
 
     @property
     def wall(self) -> float:

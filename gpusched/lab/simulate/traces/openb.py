@@ -178,7 +178,7 @@ def read_timed(path: Path, *, strict: bool = False) -> TimedTrace:
     first = min((pod.created for pod in pods), default=0.0)
     moved = [attrs.evolve(pod, created=pod.created - first) for pod in pods]
     moved.sort(key=lambda each: (each.created, each.name))
-    told = sieve.told(str(path), count=len(moved), strict=strict)
+    told = sieve.skipped_rows(str(path), count=len(moved), strict=strict)
     return TimedTrace(source=str(path), pods=moved, passed=told[0], counts=told[1])
 
 

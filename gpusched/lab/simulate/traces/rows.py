@@ -55,7 +55,7 @@ class RowReader:
         self._names.add(unique)
         return unique
 
-    def told(
+    def skipped_rows(
         self, source: str, *, count: int, strict: bool
     ) -> tuple[tuple[SkippedRow, ...], dict[str, int]]:
         """The first of each reason, and how many there are of each.
@@ -84,7 +84,7 @@ class RowReader:
         Raises:
             ConfigError: there is no job, or there are holes and none are allowed.
         """
-        passed, counts = self.told(source, count=len(jobs), strict=strict)
+        passed, counts = self.skipped_rows(source, count=len(jobs), strict=strict)
         ordered = tuple(sorted(jobs, key=lambda each: (each.submit_s, each.name)))
         return Trace(source=source, jobs=ordered, passed=passed, counts=counts)
 

@@ -175,7 +175,7 @@ def gpu_shares(jobs: Sequence[TraceJob], gpus: int) -> dict[str, int]:
 
 
 def nodes_for(jobs: Sequence[TraceJob], *, days: float, node_gpus: int, load: float) -> int:
-    """Nodes on which the jobs use so large a share of the GPUs in those days, if nobody waits.
+    """Nodes on which the jobs use so large a share of the GPUs in those days, if no job waits.
 
     What the longest do after the last job came does not count: it would make clusters too large.
     """

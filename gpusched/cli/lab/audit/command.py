@@ -15,7 +15,7 @@ from gpusched.base.errors import Denied, NotFound, UsageError
 from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import GROUP_PATH, list_objects, value_at
-from gpusched.cli.lab.audit_checks import AuditedCluster, Json, advice, find_violations, notes
+from gpusched.cli.lab.audit.checks import AuditedCluster, Json, advice, find_violations, notes
 from gpusched.io.client.api_client import ApiClient
 from gpusched.lab.recordings.snapshot_file import SnapshotFile, read_snapshot
 from gpusched.testing.invariants import Finding
@@ -36,7 +36,7 @@ _Read: TypeAlias = Callable[[], Awaitable[AuditedCluster]]
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = subparsers.add_parser(
         "audit",
         description="Check that the invariants of gpusched hold in a cluster: no GPU given twice, "

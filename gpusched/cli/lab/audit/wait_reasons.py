@@ -1,4 +1,4 @@
-"""I15 of those who wait: each pod and each PodGroup has a current reason."""
+"""I15 of what waits: each pod and each PodGroup has a current reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusched.testing.invariants.model import (
 )
 
 TOLD_WITHIN_S: Final = 60.0
-"""So long after an object was made nobody need have said anything about it."""
+"""Seconds after its creation within which an object needs no reason yet."""
 
 
 def waits_for_us(pod: Obj, schedulers: Sequence[str]) -> bool:
@@ -54,11 +54,11 @@ def group_reason_findings(group: Obj, waiting: Sequence[Obj]) -> Iterator[Findin
     """
     name, said = object_name(group), _condition(group, "Scheduled")
     if not (said.get("reason") and said.get("message")):
-        yield _of(name, f"PodGroup {name} is not told whether it starts")
+        yield _group_finding(name, f"PodGroup {name} is not told whether it starts")
         return
     seen, now = said.get("observedGeneration"), group["metadata"].get("generation")
     if waiting and isinstance(seen, int) and isinstance(now, int) and seen < now:
-        yield _of(
+        yield _group_finding(
             name, f"PodGroup {name} waits with a reason for generation {seen}, it is at {now}"
         )
 
@@ -101,5 +101,5 @@ def _condition(obj: Obj, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-def _of(name: str, sentence: str) -> Finding:
+def _group_finding(name: str, sentence: str) -> Finding:
     return Finding(invariant="I15", kind="PodGroup", name=name, sentence=sentence)

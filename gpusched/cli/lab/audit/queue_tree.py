@@ -19,9 +19,9 @@ def queue_tree_findings(queues: Sequence[Obj]) -> Iterator[Finding]:
         parent = queue["spec"].get("parent") or _ROOT
         children.setdefault(parent, []).append(name)
         if parent != _ROOT and parent not in by_name:
-            yield _of(name, f"the parent {parent} of queue {name} does not exist")
+            yield _queue_finding(name, f"the parent {parent} of queue {name} does not exist")
         elif ring := _ring(name, by_name):
-            yield _of(name, f"queue {name} is its own ancestor: {' -> '.join(ring)}")
+            yield _queue_finding(name, f"queue {name} is its own ancestor: {' -> '.join(ring)}")
     for parent, names in sorted(children.items()):
         if parent in by_name:
             yield from _promises(by_name[parent], [by_name[each] for each in names])
@@ -45,12 +45,12 @@ def _promises(parent: Obj, children: Sequence[Obj]) -> Iterator[Finding]:
         given.update(base_amounts((child["spec"].get("guarantee") or {}).get("resource")))
     for resource, amount in sorted(given.items()):
         if resource in has and amount > has[resource]:
-            yield _of(
+            yield _queue_finding(
                 name,
                 f"queue {name} deserves {has[resource]} {resource}, and its {len(children)} "
                 f"children are guaranteed {amount}",
             )
 
 
-def _of(name: str, sentence: str) -> Finding:
+def _queue_finding(name: str, sentence: str) -> Finding:
     return Finding(invariant="I5", kind="Queue", name=name, sentence=sentence)

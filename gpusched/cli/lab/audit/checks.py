@@ -13,8 +13,10 @@ from gpusched.api.pod.decode import PODS
 from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.seal import KEY, Seal, is_seal_key, parse_seal
 from gpusched.base.errors import UndecodableObject
+from gpusched.cli.lab.audit.queue_tree import queue_tree_findings
+from gpusched.cli.lab.audit.records import record_findings
+from gpusched.cli.lab.audit.wait_reasons import wait_reason_findings
 from gpusched.testing import invariants
-from gpusched.testing.invariants.messages import wait_reason_findings
 from gpusched.testing.invariants.model import (
     Finding,
     annotation_value,
@@ -22,8 +24,6 @@ from gpusched.testing.invariants.model import (
     is_ours,
     object_name,
 )
-from gpusched.testing.invariants.queue_tree import queue_tree_findings
-from gpusched.testing.invariants.records import record_findings
 from gpusched.topology.levels import DEFAULT_NAME, WELL_KNOWN
 
 Json: TypeAlias = dict[str, Any]
