@@ -44,7 +44,7 @@ def parse_requirements(
     """ANDed expressions, sorted, each with its values sorted: order means nothing.
 
     Raises:
-        Disbelief: an operator that does not exist.
+        InvalidObject: an operator that does not exist.
     """
     return tuple(
         sorted(
@@ -79,7 +79,7 @@ def parse_selector(
     """A LabelSelector; empty selects everything.
 
     Raises:
-        Disbelief: an operator that label selectors do not have.
+        InvalidObject: an operator that label selectors do not have.
     """
     exact = {Requirement(key, "In", (value,)) for key, value in (match_labels or {}).items()}
     others = parse_requirements(expressions, field=field)
@@ -119,7 +119,7 @@ def parse_affinity(raw: bytes) -> Affinities:
     """``spec.affinity``.
 
     Raises:
-        Disbelief: not an affinity.
+        InvalidObject: not an affinity.
     """
     affinity = decode_part(_AFFINITY, raw, field="spec.affinity")
     if affinity is None:
@@ -155,7 +155,7 @@ def node_terms(required: wire.RequiredTerms, *, field: str) -> tuple[NodeTerm, .
     """Terms that are ORed, sorted.
 
     Raises:
-        Disbelief: an operator that does not exist.
+        InvalidObject: an operator that does not exist.
     """
     terms = {_node_term(each, field=field) for each in required.node_selector_terms or ()}
     return tuple(sorted(terms, key=_term_order))
@@ -204,7 +204,7 @@ def parse_tolerations(raw: bytes) -> tuple[Toleration, ...]:
     """``spec.tolerations`` of taints that keep pods away or make a node worse, sorted.
 
     Raises:
-        Disbelief: not a list of tolerations, or an operator that does not exist.
+        InvalidObject: not a list of tolerations, or an operator that does not exist.
     """
     tolerations: set[Toleration] = set()
     for each in decode_part(_TOLERATIONS, raw, field="spec.tolerations") or ():
@@ -223,7 +223,7 @@ def parse_spread(raw: bytes) -> tuple[tuple[SpreadTerm, ...], tuple[SpreadTerm, 
     """``spec.topologySpreadConstraints``: those that forbid, and those that only prefer.
 
     Raises:
-        Disbelief: a constraint that is none.
+        InvalidObject: a constraint that is none.
     """
     hard: set[SpreadTerm] = set()
     soft: set[SpreadTerm] = set()
@@ -248,7 +248,7 @@ def parse_host_ports(raws: Iterable[bytes]) -> tuple[HostPort, ...]:
     """Ports on the host, sorted; one raw list a container.
 
     Raises:
-        Disbelief: not a list of ports.
+        InvalidObject: not a list of ports.
     """
     found: set[HostPort] = set()
     for raw in raws:

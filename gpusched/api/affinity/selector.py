@@ -129,7 +129,7 @@ def requirement(key: str, operator: str, values: tuple[str, ...], *, field: str)
     """A checked requirement.
 
     Raises:
-        Disbelief: an operator that does not exist.
+        InvalidObject: an operator that does not exist.
     """
     if operator not in OPERATORS:
         raise InvalidObject(field, f"operator {operator[:40]!r} is not known")

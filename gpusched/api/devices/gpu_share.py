@@ -67,7 +67,7 @@ def read_gpu_share(
     """What a pod or template asks for; None for no share. Annotations win over labels.
 
     Raises:
-        Disbelief: it cannot be read, or is no part of one GPU.
+        InvalidObject: it cannot be read, or is no part of one GPU.
     """
     fraction, memory = labels.get(FRACTION), labels.get(MEMORY)
     kai: tuple[str | None, ...] = (None, None, None)

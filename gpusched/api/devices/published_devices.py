@@ -145,7 +145,7 @@ def decode_resource_slice(parsed: ResourceSlice) -> DeviceSlice:
     """A ResourceSlice; of drivers that have no GPUs nothing is kept.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec
     check_identity(metadata, namespaced=False)
@@ -232,7 +232,7 @@ def decode_numa_zones(parsed: NodeResourceTopology) -> NumaZones:
     """A NodeResourceTopology; what is no NUMA node is left out.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=False)

@@ -27,7 +27,7 @@ def gpu_request(requests: Resources) -> tuple[str, int]:
     """The one kind of GPU or slice that a pod asks for and how many; ``("", 0)`` for none.
 
     Raises:
-        Disbelief: two kinds at once, which no node layout can promise together, or no whole one.
+        InvalidObject: two kinds at once, which no node layout can promise together, or no whole one.
     """
     found = [(name, amount) for name, amount in requests.items if amount and accelerator(name)]
     if len(found) > 1:
@@ -83,7 +83,7 @@ def parse_slots(text: str) -> int:
     """The annotation ``gpusched.io/slots`` as a bitmask, 0 when empty.
 
     Raises:
-        Disbelief: anything but distinct numbers below ``SLOTS_PER_NODE_MAX``.
+        InvalidObject: anything but distinct numbers below ``SLOTS_PER_NODE_MAX``.
     """
     if not text:
         return 0

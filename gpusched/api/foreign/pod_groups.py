@@ -81,7 +81,7 @@ def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
     not count where ``minMember`` is less than their sum; so it is in Volcano.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or wire_foreign.VolcanoGroupSpec()
     tasks = tuple(sorted((spec.min_task_member or {}).items()))
@@ -130,7 +130,7 @@ def decode_coscheduling_group(parsed: wire_foreign.CoschedulingGroup) -> PodGrou
     """A coscheduling PodGroup.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or wire_foreign.CoschedulingGroupSpec()
     group = _group(
@@ -148,7 +148,7 @@ def decode_native_group(parsed: wire_foreign.NativeGroup) -> PodGroup:
     """A PodGroup of Kubernetes itself; without a gang policy its pods are independent.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or wire_foreign.NativeGroupSpec()
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
@@ -171,7 +171,7 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
     """A KAI PodGroup; the start of its members is known from them alone.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or wire_foreign.KaiGroupSpec()
     parts = _kai_sub_groups(spec.sub_groups or ())

@@ -34,7 +34,7 @@ def decode_volcano_queue(parsed: wire.VolcanoQueue) -> Queue:
     """A Volcano Queue; its object ``root`` is there in every cluster and is our root.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or wire.VolcanoQueueSpec()
     check_identity(metadata, namespaced=False)
@@ -76,7 +76,7 @@ def decode_kai_queue(parsed: wire.KaiQueue) -> Queue:
     """A KAI Queue: GPUs, of which there may be parts, thousandths of a CPU, megabytes; -1 is unlimited, 0 is nothing.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or wire.KaiQueueSpec()
     check_identity(metadata, namespaced=False)

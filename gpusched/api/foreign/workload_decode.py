@@ -32,7 +32,7 @@ def _workload(
     """What all workloads have in common.
 
     Raises:
-        Disbelief: nobody, or larger than any gang.
+        InvalidObject: no pods, or more than any gang may have.
     """
     check_identity(metadata, namespaced=True)
     labels, notes = read_labels(metadata), metadata.annotations
@@ -98,7 +98,7 @@ def decode_job_set(parsed: JobSet) -> ForeignWorkload:
     """All pods of all its Jobs; with a startup order those of later Jobs come late.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or _JobSetSpec()
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
@@ -165,7 +165,7 @@ def decode_leader_worker_set(parsed: LeaderWorkerSet) -> ForeignWorkload:
     """One of its groups: the leader and its workers, who come late if they wait for it.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or _LeaderWorkerSetSpec()
     template = spec.leader_worker_template or _LeaderWorkerTemplate()
@@ -312,7 +312,7 @@ def decode_ray_cluster(parsed: RayCluster) -> ForeignWorkload:
     """The head and the least workers of each group; more of them are welcome later.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or _RayClusterSpec()
     parts = [ForeignWorkloadRole("headgroup", 1)]

@@ -37,7 +37,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
     """A parsed PodGroup as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or wire.PodGroupSpec()
     check_identity(metadata, namespaced=True)

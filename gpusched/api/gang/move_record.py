@@ -2,7 +2,7 @@
 
 It lives in the status of the gang's PodGroup, or in an annotation of its Job, so that a restart
 finds it: the pods for which the room is held do not exist while it matters most. Whoever may
-edit the Job can write there too: a record counts only with its seal, see ``objects.seal``.
+edit the Job can write there too: a record counts only with its seal, see ``api.serializer.seal``.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
     """A parsed Job as an entity; what it does not say itself its pod template may say.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or job_wire.JobSpec()
     check_identity(metadata, namespaced=True)

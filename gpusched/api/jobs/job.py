@@ -70,7 +70,7 @@ class Job:
     deadline_s: int = 0
     ran_s: int = 0
     move: MoveRecord | None = None
-    """The last move of the gang, see ``objects.move``."""
+    """The last move of the gang, see ``api.gang.move_record``."""
 
     @property
     def key(self) -> ObjectKey:

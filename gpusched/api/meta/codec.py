@@ -29,7 +29,7 @@ DEFECT: Final = "scheduler"
 """The field of a rejection for which the scheduler is to blame, and not the object."""
 _DEFECT: Final = "the scheduler fails to read it, which is a defect of the scheduler"
 _FAULTS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""Of the parser; ``Disbelief`` is a ValueError."""
+"""Of the parser; ``InvalidObject`` is a ValueError."""
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
@@ -85,7 +85,7 @@ class KindCodec(Generic[Parsed, Entity]):
     Args:
         kind: as in ``kind:`` of an object.
         wire_type: the struct of one object.
-        entity: makes an entity of the struct, or raises ``Disbelief``.
+        entity: makes an entity of the struct, or raises ``InvalidObject``.
         ours: whether the author of a bad object expects an answer from us.
         adorn: what the kind adds to a rejection.
     """

@@ -50,7 +50,7 @@ def check_identity(metadata: wire.Metadata, *, namespaced: bool) -> None:
     """An object without name, UID or version is nobody; one with thousands of labels a store.
 
     Raises:
-        Disbelief: the first of these.
+        InvalidObject: the first of these.
     """
     if not metadata.name:
         raise InvalidObject("metadata.name", "is missing")
@@ -94,7 +94,7 @@ def parse_resources(quantities: wire.Quantities | None, *, field: str) -> Resour
     """A ResourceList.
 
     Raises:
-        Disbelief: a quantity that is none or beyond belief.
+        InvalidObject: a quantity that is none or beyond belief.
     """
     try:
         return Resources.parse(quantities, field="")
@@ -107,7 +107,7 @@ def parse_duration_ns(text: str | None, *, field: str) -> int:
     """A duration in nanoseconds, 0 when absent.
 
     Raises:
-        Disbelief: no duration.
+        InvalidObject: no duration.
     """
     if not text:
         return 0
@@ -121,7 +121,7 @@ def parse_number(text: str, *, field: str, low: int, high: int) -> int:
     """A decimal number inside an annotation or label.
 
     Raises:
-        Disbelief: no number, or out of bounds.
+        InvalidObject: no number, or out of bounds.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
@@ -151,7 +151,7 @@ def decode_part(decoder: msgspec.json.Decoder[T], raw: bytes, *, field: str) -> 
     """A raw part of an object; None when it is absent or null.
 
     Raises:
-        Disbelief: not of its shape.
+        InvalidObject: not of its shape.
     """
     if not raw or raw == b"null":
         return None

@@ -110,7 +110,7 @@ def parse_time(text: str) -> float:
     """An RFC 3339 time as seconds since the Unix epoch; 0.0 for an empty text.
 
     Raises:
-        Disbelief: the text is no time.
+        InvalidObject: the text is no time.
     """
     if not text:
         return 0.0

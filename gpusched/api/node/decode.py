@@ -43,7 +43,7 @@ def decode_node(parsed: node_wire.WireNode) -> Node:
     """A parsed node as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec, status = parsed.metadata, parsed.spec, parsed.status
     check_identity(metadata, namespaced=False)

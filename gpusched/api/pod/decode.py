@@ -75,7 +75,7 @@ def intern_pod_class(spec: pod_wire.PodSpec, share: GpuShare | None = None) -> P
     """The class of a pod with this spec and share, one object with all equal ones.
 
     Raises:
-        Disbelief: a part of the spec that cannot be believed.
+        InvalidObject: a part of the spec that cannot be believed.
     """
     return _classes.of(spec, share=share)
 
@@ -84,7 +84,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     """A parsed pod as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec, status = parsed.metadata, parsed.spec, parsed.status
     check_identity(metadata, namespaced=True)

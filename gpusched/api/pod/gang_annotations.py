@@ -109,7 +109,7 @@ def read_gang_annotations(annotations: wire.WorkloadAnnotations | None) -> GangA
     """Annotations that stand in for a PodGroup.
 
     Raises:
-        Disbelief: one that is there and cannot be read.
+        InvalidObject: one that is there and cannot be read.
     """
     if annotations is None:
         return NO_GANG_ANNOTATIONS

@@ -102,7 +102,7 @@ def read_gang_membership(
         min_member: what an annotation asks for; Deployments and Spark form gangs only so.
 
     Raises:
-        Disbelief: a number in a label or annotation cannot be read.
+        InvalidObject: a number in a label or annotation cannot be read.
     """
     if annotations is not None or _OLD_NAME in labels or _KUEUE_GROUP in labels:
         found = _by_convention(labels, annotations or _NO_NOTES)

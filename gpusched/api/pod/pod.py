@@ -41,13 +41,13 @@ class PodClass:
         gpus: pieces of it, the number of whole slots one pod takes.
         affinity: required node affinity, ORed terms; None when there is none.
         preferred: weights and terms of preferred node affinity.
-        near, apart: required affinity and anti-affinity to pods, ANDed.
-        liked, disliked: weights and terms of preferred affinity and anti-affinity to pods.
+        near, apart: required inter-pod affinity and anti-affinity, ANDed.
+        preferred_pod_affinity, preferred_pod_anti_affinity: weights and terms.
         spread, soft_spread: topology spread constraints that forbid, and that only prefer.
         ports: wanted on the host.
         uses_claims: whether its pods use claims of volumes; which ones is each pod's own affair.
         aligned: what a topology manager keeps inside NUMA nodes, by container, see
-            ``objects.numa``.
+            ``api.devices.numa``.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
         share: the part of one GPU that it asks for, None for none; ``gpus`` is 0 then.
     """
@@ -137,7 +137,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: empty until bound.
         slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
         plan, fence: written with our binding, empty on pods that others bound.
-        proof: so is this: how good the gang's places were, empty where nobody told.
+        proof: how good the places of its gang were, written with our binding; empty for none.
         family: the gang by its controller's labels, where neither label nor annotation names a
             group; None for none.
         block: ranks of a lower block come first: leaders, then the jobs of a JobSet in order.
@@ -152,7 +152,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         slots: bitmask, as many as it asks for; 0 when they are not known or do not count.
         seal: as read; whether it fits is found out in the cache.
-        slots_doubt: why what it says about its slots does not count; empty when it does.
+        slots_error: why what it says about its slots does not count; empty when it does.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
     """
 

@@ -57,7 +57,7 @@ class PodClasses:
             share: that its annotations ask for.
 
         Raises:
-            Disbelief: a part of the spec that cannot be believed.
+            InvalidObject: a part of the spec that cannot be believed.
         """
         granted = read_grants(status)
         key = (*_key(spec), *granted.parts) if granted else _key(spec)
@@ -111,7 +111,7 @@ def read_pod_requests(
     """What a pod with this spec takes from its node; ``status`` of a bound pod.
 
     Raises:
-        Disbelief: a part that cannot be read.
+        InvalidObject: a part that cannot be read.
     """
     return _requests(spec, read_grants(status))
 
@@ -183,7 +183,7 @@ def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
     """Requests with a share, by memory a whole GPU until somebody knows how large GPUs are.
 
     Raises:
-        Disbelief: it asks for GPUs beside its share.
+        InvalidObject: it asks for GPUs beside its share.
     """
     named = [name for name, amount in needs.items if amount and accelerator(name)]
     if named:

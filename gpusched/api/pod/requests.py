@@ -113,7 +113,7 @@ def pod_requests(
     """The sum that a node must have, with one piece of ``pods`` and without zeros.
 
     Raises:
-        Disbelief: a part that cannot be read, or a sum beyond ``QUANTITY_MAX``.
+        InvalidObject: a part that cannot be read, or a sum beyond ``QUANTITY_MAX``.
     """
     running = NOTHING
     for need in containers:
@@ -176,7 +176,7 @@ def read_aligned_requests(containers: Iterable[bytes]) -> tuple[Resources, ...]:
     """What a topology manager keeps inside NUMA nodes, by container that stays.
 
     Raises:
-        Disbelief: a part that cannot be read.
+        InvalidObject: a part that cannot be read.
     """
     field = "spec.containers[].resources"
     both = []

@@ -33,7 +33,7 @@ def decode_topology(parsed: policy_wire.WireTopology) -> Topology:
     """A parsed Topology as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=False)
@@ -65,7 +65,7 @@ def decode_namespace(parsed: policy_wire.WireNamespace) -> Namespace:
     """A parsed namespace as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=False)
@@ -83,7 +83,7 @@ def decode_priority_class(parsed: policy_wire.WirePriorityClass) -> PriorityClas
     """A parsed PriorityClass as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=False)
@@ -101,7 +101,7 @@ def decode_resource_quota(parsed: policy_wire.WireResourceQuota) -> ResourceQuot
     """A parsed ResourceQuota as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=True)
@@ -142,7 +142,7 @@ def decode_disruption_budget(parsed: policy_wire.WireDisruptionBudget) -> Disrup
     """A parsed PodDisruptionBudget as an entity; without a selector it guards no pod.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=True)

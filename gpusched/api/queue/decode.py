@@ -27,7 +27,7 @@ def decode_queue(parsed: queue_wire.WireQueue) -> Queue:
     """A parsed Queue as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or queue_wire.QueueSpec()
     check_identity(metadata, namespaced=False)

@@ -22,7 +22,7 @@ class NodePool:
 
     Attributes:
         node_selector: pairs of label and value that the pool's nodes have, sorted; where queues
-            differ, the first queue by name counts, see ``cache.pool_names``.
+            differ, the first queue by name counts, see ``cache.queues.node_pool_names``.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Queue:
     usage: QueueUsage = QueueUsage()
     status: bytes = b"{}"
     source: str = ""
-    """Empty for our own kind, else whose kind it is: see ``adapters.kinds``."""
+    """Empty for our own kind, else whose kind it is: see ``api.foreign.kinds``."""
 
     @property
     def key(self) -> ObjectKey:

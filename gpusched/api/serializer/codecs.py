@@ -17,7 +17,7 @@ __all__ = ["CODECS", "ObjectCodec", "ObjectPage", "WatchEvent"]
 
 
 class ObjectCodec(Protocol):
-    """Bytes to entities; what cannot be believed comes as ``meta.Rejected``."""
+    """Bytes to entities; what cannot be believed comes as ``meta.identity.Rejected``."""
 
     def decode_page(self, body: bytes) -> ObjectPage[Any]:
         """The body of a list; raises ``errors.Undecodable`` when the whole is unusable."""

@@ -132,7 +132,7 @@ def binding_body(
         plan: id of the decision.
         fence: ``holder/transitions`` of our leadership.
         proof: how good the gang's places are; empty when nothing is known.
-        seal: over all that is read back from here, see ``objects.seal``.
+        seal: over all that is read back from here, see ``api.serializer.seal``.
     """
     annotations = {
         "gpusched.io/fence": fence,

@@ -26,7 +26,7 @@ def decode_claim(parsed: wire_volumes.WirePersistentVolumeClaim) -> PersistentVo
     """A parsed claim as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or wire_volumes.ClaimSpec()
     check_identity(metadata, namespaced=True)
@@ -62,7 +62,7 @@ def decode_volume(parsed: wire_volumes.WirePersistentVolume) -> PersistentVolume
     """A parsed volume as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata, spec = parsed.metadata, parsed.spec or wire_volumes.VolumeSpec()
     check_identity(metadata, namespaced=False)
@@ -89,7 +89,7 @@ def decode_storage_class(parsed: wire_volumes.WireStorageClass) -> StorageClass:
     """A parsed class as an entity.
 
     Raises:
-        Disbelief: it cannot be believed.
+        InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     metadata = parsed.metadata
     check_identity(metadata, namespaced=False)

@@ -51,28 +51,33 @@ DEFAULT_TERMS: Final = GangTerms(preemptible=True)
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
 class Gang:
-    """One unit of decision.
+    """Pods that start together or not at all, as a session decides about them.
 
     Attributes:
         uid: of the PodGroup or Job, or of the lone pod.
         generation: of the PodGroup, 0 when there is none.
-        min_member: members it needs at once; ``succeeded`` members count where ``credit``.
+        queue: name of the queue that pays for it.
+        min_member: members that it needs at once; ``succeeded`` members count where ``credit``.
+        min_roles: pairs of role and smallest number of members, sorted.
         ready_roles: members by role that count already, sorted; only where roles have minima.
         min_sub_groups: how many of ``sub_groups`` must be complete.
         ready_sub_groups: members by sub-group that count already, sorted.
-        tasks: members without a place that may get one.
+        tasks: members without a place that may get one, a ``PodSet`` for each class of pods.
         placed: members with a place, sorted by pod.
-        gated, leaving: members that cannot count: gated, or being deleted.
+        gated, leaving: numbers of members that cannot count: gated, or being deleted.
+        running, succeeded, failed: numbers of members in that phase.
+        credit: succeeded members that count towards the minimum.
         held: requests of all members with a place, of those being deleted too.
         leaving_held: the part of ``held`` that belongs to members being deleted.
-        leaving_placed: those members, in any order.
-        terms: on which it runs.
-        job: from which it was derived, None for others.
-        unborn: how many pods in ``tasks`` do not exist yet, see ``cache.unborn``.
+        leaving_placed: members being deleted that have a place, in any order.
+        terms: the terms on which it runs.
+        job: the Job from which it was derived, None for others.
+        expected_count: pods in ``tasks`` that do not exist yet, see ``cache.gangs.expected_pods``.
         asked: requests of all pods in ``tasks``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
-        trouble: reason and sentence why no attempt makes sense, empty reason for none.
-        remark: something its author should know although it stops nothing; empty for none.
+        pod_group: the PodGroup that describes it, None when there is none.
+        trouble: reason and message why no attempt makes sense, an empty reason for none.
+        remark: a warning to its author that stops nothing; empty for none.
     """
 
     key: GangKey
@@ -119,7 +124,7 @@ class Gang:
 
     @cached_property
     def pending(self) -> int:
-        """Members that wait for a place."""
+        """Number of members that wait for a place."""
         return sum(len(task.pods) for task in self.tasks)
 
     @property
@@ -129,19 +134,19 @@ class Gang:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing to say about it any more."""
+        """Whether its status needs no more changes: it has no active members and is completed."""
         if self.active:
             return False
         return self.pod_group is None or self.pod_group.phase == "Completed"
 
     @property
     def ready(self) -> int:
-        """Members that count towards the minimum already."""
+        """Number of members that count towards the minimum already."""
         return len(self.placed) + self.credit
 
     @cached_property
     def need(self) -> int:
-        """Members that must get a place at once, or nobody does."""
+        """Members that must get a place at once, else none gets one."""
         missing = self.min_member - self.ready
         if self.min_roles:
             missing = max(missing, sum(count for _, count in self.missing_roles))
@@ -151,9 +156,9 @@ class Gang:
 
     @cached_property
     def at_once(self) -> int:
-        """Members it starts with: those it needs, and one at least while nobody has a place.
+        """Members it starts with: those it needs, and at least one while no member has a place.
 
-        So a gang whose minimum ended well asks for room for one member, never for none.
+        A gang whose minimum succeeded therefore asks for room for one member, never for none.
         """
         return self.need or (0 if self.placed else min(1, self.pending))
 
@@ -217,7 +222,7 @@ def _pod_set_order(task: PodSet) -> tuple[int, tuple[int, ...], str, str, str]:
 
 @attrs.frozen(slots=True, kw_only=True)
 class GangSpec:
-    """Where a gang's numbers come from: its PodGroup, its Job, or neither."""
+    """Numbers of a gang as its PodGroup, its Job or its lone pod says them, before pods are counted."""
 
     key: GangKey
     uid: UID
@@ -288,7 +293,7 @@ def terms_without_group(
 
 
 def _preemptible(own: bool | None, by_class: bool | None, priority: int) -> bool:
-    """Its own word, else that of its priority class; what the system needs is never evicted."""
+    """Its own field, else that of its priority class; system priorities are never evicted."""
     if priority >= SYSTEM_PRIORITY:
         return False
     if own is not None:
@@ -318,7 +323,7 @@ def spec_from_job(job: Job, *, template: Pod, queue: str, by_class: bool | None 
 def spec_from_pod(
     pod: Pod, *, queue: str, by_class: bool | None = None, hints: GangAnnotations | None = None
 ) -> GangSpec:
-    """A gang of one; it has the age of its pod, and its wishes unless others are given."""
+    """A gang of one; it has the age of its pod, and its annotations unless others are given."""
     hints = pod.hints if hints is None else hints
     return GangSpec(
         key=GangKey("Pod", pod.namespace, pod.name),

@@ -88,7 +88,7 @@ class Elector:
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
         make_home: makes the namespace of the Lease, where it is missing.
-        new_key: makes a key for ``objects.seal``, as text; whoever leads first keeps it in the
+        new_key: makes a key for ``api.serializer.seal``, as text; whoever leads first keeps it in the
             Lease, where all later leaders find it.
 
     Raises:
