@@ -161,7 +161,7 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     solution = place_gang(
         problem, session.effort, search=session.search, memory=session.cache.tables
     )
-    session.searches.append(SearchRecord.from_solution(solution, problem))
+    session.record_search(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
     solver = int(solution.work * limits.WORK_SOLVER_S)
     session.work.spend(limits.WORK_CLASS + size + solver)

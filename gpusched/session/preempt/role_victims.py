@@ -100,7 +100,7 @@ class RoleVictimSearch:
             )
         except SolverFault as fault:
             session.hooks.faults.append(str(fault))
-            session.searches.append(SearchRecord(outcome=SearchOutcome.INVALID, method="victims"))
+            session.record_search(SearchRecord(outcome=SearchOutcome.INVALID, method="victims"))
             return None
         self.budget -= answer.spent
         record_victim_search(session, answer)

@@ -294,7 +294,7 @@ class VictimSelector:
             )
         except SolverFault as fault:
             self._session.hooks.faults.append(str(fault))
-            self._session.searches.append(
+            self._session.record_search(
                 SearchRecord(outcome=SearchOutcome.INVALID, method="victims")
             )
             return None
@@ -311,7 +311,7 @@ def _choice_cost(each: tuple[VictimChoice, int]) -> tuple[Any, ...]:
 def record_victim_search(session: Session, answer: VictimSearchResult) -> None:
     """Enter what a solver was asked for among the session's searches."""
     if answer.seconds:
-        session.searches.append(
+        session.record_search(
             SearchRecord(
                 outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="victims"
             )

@@ -288,7 +288,7 @@ class BatchAdmission:
         answer = admit_batch(window, effort, search=session.search, polish=False)
         self._work -= answer.work
         if answer.rounds:
-            session.searches.append(
+            session.record_search(
                 SearchRecord(
                     outcome=answer.outcome,
                     seconds=answer.seconds,

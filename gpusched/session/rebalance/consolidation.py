@@ -243,10 +243,10 @@ class Consolidation:
             answer = None
             session.hooks.faults.append(str(fault))
         if not isinstance(answer, VictimModelResult):
-            session.searches.append(SearchRecord(outcome=SearchOutcome.INVALID, method="moves"))
+            session.record_search(SearchRecord(outcome=SearchOutcome.INVALID, method="moves"))
             return ()
         self._budget -= answer.spent
-        session.searches.append(
+        session.record_search(
             SearchRecord(
                 outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="moves"
             )

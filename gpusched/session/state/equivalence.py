@@ -71,7 +71,7 @@ class EquivalenceClass:
 
 
 class EquivalenceClasses:
-    """Kinds of gangs, for one session after another."""
+    """Equivalence classes of gangs, for one session after another."""
 
     def __init__(self) -> None:
         self._by_gang: GangCache[EquivalenceClass | Literal[False]] = GangCache()

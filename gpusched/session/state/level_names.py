@@ -1,4 +1,4 @@
-"""Levels that a gang names otherwise than by their names: by node label, or by number."""
+"""Topology levels that a gang names by node label or by number, resolved to their names."""
 
 from __future__ import annotations
 

@@ -79,8 +79,7 @@ class Session:
         self.hand = hand
         self.effort = search_effort(placement)
         """How hard to try for one problem."""
-        self.searches: list[SearchRecord] = []
-        """What was searched for and how it ended, for metrics."""
+        self._searches: list[SearchRecord] = []
         self.bench = NodeUsage(snapshot.nodes)
         self.bench.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
@@ -186,6 +185,16 @@ class Session:
     def pod_info(self, pod: Pod) -> PodClassInfo:
         """The class of one pod on this session's nodes, with the rules between pods for it."""
         return self.class_infos.pod_info(pod)
+
+    # -- searching ---------------------------------------------------------------------------
+    def record_search(self, record: SearchRecord) -> None:
+        """Note what was searched for and how it ended, for metrics."""
+        self._searches.append(record)
+
+    @property
+    def searches(self) -> Sequence[SearchRecord]:
+        """Searches of this session, in the order in which they ended."""
+        return self._searches
 
     # -- moving ------------------------------------------------------------------------------
     def statement(self) -> Statement:

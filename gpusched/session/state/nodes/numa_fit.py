@@ -1,7 +1,7 @@
 """How many pods of a class fit nodes whose kubelets keep them inside NUMA nodes.
 
-Seen as it will be, when those who leave are gone, nothing is said: nobody knows which GPUs they
-leave behind until they have left.
+While a session is pipelining nothing is limited: which GPUs the pods that leave will free is not
+known until they are gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpusched.topology.numa_admission import (
 
 
 def make_numa_limit(bench: NodeUsage, pod_class: PodClass) -> Caps | None:
-    """Lowers what amounts say of such nodes; None where nothing is to be lowered."""
+    """A limit that lowers how many pods fit such nodes; None where nothing is to be lowered."""
     if not pod_class.aligned or not bench.zoned:
         return None
 
@@ -41,7 +41,7 @@ def make_numa_limit(bench: NodeUsage, pod_class: PodClass) -> Caps | None:
 
 
 def numa_slot_masks(bench: NodeUsage, pod_class: PodClass, row: int) -> tuple[int, ...]:
-    """Slots of which one mask must hold all of a pod's; empty where none must."""
+    """Masks of slots, one of which must hold all slots of a pod; empty for no such rule."""
     numa = bench.nodes.nodes[row].cells
     if numa is None or not pod_class.aligned:
         return ()

@@ -1,4 +1,4 @@
-"""In which state each node's free slots are, numbered for those who place gangs."""
+"""The state of each node's free slots, numbered for problems of placement."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpusched.topology.slot_costs import Node, SlotTables
 
 
 class SlotStates:
-    """Follows a workbench: only rows that were touched are looked at again.
+    """States of free slots by node; only touched rows are worked out again.
 
     Args:
-        bench: whose free slots are meant, as they are now.
+        bench: usage of nodes, whose free slots are meant as they are now.
     """
 
     def __init__(self, bench: NodeUsage) -> None:
@@ -27,10 +27,10 @@ class SlotStates:
         self._states: Ints | None = None
         self._tables = SlotTables((), bench.population)
         self._left: dict[int, tuple[Ints, Ints]] = {}
-        """By size how many pods fit each row, and the states that this was said of."""
+        """Pods that fit each row by size, and the states for which that was worked out."""
 
     def now(self) -> tuple[Ints, SlotTables]:
-        """States and what they cost.
+        """States of free slots, and what it costs to take some.
 
         Returns:
             The state of each row's free slots, int64, shape (nodes,), read-only; and the costs
@@ -51,7 +51,7 @@ class SlotStates:
         return self._states, self._tables
 
     def left(self, size: int) -> Ints:
-        """How many pods of so many slots fit each row's free ones by number, shape (nodes,).
+        """Pods of so many slots that each row's free slots suffice for, int64, shape (nodes,).
 
         Very many where slots are not numbered; read-only.
         """

@@ -1,4 +1,4 @@
-"""How much room each node's domains have, kept up to date while a session moves pods."""
+"""Free GPUs in each node's domains, up to date while a session moves pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusched.placement.model.problem import DomainLevel
 from gpusched.session.state.nodes.tracked_array import Rows
 
 TIGHTNESS_STEPS: Final = 256
-"""In so many steps tightness and scores are compared: they are the last thing that counts."""
+"""Steps in which tightness and scores are compared, as they are the last thing that counts."""
 
 
 class Tightness:
@@ -40,9 +40,9 @@ class Tightness:
         narrowest = levels[-1].domain if levels else np.zeros(len(nodes), dtype=np.int64)
         _, some, which = np.unique(narrowest, return_index=True, return_inverse=True)
         self._which = which
-        """Of each node its narrowest domain, counted without gaps."""
+        """Narrowest domain of each node, numbered without gaps."""
         self._domains = [level.domain[some] for level in levels]
-        """Of each narrowest domain the one of each level that it lies in."""
+        """Domain of each level in which a narrowest domain lies."""
         self._rooms = [level.sums(self._free) for level in levels]
         self._now = self._ranked()
 

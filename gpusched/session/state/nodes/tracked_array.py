@@ -1,4 +1,4 @@
-"""Arrays by node that follow a workbench: only touched rows are worked out again."""
+"""Arrays by node that follow usage: only touched rows are worked out again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = slice | list[int]
 
 
 class TrackedArray:
-    """One array whose rows depend on nothing but the same row of a bench.
+    """One array, each row of which depends on the usage of that node alone.
 
     Args:
         bench: that moves.
@@ -26,7 +26,7 @@ class TrackedArray:
         self._now.setflags(write=False)
 
     def now(self) -> Ints:
-        """As the bench is now, shape (nodes, ...), read-only; another array when it has changed."""
+        """The array as usage is now, shape (nodes, ...), read-only; a new one when it has changed."""
         touched = self._bench.touched
         if self._seen < len(touched):
             rows = sorted(set(touched[self._seen :]))
