@@ -135,14 +135,14 @@ class App:
         self._fault: BaseException | None = None
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
-        self._pace: RateLimiter | None = None
+        self._rate_limiter: RateLimiter | None = None
         self.cycle: SessionCycle | None = None
-        self.care: DaemonHealth | None = None
+        self.health: DaemonHealth | None = None
 
     def reload(self) -> None:
         """Read the configuration again, now."""
-        if self.care is not None:
-            self.care.reload()
+        if self.health is not None:
+            self.health.reload()
 
     def stop(self) -> None:
         """End in order."""
@@ -207,11 +207,11 @@ class App:
 
     def readiness(self) -> tuple[bool, str]:
         """Whether decisions can be made, or taken over; and why not, or in which part."""
-        trouble = self.unready() or self._lease_unreadable()
-        if trouble:
-            return False, trouble
+        error = self.unready() or self._lease_unreadable()
+        if error:
+            return False, error
         part = "leader" if self.leadership.leading else "standby"
-        degraded = self.care.degraded if self.care is not None else ""
+        degraded = self.health.degraded if self.health is not None else ""
         return True, f"{part}; degraded: {degraded}" if degraded else part
 
     def _lease_unreadable(self) -> str:
@@ -221,11 +221,11 @@ class App:
         """
         elector = self.leadership.elector
         now = self.options.clock.monotonic()
-        if elector is None or not elector.trouble:
+        if elector is None or not elector.error:
             self._lease_read = now
             return ""
         late = now - self._lease_read > self._limits().cache_staleness_s
-        return f"the lease cannot be read: {elector.trouble}" if late else ""
+        return f"the lease cannot be read: {elector.error}" if late else ""
 
     def _may_decide(self) -> str:
         return self.unready() or ("" if self._caught_up else "caches are being listed again")
@@ -240,20 +240,22 @@ class App:
     def _use_bounds(self, config: Config) -> None:
         """Take over what writers and caches do not ask for themselves."""
         self.cache.use_limits(config.limits)
-        if self._pace is not None:
-            self._pace.use_maximum(config.client_connection.qps)
+        if self._rate_limiter is not None:
+            self._rate_limiter.use_maximum(config.client_connection.qps)
 
     # -- building --------------------------------------------------------------------------
     def _writers(
         self, api: ApiClient
     ) -> tuple[StatusWriter, Binder, PreemptionExecutor, VolumeBinder]:
-        """Everything that writes to the API, sharing one pace."""
+        """Everything that writes to the API, sharing one rate_limiter."""
         options = self.options
         config = self._config()
-        pace = self._pace = RateLimiter(options.clock, rate_max=config.client_connection.qps)
+        rate_limiter = self._rate_limiter = RateLimiter(
+            options.clock, rate_max=config.client_connection.qps
+        )
         status = StatusWriter(
             api,
-            pace,
+            rate_limiter,
             self.cache,
             lease=self.leadership,
             clock=options.clock,
@@ -265,7 +267,7 @@ class App:
         )
         binder = Binder(
             api,
-            pace,
+            rate_limiter,
             self.cache,
             self.leadership,
             clock=options.clock,
@@ -280,9 +282,9 @@ class App:
             seal=lambda: self.cache.seal,
             limits_in_force=self._limits,
         )
-        carrier = PreemptionExecutor(
+        preemption_executor = PreemptionExecutor(
             api,
-            pace,
+            rate_limiter,
             self.cache,
             evictor=binder.evictor,
             lease=self.leadership,
@@ -298,7 +300,7 @@ class App:
             binder,
             PreemptionCalls(
                 api,
-                pace,
+                rate_limiter,
                 self.cache,
                 lease=self.leadership,
                 clock=options.clock,
@@ -312,7 +314,7 @@ class App:
             on_contained=self.faults.failed,
             on_failed=self._commit_failed,
         )
-        return status, binder, carrier, volumes
+        return status, binder, preemption_executor, volumes
 
     async def _serve(self, api: ApiClient, rules: SessionRules) -> None:
         options = self.options
@@ -350,13 +352,13 @@ class App:
             self.cache.rows.use(layouts)
         self.cache.use_group_priority(rules.config.pod_group_priority)
         self.cache.use_limits(rules.config.limits)
-        status, binder, carrier, volumes = self._writers(api)
+        status, binder, preemption_executor, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
         self.cache.on_pod.append(status.observe)
         self.cache.on_pod_gone.append(binder.observe_gone)
         self.cache.on_pod_gone.append(status.observe_gone)
         self.cache.families.on_gone.append(status.gang_gone)
-        self.cache.families.on_gone.append(carrier.gang_gone)
+        self.cache.families.on_gone.append(preemption_executor.gang_gone)
         self.readers = InformerFactory(
             api,
             self.cache,
@@ -369,7 +371,7 @@ class App:
             refused=self._unread,
             limits_in_force=self._limits,
         )
-        self._recorder = DecisionRecorder.of(
+        self._recorder = DecisionRecorder.from_options(
             options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped
         )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
@@ -377,7 +379,7 @@ class App:
             self.cache,
             volumes,
             status,
-            carrier=carrier,
+            preemption_executor=preemption_executor,
             lease=self.leadership,
             ready=self._may_decide,
             rules=rules,
@@ -393,7 +395,7 @@ class App:
             only_look=bool(self._restored),
         )
         self.cycle.decided.extend(self.on_plan)
-        self.care = DaemonHealth(
+        self.health = DaemonHealth(
             self.cycle,
             status.events,
             self.cache,
@@ -407,11 +409,11 @@ class App:
             inline=options.inline,
             solver=solver,
         )
-        news = LayoutEvents(status.events, self.telemetry.rejected)
-        self.cache.rows.on_doubt.append(news.tell)
-        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).tell)
+        layout_events = LayoutEvents(status.events, self.telemetry.rejected)
+        self.cache.rows.on_doubt.append(layout_events.record)
+        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).record)
         cycle = self.cycle
-        return lambda: self._live(cycle, volumes, status, carrier=carrier)
+        return lambda: self._live(cycle, volumes, status, preemption_executor=preemption_executor)
 
     def _watchdog(self) -> Watchdog:
         return Watchdog(
@@ -421,7 +423,7 @@ class App:
             blocked=self.telemetry.loop_blocked,
             running=lambda: self.cycle.running if self.cycle is not None else None,
             session=lambda: self.cycle.thread if self.cycle is not None else 0,
-            stuck=lambda running: self.care.stuck(running) if self.care is not None else None,
+            stuck=lambda running: self.health.stuck(running) if self.health is not None else None,
         )
 
     async def _live(
@@ -430,7 +432,7 @@ class App:
         binder: VolumeBinder,
         status: StatusWriter,
         *,
-        carrier: PreemptionExecutor,
+        preemption_executor: PreemptionExecutor,
     ) -> None:
         """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
@@ -439,12 +441,12 @@ class App:
             writer = group.create_task(status.run(), name="status")
             candidate = group.create_task(self._run_candidate(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
-            assert self.care is not None
-            caring = group.create_task(self.care.run(), name="self care")
+            assert self.health is not None
+            checking_health = group.create_task(self.health.run(), name="health")
             await self._over.wait()
-            caring.cancel()
+            checking_health.cancel()
             deciding.cancel()
-            await carrier.drain()
+            await preemption_executor.drain()
             if self._stop.is_set():
                 if not await binder.drain(limits.SHUTDOWN_S):
                     _log.warning("some commits were left to whoever leads next")
@@ -469,8 +471,8 @@ class App:
         try:
             if not api.in_cluster:
                 # Before each term: the cluster may have been made anew in the meantime.
-                home = options.config.leader_election.lease_namespace
-                await run_unless_ending(self._over, ensure_namespace(api, home, options.clock))
+                namespace = options.config.leader_election.lease_namespace
+                await run_unless_ending(self._over, ensure_namespace(api, namespace, options.clock))
             if not self._over.is_set():
                 await self._term(api)
         finally:
@@ -488,7 +490,7 @@ class App:
             clock=options.clock,
             create_if_missing=not api.in_cluster,
             on_restored=self._on_restored_store,
-            make_home=None
+            create_namespace=None
             if api.in_cluster
             else lambda: make_namespace(api, election.lease_namespace),
             new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
@@ -519,10 +521,10 @@ class App:
         await self.readers.relist(elector.version)
         self._caught_up = True
         assert self.cycle is not None
-        assert self.care is not None
-        self.care.news.again()
+        assert self.health is not None
+        self.health.daemon_events.repeat_warnings()
         if self._restored:
-            self.care.news.well(
+            self.health.daemon_events.recovered(
                 RESTORED, reason="ClusterRestored", action="Reading",
                 sentence=f"{self._restored}; all objects were read again",
             )  # fmt: skip
@@ -537,7 +539,7 @@ class App:
         key = ObjectKey(election.lease_namespace, election.lease_name)
         return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
-    # -- trouble ---------------------------------------------------------------------------
+    # -- faults ---------------------------------------------------------------------------
     def _on_restored_store(self, why: str) -> None:
         """The server's past is another than the one that is known here."""
         if self._over.is_set():
@@ -548,8 +550,8 @@ class App:
         self._over.set()
 
     def _unread(self, kind: str, refused: bool) -> None:
-        if self.care is not None:
-            self.care.unread(kind, refused)
+        if self.health is not None:
+            self.health.unread(kind, refused)
 
     def _end_on_contained_fault(self, gang: GangKey) -> None:
         if self._broken_with is None and self._fault is None:

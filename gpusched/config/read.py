@@ -52,7 +52,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
 
     Whatever is wrong goes into ``problems``; then the result is not to be used.
     """
-    top = ConfigSection.of(root, "the configuration", problems)
+    top = ConfigSection.from_node(root, "the configuration", problems)
     if top is None:
         return None
     config = Config(
@@ -82,7 +82,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
 
 def _placement(node: YamlNode, name: str, problems: ConfigProblems) -> PlacementConfig:
     default = DEFAULT.placement
-    section = ConfigSection.of(node, name, problems)
+    section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
     budget = seconds(low=_MS, high=int(limits.SESSION_MAX_S) * NANOSECONDS)
@@ -100,7 +100,7 @@ def _placement(node: YamlNode, name: str, problems: ConfigProblems) -> Placement
 
 def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
     default = DEFAULT.cycle
-    section = ConfigSection.of(node, name, problems)
+    section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
     debounce = seconds(low=0, high=limits.DEBOUNCE_MAX_S * NANOSECONDS)
@@ -121,7 +121,7 @@ def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
 
 def _election(node: YamlNode, name: str, problems: ConfigProblems) -> LeaderElectionConfig:
     default = DEFAULT.leader_election
-    section = ConfigSection.of(node, name, problems)
+    section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
     span = seconds(low=100 * _MS, high=limits.LEASE_DURATION_MAX_S * NANOSECONDS)
@@ -170,7 +170,7 @@ def _tiers(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginT
     seen: dict[str, int] = {}
     tiers = []
     for item in list_items(node, name):
-        section = ConfigSection.of(item, "a tier", problems)
+        section = ConfigSection.from_node(item, "a tier", problems)
         if section is None:
             continue
         if "plugins" not in section.entries:
@@ -192,7 +192,7 @@ def _tiers(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginT
 def _choices(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[PluginChoice, ...]:
     choices = []
     for item in list_items(node, name):
-        section = ConfigSection.of(item, "a plugin of a tier", problems)
+        section = ConfigSection.from_node(item, "a plugin of a tier", problems)
         if section is None:
             continue
         if "name" not in section.entries:

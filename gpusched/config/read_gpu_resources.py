@@ -29,7 +29,7 @@ def read_gpu_resources(node: YamlNode, name: str, problems: ConfigProblems) -> G
     found: list[GpuResource] = []
     lines: dict[str, int] = {}
     for item in list_items(node, name):
-        section = ConfigSection.of(item, f"an item of {name}", problems)
+        section = ConfigSection.from_node(item, f"an item of {name}", problems)
         if section is None:
             continue
         if "name" not in section.entries:

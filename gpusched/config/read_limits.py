@@ -34,7 +34,7 @@ def _span(low_s: int, high_s: int) -> _Seconds:
 def read_limits(node: YamlNode, name: str, problems: ConfigProblems) -> LimitsConfig:
     """The section ``limits``, with what is left out as it is by default."""
     default = DEFAULT_LIMITS
-    section = ConfigSection.of(node, name, problems)
+    section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
     read = section.read
@@ -88,7 +88,7 @@ def read_client_connection(
 ) -> ClientConnectionConfig:
     """The section ``clientConnection``, with what is left out as it is by default."""
     default = DEFAULT_CLIENT_CONNECTION
-    section = ConfigSection.of(node, name, problems)
+    section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
     connection = ClientConnectionConfig(

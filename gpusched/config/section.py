@@ -34,7 +34,7 @@ class ConfigSection:
     known: list[str] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, node: YamlNode, name: str, problems: ConfigProblems) -> ConfigSection | None:
+    def from_node(cls, node: YamlNode, name: str, problems: ConfigProblems) -> ConfigSection | None:
         """The section of a node; None, with a problem noted, when it is no mapping."""
         if isinstance(node.value, dict):
             return cls(name, node.value, problems, node.line)

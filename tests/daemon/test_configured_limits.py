@@ -58,9 +58,9 @@ def test_the_rate_of_requests_follows_the_configuration(play, tmp_path):
         await w.start(nodes=1, stages=False)
         daemon = w.daemon(config_file=str(file))
         await w.until(lambda: daemon.leading)
-        assert daemon.app._pace.rate == 4000
+        assert daemon.app._rate_limiter.rate == 4000
         file.write_text("clientConnection: {qps: 50}\n")
         daemon.app.reload()
-        await w.until(lambda: daemon.app._pace.rate == 50)
+        await w.until(lambda: daemon.app._rate_limiter.rate == 50)
 
     play(scenario)

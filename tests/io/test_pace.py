@@ -67,10 +67,10 @@ def test_uncontended_turns_do_not_wait():
     """While there is room a turn is granted at once."""
 
     async def given(clock):
-        pace = RateLimiter(clock)
+        rate_limiter = RateLimiter(clock)
         for traffic in TrafficClass:
-            await pace.turn(traffic)
-        return clock.monotonic(), pace.waiting
+            await rate_limiter.turn(traffic)
+        return clock.monotonic(), rate_limiter.waiting
 
     assert run_virtual(given) == (0.0, 0)
 
@@ -79,14 +79,14 @@ def test_the_important_goes_first():
     """In a queue, bindings before evictions before status before events, each in order."""
 
     async def given(clock):
-        pace = RateLimiter(clock, rate_max=10.0)
+        rate_limiter = RateLimiter(clock, rate_max=10.0)
         went = []
 
         async def send(traffic, n):
-            await pace.turn(traffic)
+            await rate_limiter.turn(traffic)
             went.append((traffic, n))
 
-        await pace.turn(TrafficClass.EVENTS)
+        await rate_limiter.turn(TrafficClass.EVENTS)
         asked = [(traffic, n) for n in range(5) for traffic in TrafficClass]
         random.Random(3).shuffle(asked)
         await asyncio.gather(*(send(*a) for a in asked))
@@ -105,15 +105,15 @@ def test_events_wait_while_bindings_are_queued():
     """Even with room to spare an event does not overtake a decided binding."""
 
     async def given(clock):
-        pace = RateLimiter(clock)
-        pace.binds_queued(3)
-        event = asyncio.create_task(pace.turn(TrafficClass.EVENTS))
+        rate_limiter = RateLimiter(clock)
+        rate_limiter.binds_queued(3)
+        event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
         await clock.sleep(5)
         assert not event.done()
-        await pace.turn(TrafficClass.STATUS)
-        await pace.turn(TrafficClass.BIND)
+        await rate_limiter.turn(TrafficClass.STATUS)
+        await rate_limiter.turn(TrafficClass.BIND)
         assert not event.done()
-        pace.binds_queued(0)
+        rate_limiter.binds_queued(0)
         await event
         return clock.monotonic()
 
@@ -124,14 +124,14 @@ def test_a_cancelled_request_gives_up_its_place():
     """Those behind it are not held up, and no token is lost on it."""
 
     async def given(clock):
-        pace = RateLimiter(clock, rate_max=1.0)
-        await pace.turn(TrafficClass.BIND)
-        tasks = [asyncio.create_task(pace.turn(TrafficClass.BIND)) for _ in range(3)]
+        rate_limiter = RateLimiter(clock, rate_max=1.0)
+        await rate_limiter.turn(TrafficClass.BIND)
+        tasks = [asyncio.create_task(rate_limiter.turn(TrafficClass.BIND)) for _ in range(3)]
         await clock.sleep(0.1)
         tasks[0].cancel()
         tasks[1].cancel()
         await tasks[2]
-        return clock.monotonic(), pace.waiting
+        return clock.monotonic(), rate_limiter.waiting
 
     at, waiting = run_virtual(given)
     assert at == pytest.approx(1.0, abs=0.01)
@@ -142,13 +142,13 @@ def test_throttling_slows_what_waits():
     """After a 429 with Retry-After nothing goes for that long, then at half speed."""
 
     async def given(clock):
-        pace = RateLimiter(clock, rate_max=100.0)
+        rate_limiter = RateLimiter(clock, rate_max=100.0)
         for _ in range(5):
-            await pace.turn(TrafficClass.BIND)
-        pace.throttled(2.0)
+            await rate_limiter.turn(TrafficClass.BIND)
+        rate_limiter.throttled(2.0)
         times = []
         for _ in range(20):
-            await pace.turn(TrafficClass.BIND)
+            await rate_limiter.turn(TrafficClass.BIND)
             times.append(clock.monotonic())
         return times
 

@@ -27,7 +27,7 @@ def test_lists_then_follows(play):
         assert sink.things == {"b": 100, "c": 101}
         assert reflector.resource_version == "102"
         assert reflector.fresh(clock.monotonic())
-        assert reflector.trouble == ""
+        assert reflector.error == ""
         return sink.replaced
 
     assert play(scenario) == 1
@@ -176,7 +176,7 @@ def test_too_many_objects_are_refused_not_cut(play, monkeypatch):
 
     async def scenario(world, reflector, sink, clock, server):
         await clock.sleep(5)
-        return reflector.synced, reflector.trouble
+        return reflector.synced, reflector.error
 
     synced, trouble = play(scenario)
     assert not synced
@@ -193,7 +193,7 @@ def test_a_bad_list_is_named(play):
         world.list_scripts = [garbage]
         await clock.sleep(0.1)
         assert not reflector.synced
-        assert "the list of pods cannot be read" in reflector.trouble
+        assert "the list of pods cannot be read" in reflector.error
         await clock.sleep(2)
         return reflector.synced
 

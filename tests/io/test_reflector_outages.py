@@ -145,7 +145,7 @@ def test_server_gone_and_back(play, caplog):
         assert reflector.fresh(clock.monotonic())
         await clock.sleep(2)
         assert not reflector.fresh(clock.monotonic())
-        assert "cannot connect" in reflector.trouble
+        assert "cannot connect" in reflector.error
         assert reflector.synced
         await clock.sleep(60)
         world.put("c")

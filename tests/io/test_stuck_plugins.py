@@ -149,7 +149,7 @@ def test_a_configuration_whose_plugin_never_imports_is_refused(monkeypatch):
     async def main():
         loader = PolicyLoader(SystemClock(), inline=False)
         with pytest.raises(ConfigError, match="loading it takes longer than"):
-            await loader.apart(lambda: hangs.wait(60), source="f.yaml")
+            await loader.run_in_thread(lambda: hangs.wait(60), source="f.yaml")
         monkeypatch.setattr("gpusched.base.limits.CONFIG_LOAD_MAX_S", 60.0)
         loaded = await loader.load(DEFAULT)
         assert [action.name for action in loaded.policy.actions] == list(DEFAULT.actions)
@@ -193,6 +193,6 @@ class SteppingClock:
 class Nobody:
     """Nobody is told of anything."""
 
-    def tell(self, note, **how):
+    def record(self, note, **how):
         """Nothing is to be told in this test."""
         raise AssertionError(note)

@@ -37,7 +37,7 @@ class ConfigWatcher:
         in_force: what was read from it at the start.
         clock: time.
         telemetry: counts reloads and shows what is in force.
-        news: tells an operator.
+        daemon_events: tells an operator.
         adopt: takes a configuration and what it names, as a whole; called in the event loop.
         inline: files are read and plugins imported in the event loop (virtual time).
     """
@@ -49,14 +49,14 @@ class ConfigWatcher:
         *,
         clock: Clock,
         telemetry: Telemetry,
-        news: DaemonEvents,
+        daemon_events: DaemonEvents,
         adopt: Callable[[Config, LoadedPolicy], None],
         inline: bool = False,
     ) -> None:
         self._path = path
         self._in_force = in_force
         self._telemetry = telemetry
-        self._news = news
+        self._daemon_events = daemon_events
         self._adopt = adopt
         self._loader = PolicyLoader(clock, inline=inline)
         self._asked = asyncio.Event()
@@ -93,7 +93,7 @@ class ConfigWatcher:
 
     async def _look(self, *, asked: bool) -> None:
         try:
-            found: ConfigFiles | ConfigError = await self._loader.apart(
+            found: ConfigFiles | ConfigError = await self._loader.run_in_thread(
                 lambda: read_files(self._path), source=self._path
             )
         except ConfigError as error:
@@ -110,7 +110,7 @@ class ConfigWatcher:
 
     async def _judge(self, files: ConfigFiles) -> None:
         try:
-            new: Config | ConfigError = await self._loader.apart(
+            new: Config | ConfigError = await self._loader.run_in_thread(
                 lambda: load_files(files, source=self._path), source=self._path
             )
         except ConfigError as error:
@@ -147,7 +147,7 @@ class ConfigWatcher:
         )
         for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
-        self._news.well(
+        self._daemon_events.recovered(
             CONFIG, reason="ConfigApplied", action="Reloading",
             sentence=f"{self._path}: applied; what changed: {changed}",
         )  # fmt: skip
@@ -157,7 +157,7 @@ class ConfigWatcher:
         self._telemetry.config_reload("unchanged")
         self._telemetry.set_config(digest, refused=False)
         _log.info("the configuration asks for what is in force", file=self._path)
-        self._news.well(
+        self._daemon_events.recovered(
             CONFIG, reason="ConfigUnchanged", action="Reloading",
             sentence=f"{self._path}: asks for what is in force",
         )  # fmt: skip
@@ -166,6 +166,6 @@ class ConfigWatcher:
         self._telemetry.config_reload("refused")
         self._telemetry.set_config(self._in_force.digest, refused=True)
         _log.error("the changed configuration is refused", why=decision.sentence)
-        self._news.warn(
+        self._daemon_events.warn(
             CONFIG, reason="ConfigRefused", action="Reloading", sentence=decision.sentence
         )

@@ -77,7 +77,7 @@ class FaultReport:
         self._dumps = FaultDumps(most=limits.FAULT_DUMPS_MAX)
         self._too_many_domains = ""
         """What was told of it last."""
-        self._news: DaemonEvents | None = None
+        self._daemon_events: DaemonEvents | None = None
         self._events: EventSink | None = None
         self._cache: StatusCache | None = None
         self._failing: dict[tuple[str, str], float] = {}
@@ -85,22 +85,24 @@ class FaultReport:
         self._off: tuple[str, ...] = ()
         self._aside = 0
 
-    def set_reporters(self, news: DaemonEvents, events: EventSink, cache: StatusCache) -> None:
+    def set_reporters(
+        self, daemon_events: DaemonEvents, events: EventSink, cache: StatusCache
+    ) -> None:
         """Where to tell it; called before the first session."""
-        self._news, self._events, self._cache = news, events, cache
+        self._daemon_events, self._events, self._cache = daemon_events, events, cache
 
     def tell_too_many_domains(self, level: TopologyLevel | None) -> None:
         """Labels alone make more domains of a level than count; None when none does."""
         sentence = "" if level is None else too_many_domains_text(level)
-        if sentence == self._too_many_domains or self._news is None:
+        if sentence == self._too_many_domains or self._daemon_events is None:
             return
         self._too_many_domains = sentence
         if sentence:
-            self._news.warn(
+            self._daemon_events.warn(
                 DOMAINS, reason="TooManyDomains", action="Scheduling", sentence=sentence
             )
         else:
-            self._news.well(
+            self._daemon_events.recovered(
                 DOMAINS,
                 reason="DomainsCount",
                 action="Scheduling",
@@ -151,18 +153,18 @@ class FaultReport:
         self._telemetry.replace_degraded([_CALLED.get(each, each) for each in off])
         if degraded is None:
             _log.info(_WELL)
-            if self._news is not None:
-                self._news.well(
+            if self._daemon_events is not None:
+                self._daemon_events.recovered(
                     CONTAINED, reason="SchedulerRecovered", action="Scheduling", sentence=_WELL
                 )
             return
         fault = degraded.fault
-        self._dumps.tell(degraded.sentence, fault.story if fault is not None else "")
+        self._dumps.write(degraded.sentence, fault.story if fault is not None else "")
         _log.error("sessions are made plainer", why=degraded.sentence)
         if fault is not None:
             self._telemetry.contained("session", fault.stage)
-        if self._news is not None:
-            self._news.warn(
+        if self._daemon_events is not None:
+            self._daemon_events.warn(
                 CONTAINED, reason="SchedulerDegraded", action="Scheduling",
                 sentence=degraded.sentence,
             )  # fmt: skip
@@ -175,7 +177,7 @@ class FaultReport:
             text = repr(_object(entry.suspect, snapshot))
             body = text.encode(errors="replace")[: limits.FAULT_DUMP_BYTES_MAX]
         story = entry.fault.story.encode(errors="replace")
-        self._dumps.tell(
+        self._dumps.write(
             f"{loud}{entry.sentence}", entry.fault.story,
             what=str(entry.suspect.what), body=story + b"\n" + body, suffix=".txt",
         )  # fmt: skip
@@ -187,7 +189,7 @@ class FaultReport:
                 regarding=ref, type="Warning", reason=Reason.SCHEDULER_ERROR, action="Scheduling",
                 note=entry.sentence,
             )  # fmt: skip
-            self._events.tell(note, line="contained")
+            self._events.record(note, line="contained")
 
     def _ref(self, suspect: Suspect, snapshot: Snapshot) -> ObjectRef | None:
         found = _object(suspect, snapshot)
@@ -207,8 +209,10 @@ class FaultReport:
         """Earlier processes died; told by the one that leads next."""
         _log.error("an earlier process died", why=sentence)
         self._telemetry.set_crashes(deaths)
-        if self._news is not None:
-            self._news.warn(DIED, reason="SchedulerDied", action="Starting", sentence=sentence)
+        if self._daemon_events is not None:
+            self._daemon_events.warn(
+                DIED, reason="SchedulerDied", action="Starting", sentence=sentence
+            )
 
     # -- everything around them ---------------------------------------------------------------
     @contextmanager
@@ -256,7 +260,7 @@ class FaultReport:
         sentence = f"{loud}{stage} failed{whom}: {type(error).__name__}: {shorten(str(error))}"
         _log.error("a fault was contained", why=sentence)
         story = "".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :]
-        self._dumps.tell(sentence, story, what=stage, body=story.encode(), suffix=".txt")
+        self._dumps.write(sentence, story, what=stage, body=story.encode(), suffix=".txt")
 
 
 def fault_of_gang_in_hand(stage: str, error: BaseException, key: GangKey) -> SessionFault:

@@ -65,20 +65,20 @@ class DaemonHealth:
         self._bounds = bounds
         self._unread = ""
         self._loop = asyncio.get_running_loop()
-        self.news = DaemonEvents(events, regarding)
-        self._report = PluginReport(telemetry, self.news)
-        cycle.faults.set_reporters(self.news, events, cache)
+        self.daemon_events = DaemonEvents(events, regarding)
+        self._report = PluginReport(telemetry, self.daemon_events)
+        cycle.faults.set_reporters(self.daemon_events, events, cache)
         self._watch: ConfigWatcher | None = None
         cycle.judged.append(self._report.after_session)
         self._solver_report: SolverReport | None = None
         if solver is not None:
-            self._solver_report = report = SolverReport(solver, self.news)
+            self._solver_report = report = SolverReport(solver, self.daemon_events)
             cycle.judged.append(lambda _guard: report.after_session())
         telemetry.set_config(cycle.rules.config.digest, refused=False)
         if config_file:
             self._watch = ConfigWatcher(
                 config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
-                news=self.news, adopt=self._adopt, inline=inline,
+                daemon_events=self.daemon_events, adopt=self._adopt, inline=inline,
             )  # fmt: skip
 
     @property
@@ -106,7 +106,7 @@ class DaemonHealth:
 
     def _tell_stuck(self, running: RunningCall) -> None:
         plugin, hook = running.who
-        self.news.warn(
+        self.daemon_events.warn(
             STUCK, reason="PluginStuck", action="Scheduling",
             sentence=f"plugin {plugin} does not come back from its hook {hook}: no session ends, "
             "and the daemon will be started again",
@@ -116,11 +116,11 @@ class DaemonHealth:
         """A kind that decisions can do without may not be read, or (False) may be again."""
         self._unread = f"{kind} may not be read" if refused else ""
         if not refused:
-            self.news.well(
+            self.daemon_events.recovered(
                 kind, reason="Reading", action="Reading", sentence=f"{kind} can be read again"
             )
             return
-        self.news.warn(
+        self.daemon_events.warn(
             kind, reason="NotAllowed", action="Reading",
             sentence=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
             "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",

@@ -51,7 +51,7 @@ class PolicyLoader:
     def __init__(self, clock: Clock, *, inline: bool) -> None:
         self._clock = clock
         self._inline = inline
-        self._aside: WorkerThread | None = None
+        self._thread: WorkerThread | None = None
 
     async def load(self, config: Config) -> LoadedPolicy:
         """Import, build and try what the configuration names.
@@ -59,9 +59,9 @@ class PolicyLoader:
         Raises:
             ConfigError: with every problem found, or that it takes too long.
         """
-        return await self.apart(lambda: self._load(config), source=config.source)
+        return await self.run_in_thread(lambda: self._load(config), source=config.source)
 
-    async def apart(self, job: Callable[[], T], *, source: str) -> T:
+    async def run_in_thread(self, job: Callable[[], T], *, source: str) -> T:
         """Do something that may take long. What hangs is left behind.
 
         Args:
@@ -73,11 +73,11 @@ class PolicyLoader:
         """
         if self._inline:
             return job()
-        if self._aside is None:
-            self._aside = WorkerThread("configuration")
+        if self._thread is None:
+            self._thread = WorkerThread("configuration")
         try:
             async with asyncio.timeout(limits.CONFIG_LOAD_MAX_S):
-                return await self._aside.run(job)
+                return await self._thread.run(job)
         except TimeoutError as error:
             self.close()
             raise ConfigError(
@@ -87,9 +87,9 @@ class PolicyLoader:
 
     def close(self) -> None:
         """The thread ends when it has nothing more to do."""
-        if self._aside is not None:
-            self._aside.stop()
-            self._aside = None
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
 
     def _load(self, config: Config) -> LoadedPolicy:
         importlib.invalidate_caches()  # a package may have been installed since

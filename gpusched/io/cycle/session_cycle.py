@@ -96,7 +96,7 @@ class SessionCycle:
         cache: read by snapshots, told of assumptions.
         binder: carries out what was decided.
         status: is told how things stand.
-        carrier: makes room as was decided.
+        preemption_executor: makes room as was decided.
         lease: asked before every session.
         ready: empty when the cache is complete and fresh, else why not.
         rules: in force; ``self.rules`` may be replaced between sessions.
@@ -118,7 +118,7 @@ class SessionCycle:
         binder: VolumeBinder,
         status: StatusSink,
         *,
-        carrier: PreemptionExecutor,
+        preemption_executor: PreemptionExecutor,
         lease: Lease,
         ready: Callable[[], str],
         rules: SessionRules,
@@ -135,7 +135,7 @@ class SessionCycle:
     ) -> None:
         self._cache = cache
         self._binder = binder
-        self._carrier = carrier
+        self._preemption_executor = preemption_executor
         self._status = status
         self._lease = lease
         self._ready = ready
@@ -332,7 +332,7 @@ class SessionCycle:
                         "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
                         pods=len(gang.binds), committed=committed,
                     )  # fmt: skip
-            for key, fault in self._carrier.submit(decision.plan, snapshot.nodes):
+            for key, fault in self._preemption_executor.submit(decision.plan, snapshot.nodes):
                 self._set_gang_aside(key, "claims", fault, snapshot)
             self._recover_partial_gangs(snapshot)
             plan = decision.plan
@@ -498,16 +498,16 @@ class SessionCycle:
     def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
         """Verify against the live cache and assume, in one step of the loop."""
         moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
-        trouble = recheck_placements(
+        error = recheck_placements(
             self._cache,
             gang.gang,
             generation=gang.generation,
             moves=moves,
             decided_on=snapshot.nodes,
         )
-        if trouble:
+        if error:
             # What changed since the snapshot has woken the next session already.
-            _log.info("a decision is out of date and is made again", gang=gang.gang, why=trouble)
+            _log.info("a decision is out of date and is made again", gang=gang.gang, why=error)
             return False
         try:
             for bind in gang.binds:
@@ -559,7 +559,7 @@ class SessionCycle:
             for sentence in filterfalse(self._is_reported_solver_loss, record.faults):
                 self._telemetry.solver("invalid", 0.0)
                 body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
-                self._dumps.tell(
+                self._dumps.write(
                     f"a method of placement failed: {sentence}", "", what="Problem", body=body
                 )
 

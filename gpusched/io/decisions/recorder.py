@@ -105,7 +105,7 @@ class DecisionRecorder:
         """Decisions that were not recorded because too many waited to be written."""
 
     @classmethod
-    def of(
+    def from_options(
         cls, recording: RecordingOptions | None, *, inline: bool, on_skipped: Callable[[], None]
     ) -> DecisionRecorder | None:
         """A recorder where one is wanted."""

@@ -87,7 +87,7 @@ class Elector:
         clock: monotonic, boot and wall time.
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
-        make_home: makes the namespace of the Lease, where it is missing.
+        create_namespace: makes the namespace of the Lease, where it is missing.
         new_key: makes a key for ``api.serializer.seal``, as text; whoever leads first keeps it in the
             Lease, where all later leaders find it.
 
@@ -107,10 +107,10 @@ class Elector:
         create_if_missing: bool = False,
         on_restored: Callable[[str], None] = lambda _sentence: None,
         new_key: Callable[[], str] | None = None,
-        make_home: Callable[[], Awaitable[None]] | None = None,
+        create_namespace: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         check_timing(timing)
-        self._make_home = make_home
+        self._create_namespace = create_namespace
         self._new_key = new_key
         self._key = ""
         self._on_restored = on_restored
@@ -155,7 +155,7 @@ class Elector:
         return self._state.record.version if self._state.record is not None else ""
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why the lease cannot be read or written now; empty when it can."""
         return self._state.why
 
@@ -281,9 +281,9 @@ class Elector:
         body = json.dumps(self._body(call)).encode()
         if call.op is LeaseOperation.CREATE:
             answer = await self._create(body, call.timeout_s)
-            if answer.status == 404 and self._make_home is not None:
+            if answer.status == 404 and self._create_namespace is not None:
                 # Its namespace is gone too: a person, or a restore of etcd, took it away.
-                await self._make_home()
+                await self._create_namespace()
                 answer = await self._create(body, call.timeout_s)
             return answer
         return await self._api.request("PUT", path, body=body, timeout_s=call.timeout_s)

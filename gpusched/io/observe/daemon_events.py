@@ -25,7 +25,7 @@ RESTORED: Final = "restored"
 class EventSink(Protocol):
     """What we use of ``io.events.EventWriter``."""
 
-    def tell(
+    def record(
         self, note: EventNote, *, topic: str = "", settle_s: float = 0.0, line: str = ""
     ) -> None:
         """Tell it when it may be told."""
@@ -45,16 +45,16 @@ class DaemonEvents:
         self._standing: dict[str, tuple[str, str, str]] = {}
 
     def warn(self, line: str, *, reason: str, action: str, sentence: str) -> None:
-        """Something is wrong with the daemon, until ``well`` is said on the same line."""
+        """Something is wrong with the daemon, until ``recovered`` is called for the same line."""
         self._standing[line] = (reason, action, sentence)
         self._tell("Warning", line, reason, action=action, sentence=sentence)
 
-    def well(self, line: str, *, reason: str, action: str, sentence: str) -> None:
+    def recovered(self, line: str, *, reason: str, action: str, sentence: str) -> None:
         """It went as it was meant to, or does so again."""
         self._standing.pop(line, None)
         self._tell("Normal", line, reason, action=action, sentence=sentence)
 
-    def again(self) -> None:
+    def repeat_warnings(self) -> None:
         """This process leads now: tell what still holds."""
         for line, (reason, action, sentence) in self._standing.items():
             self._tell("Warning", line, reason, action=action, sentence=sentence)
@@ -63,4 +63,4 @@ class DaemonEvents:
         note = EventNote(
             regarding=self._regarding(), type=kind, reason=reason, action=action, note=sentence
         )
-        self._events.tell(note, line=line)
+        self._events.record(note, line=line)

@@ -30,12 +30,12 @@ class LayoutEvents:
         self._events = events
         self._count = count
 
-    def tell(self, node: Node, doubts: tuple[LayoutIssue, ...], new: bool) -> None:
+    def record(self, node: Node, doubts: tuple[LayoutIssue, ...], new: bool) -> None:
         """A node was shown of which something does not count; ``new`` when it did before."""
         for doubt in doubts if new else ():
             self._count("nodes", doubt.field)
             _log.warning("a GPU layout cannot be believed", node=node.name, why=doubt.sentence)
-        self._events.tell(
+        self._events.record(
             EventNote(
                 regarding=ObjectRef("Node", ObjectKey("", node.name), node.uid),
                 type="Warning",
@@ -62,13 +62,13 @@ class SlotEvents:
         self._events = events
         self._count = count
 
-    def tell(self, pod: Pod, why: str) -> None:
+    def record(self, pod: Pod, why: str) -> None:
         """A bound pod says of its slots what does not count."""
         self._count("pods", _FIELD)
         _log.warning("slots of a pod cannot be believed", pod=pod.key, node=pod.node, why=why)
         wanted = 1 if pod.pod_class.share is not None else pod.pod_class.gpus
         charged = f"{wanted} GPU{'s' * (wanted != 1)}" if wanted else "no GPU"
-        self._events.tell(
+        self._events.record(
             EventNote(
                 regarding=ObjectRef("Pod", pod.key, pod.uid),
                 type="Warning",

@@ -26,7 +26,7 @@ class FaultDumps:
         self._told = 0
         self._most = most
 
-    def tell(
+    def write(
         self,
         sentence: str,
         story: str,

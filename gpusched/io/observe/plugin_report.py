@@ -22,12 +22,12 @@ class PluginReport:
 
     Args:
         telemetry: counts.
-        news: tells an operator that a hook was set aside.
+        daemon_events: tells an operator that a hook was set aside.
     """
 
-    def __init__(self, telemetry: Telemetry, news: DaemonEvents) -> None:
+    def __init__(self, telemetry: Telemetry, daemon_events: DaemonEvents) -> None:
         self._telemetry = telemetry
-        self._news = news
+        self._daemon_events = daemon_events
         self._guard: PluginGuard | None = None
         self._before: dict[HookId, HookRecord] = {}
         self._slow: set[HookId] = set()
@@ -76,12 +76,12 @@ class PluginReport:
         if aside:
             sentence = "; ".join(self.degraded)
             _log.error("hooks are set aside", why=sentence)
-            self._news.warn(
+            self._daemon_events.warn(
                 PLUGINS, reason="PluginDegraded", action="Scheduling", sentence=sentence
             )
         else:
             _log.info("every hook of every plugin answers again")
-            self._news.well(
+            self._daemon_events.recovered(
                 PLUGINS, reason="PluginRecovered", action="Scheduling",
                 sentence="every hook of every plugin answers again",
             )  # fmt: skip

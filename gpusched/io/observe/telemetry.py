@@ -209,8 +209,8 @@ class Telemetry:
     def set_quarantined(self, hooks: Iterable[tuple[str, str]]) -> None:
         """Plugin and hook of all that are set aside for failing too often in a row."""
         rows: dict[Row, float] = {(self._plugin_name(plugin), hook): 1.0 for plugin, hook in hooks}
-        self._aside.clear()
-        self._aside.update(rows)
+        self._quarantined.clear()
+        self._quarantined.update(rows)
 
     def set_topologies(self, *, conflicts: int, crossed: int, outside: int) -> None:
         """Topologies that do not count, nodes that these put elsewhere, nodes without a domain."""
@@ -357,7 +357,7 @@ class Telemetry:
         )  # fmt: skip
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}
-        self._aside: dict[Row, float] = {}
+        self._quarantined: dict[Row, float] = {}
         self._gauge(
             "config_info", "1 for the content of the configuration in force", ("hash",),
             lambda: {(self._config_hash,): 1.0} if self._config_hash else {},
@@ -368,7 +368,7 @@ class Telemetry:
         )  # fmt: skip
         self._gauge(
             "plugin_quarantined", "1 for a hook that is set aside", ("plugin", "hook"),
-            lambda: self._aside,
+            lambda: self._quarantined,
         )  # fmt: skip
         self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
 

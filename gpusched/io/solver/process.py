@@ -60,7 +60,7 @@ class SolverLosses:
         self.until = 0.0
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Empty while all is well, else a sentence about what does not work."""
         if self.in_a_row < limits.SOLVER_LOSSES_MAX:
             return ""
@@ -102,9 +102,9 @@ class SolverProcess:
         """The newest sentences of faults, which those who asked may pass on."""
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why placements are made without the solver, empty when they are not. From any thread."""
-        return self._losses.trouble
+        return self._losses.error
 
     @property
     def pid(self) -> int:
@@ -174,7 +174,7 @@ class SolverProcess:
         if reply.good:
             return answer
         sentence, _, story = reply.body.decode(errors="replace").partition("\n")
-        self._dumps.tell(sentence, story, what=type(job).__qualname__, body=body)
+        self._dumps.write(sentence, story, what=type(job).__qualname__, body=body)
         raise SolverFault(sentence)
 
     def _opened(self, reply: SolverReply) -> object:
@@ -236,7 +236,7 @@ class SolverProcess:
         self._losses.lost(sentence, now=self._monotonic())
         self._telemetry.solver_lost(lost.loss)
         what = type(job).__qualname__ if job is not None else ""
-        self._dumps.tell(sentence, said, what=what, body=body)
+        self._dumps.write(sentence, said, what=what, body=body)
         if lost.loss is not SolverLoss.START:
             self.warm()
         return SolverFault(sentence)

@@ -15,24 +15,28 @@ class SolverReport:
 
     Args:
         solver: of this daemon.
-        news: writes events.
+        daemon_events: writes events.
     """
 
-    def __init__(self, solver: SolverProcess, news: DaemonEvents) -> None:
+    def __init__(self, solver: SolverProcess, daemon_events: DaemonEvents) -> None:
         self._solver = solver
-        self._news = news
+        self._daemon_events = daemon_events
         self.degraded = ""
         """Empty when all is well, else what is wrong."""
 
     def after_session(self) -> None:
         """A session has ended."""
-        trouble = self._solver.trouble
-        if bool(trouble) == bool(self.degraded):
+        error = self._solver.error
+        if bool(error) == bool(self.degraded):
             return
-        self.degraded = trouble
-        if trouble:
-            _log.error("the solver does not work", why=trouble)
-            self._news.warn(SOLVER, reason="SolverDegraded", action="Scheduling", sentence=trouble)
+        self.degraded = error
+        if error:
+            _log.error("the solver does not work", why=error)
+            self._daemon_events.warn(
+                SOLVER, reason="SolverDegraded", action="Scheduling", sentence=error
+            )
         else:
             _log.info(_WELL)
-            self._news.well(SOLVER, reason="SolverRecovered", action="Scheduling", sentence=_WELL)
+            self._daemon_events.recovered(
+                SOLVER, reason="SolverRecovered", action="Scheduling", sentence=_WELL
+            )

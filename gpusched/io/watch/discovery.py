@@ -99,7 +99,7 @@ class KindDiscovery:
             return f"kinds of other projects are not known yet: {self._trouble}"
         for _, reflector, _ in self._running.values():
             # One that fails stops nobody else: who depends on its objects waits for them.
-            if not reflector.synced and not reflector.trouble:
+            if not reflector.synced and not reflector.error:
                 return f"{reflector.kind.name} have not been listed yet"
         return ""
 

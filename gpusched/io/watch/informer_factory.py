@@ -89,11 +89,11 @@ class InformerFactory:
         followed = [each for each in self._usual if not each.refused]
         for each in followed:
             if not each.synced:
-                return f"{each.kind.name} have not been listed yet: {each.trouble or 'listing'}"
+                return f"{each.kind.name} have not been listed yet: {each.error or 'listing'}"
         now, staleness_s = self._clock.monotonic(), self._limits().cache_staleness_s
         for each in followed:
             if not each.kind.optional and not each.fresh(now, staleness_s):
-                return f"{each.kind.name} are out of date: {each.trouble}"
+                return f"{each.kind.name} are out of date: {each.error}"
         return self._adapters.unready()
 
     async def relist(self, least: str = "") -> None:

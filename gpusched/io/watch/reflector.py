@@ -139,7 +139,7 @@ class Reflector(Generic[Item]):
         return self._streams if self._open else 0
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why there is no stream now, in one sentence; empty when all is well."""
         return self._cause
 

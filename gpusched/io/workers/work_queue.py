@@ -29,7 +29,7 @@ class FairQueue(Generic[Job]):
     def __len__(self) -> int:
         return self._count
 
-    def put(self, job: Job, tenant: Hashable) -> None:
+    def add(self, job: Job, tenant: Hashable) -> None:
         """At the end of its tenant's line; a new line is served after all others."""
         line = self._lines.get(tenant)
         if line is None:
@@ -37,7 +37,7 @@ class FairQueue(Generic[Job]):
         line.append(job)
         self._count += 1
 
-    def put_first(self, job: Job) -> None:
+    def add_first(self, job: Job) -> None:
         """Before everything else."""
         self._first.appendleft(job)
         self._count += 1
@@ -130,21 +130,21 @@ class WorkerPool(Generic[Job]):
         """Jobs that wait."""
         return len(self._jobs) + len(self._rescued)
 
-    def put(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
         """Behind all others of its tenant."""
         if not self._closed:
-            self._jobs.put(job, self._tenant(job))
+            self._jobs.add(job, self._tenant(job))
             self._start_worker()
 
-    def put_all(self, jobs: Iterable[Job]) -> None:
+    def add_all(self, jobs: Iterable[Job]) -> None:
         """Behind all others of their tenants, in this order."""
         for job in jobs:
-            self.put(job)
+            self.add(job)
 
-    def put_first(self, job: Job) -> None:
+    def add_first(self, job: Job) -> None:
         """Before all others."""
         if not self._closed:
-            self._jobs.put_first(job)
+            self._jobs.add_first(job)
             self._start_worker()
 
     async def rest(self) -> None:

@@ -63,7 +63,7 @@ class BindCalls:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns to reads; bindings have had theirs.
+        rate_limiter: gives turns to reads; bindings have had theirs.
         clock: time.
         telemetry: counts answers.
         group_path: where a gang's PodGroup is.
@@ -73,7 +73,7 @@ class BindCalls:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         *,
         clock: Clock,
         telemetry: Telemetry,
@@ -83,7 +83,7 @@ class BindCalls:
         self._group_path = group_path
         self._seal = seal
         self._api = api
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._clock = clock
         self._telemetry = telemetry
         self._server_ahead_s = 0.0
@@ -170,7 +170,7 @@ class BindCalls:
 
     async def _get(self, path: str, *, doing: str) -> tuple[bytes | None, str]:
         """``(body, "")``, ``(None, "")`` for 404, else ``(None, why)``."""
-        await self._pace.turn(TrafficClass.BIND)
+        await self._rate_limiter.turn(TrafficClass.BIND)
         try:
             answer = await self._api.request("GET", path, timeout_s=CALL_S)
         except errors.ClusterUnreachable as unreachable:
@@ -185,7 +185,7 @@ class BindCalls:
 
     def _throttled(self, error: errors.Throttled) -> None:
         self._telemetry.throttled()
-        self._pace.throttled(error.retry_after_s)
+        self._rate_limiter.throttled(error.retry_after_s)
 
     def _read_clock(self, answer: ApiResponse) -> None:
         """Learn the server's clock, once a second at most."""

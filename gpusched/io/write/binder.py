@@ -117,7 +117,7 @@ class Binder:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns.
+        rate_limiter: gives turns.
         cache: is told what became of each assumption.
         lease: asked before each write.
         clock: time.
@@ -135,7 +135,7 @@ class Binder:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         cache: CommitLedger,
         lease: Lease,
         *,
@@ -152,9 +152,9 @@ class Binder:
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._calls = BindCalls(
-            api, pace, clock=clock, telemetry=telemetry, group_path=group_path, seal=seal
+            api, rate_limiter, clock=clock, telemetry=telemetry, group_path=group_path, seal=seal
         )
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._cache = cache
         self._lease = lease
         self._clock = clock
@@ -170,7 +170,7 @@ class Binder:
         )  # fmt: skip
         self.evictor = Evictor(
             api,
-            pace,
+            rate_limiter,
             lease=lease,
             clock=clock,
             telemetry=telemetry,
@@ -308,7 +308,7 @@ class Binder:
     async def _close_calls(self) -> None:
         await self._pool.close()
         await self._readback.close()
-        self._pace.binds_queued(0)
+        self._rate_limiter.binds_queued(0)
         await self.evictor.close()
 
     # -- machine and effects ------------------------------------------------------------------
@@ -383,9 +383,9 @@ class Binder:
             case DoBind(indices, delay_s):
                 self._after(run, delay_s, self._enqueue, run, indices)
             case DoReadBack(index, delay_s):
-                self._after(run, delay_s, self._pool.put_first, (self._read_back, run, index))
+                self._after(run, delay_s, self._pool.add_first, (self._read_back, run, index))
             case DoReadGroup(delay_s):
-                self._after(run, delay_s, self._pool.put_first, (self._read_group, run, 0))
+                self._after(run, delay_s, self._pool.add_first, (self._read_group, run, 0))
             case DoDoubtLease(why):
                 _log.error("a binding was denied", gang=run.state.gang.gang, why=why)
                 self._lease.doubt()
@@ -406,9 +406,9 @@ class Binder:
 
     def _enqueue(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
         if not self._queued:
-            self._pace.binds_queued(len(indices))
+            self._rate_limiter.binds_queued(len(indices))
         self._queued += len(indices)
-        self._pool.put_all((self._bind, run, index) for index in indices)
+        self._pool.add_all((self._bind, run, index) for index in indices)
 
     def _evict(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
         gang = run.state.gang
@@ -493,7 +493,7 @@ class Binder:
         if call == self._bind:
             self._queued -= 1
             if not self._queued:
-                self._pace.binds_queued(0)
+                self._rate_limiter.binds_queued(0)
         try:
             await call(run, index)
         except errors.Fenced:
@@ -504,7 +504,7 @@ class Binder:
     async def _bind(self, run: _GangCommit, index: int) -> None:
         if not self._is_to_send(run, index):
             return
-        await self._pace.turn(TrafficClass.BIND)
+        await self._rate_limiter.turn(TrafficClass.BIND)
         if not self._is_to_send(run, index):
             return
         if self._lease.fence != run.state.fence:
@@ -514,8 +514,8 @@ class Binder:
             self._feed(run, LeadershipLost())
             return
         bind = run.state.gang.binds[index]
-        trouble = self._cache.placement_error(bind.node, bind.node_uid)
-        self._feed(run, BindVoided(index, trouble) if trouble else BindSent(index))
+        error = self._cache.placement_error(bind.node, bind.node_uid)
+        self._feed(run, BindVoided(index, error) if error else BindSent(index))
         if run.failed or run.state.stages[index] != PodStage.SENT:  # left, or the invariant broke
             return
         self.in_flight += 1

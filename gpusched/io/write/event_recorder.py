@@ -62,7 +62,7 @@ class EventRecorder:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns; events come last.
+        rate_limiter: gives turns; events come last.
         lease: without it nothing is told, as another leader tells it.
         clock: time.
         telemetry: counts 429 answers.
@@ -74,7 +74,7 @@ class EventRecorder:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         *,
         lease: Lease,
         clock: Clock,
@@ -85,7 +85,7 @@ class EventRecorder:
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._api = api
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._lease = lease
         self._clock = clock
         self._telemetry = telemetry
@@ -102,7 +102,7 @@ class EventRecorder:
         self.dropped = 0
         """Events that were never told: no room in the queue, or the API did not take them."""
 
-    def tell(
+    def record(
         self, note: EventNote, *, topic: str = "", settle_s: float = 0.0, line: str = ""
     ) -> None:
         """Tell it when it may be told, unless newer news about the object comes first.
@@ -186,7 +186,7 @@ class EventRecorder:
             known.queued = True
             self._queues.setdefault(known.namespace, OrderedDict())[uid] = None
             self._queued += 1
-            self._pool.put(uid)
+            self._pool.add(uid)
         if self._queued > limits.EVENT_QUEUE_MAX:
             # Who has most to tell loses the oldest of it; what others tell is not touched.
             longest = max(self._queues.values(), key=len)
@@ -208,7 +208,7 @@ class EventRecorder:
             _log.warning("events were dropped", so_far=self.dropped, why=why)
 
     async def _work(self, uid: UID) -> None:
-        await self._pace.turn(TrafficClass.EVENTS)
+        await self._rate_limiter.turn(TrafficClass.EVENTS)
         known = self._objects.get(uid)
         if known is None or not known.queued or known.news is None:
             return
@@ -239,7 +239,7 @@ class EventRecorder:
         error = api_error(answer, doing=f"tell about {note.regarding.kind} {note.regarding.key}")
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
-            self._pace.throttled(error.retry_after_s)
+            self._rate_limiter.throttled(error.retry_after_s)
         self._drop(str(error))
 
     async def _send(self, note: EventNote, told: int) -> ApiResponse | None:

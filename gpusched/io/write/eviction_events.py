@@ -42,7 +42,7 @@ class EvictionEvents:
         first = stop.evictions[0]
         action = _DOING.get(first.action, _OTHERWISE)
         for each in stop.evictions[: limits.POD_EVENTS_MAX]:
-            self._events.tell(
+            self._events.record(
                 EventNote(
                     regarding=ObjectRef("Pod", each.key, each.uid), type="Normal",
                     reason=each.reason, action=action, note=each.sentence,
@@ -54,7 +54,7 @@ class EvictionEvents:
             about = ObjectRef("Job", stop.pause.key, stop.pause.uid)
         if about.kind == "Pod":
             return
-        self._events.tell(
+        self._events.record(
             EventNote(
                 regarding=about,
                 type="Warning", reason=first.reason, action=action, note=first.sentence,
@@ -69,7 +69,7 @@ class EvictionEvents:
 
     def switched(self, switch: JobSuspendChange) -> None:
         """A Job was started, or suspended again as it got no place in time."""
-        self._events.tell(
+        self._events.record(
             EventNote(
                 regarding=ObjectRef("Job", switch.key, switch.uid),
                 type="Warning" if switch.suspend else "Normal", reason=switch.reason,

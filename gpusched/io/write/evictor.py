@@ -42,7 +42,7 @@ class _EvictionRun:
     gpu_seconds: int = 0
     tries: int = 0
     blocked: str = ""
-    told: list[OnEnd] = attrs.Factory(list)
+    on_end: list[OnEnd] = attrs.Factory(list)
 
 
 class Evictor:
@@ -50,7 +50,7 @@ class Evictor:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns.
+        rate_limiter: gives turns.
         lease: asked before each eviction; while it says no, nothing is sent.
         clock: monotonic and boot time.
         telemetry: counts.
@@ -62,7 +62,7 @@ class Evictor:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         *,
         lease: Lease,
         clock: Clock,
@@ -73,7 +73,7 @@ class Evictor:
     ) -> None:
         self._on_contained = on_contained
         self._api = api
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._lease = lease
         self._clock = clock
         self._telemetry = telemetry
@@ -121,9 +121,9 @@ class Evictor:
                     key, uid, action, reason, self._lease.fence
                 )
                 victim.gpu_seconds = (lost or {}).get(uid, 0)
-                self._pool.put(victim)
+                self._pool.add(victim)
             if on_end is not None:
-                victim.told.append(on_end)
+                victim.on_end.append(on_end)
 
     def give_up(self, uids: Iterable[UID]) -> None:
         """Ask no more for these; an answer that is still to come counts for nobody."""
@@ -144,7 +144,7 @@ class Evictor:
         await self._pool.close()
 
     async def _evict(self, victim: _EvictionRun) -> None:
-        await self._pace.turn(TrafficClass.EVICT)
+        await self._rate_limiter.turn(TrafficClass.EVICT)
         if victim.uid not in self._victims:
             return
         if self._lease.fence != victim.fence:
@@ -194,7 +194,7 @@ class Evictor:
     def _refused(self, victim: _EvictionRun, error: errors.GpuschedError) -> None:
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
-            self._pace.throttled(error.retry_after_s)
+            self._rate_limiter.throttled(error.retry_after_s)
         elif isinstance(error, errors.Denied):
             self._lease.doubt()
         if not victim.blocked:
@@ -205,17 +205,17 @@ class Evictor:
         self._later(victim, min(pause_s, limits.EVICT_RETRY_MAX_S))
 
     def _later(self, victim: _EvictionRun, delay_s: float) -> None:
-        asyncio.get_running_loop().call_later(delay_s, self._again, victim)
+        asyncio.get_running_loop().call_later(delay_s, self._retry, victim)
 
-    def _again(self, victim: _EvictionRun) -> None:
+    def _retry(self, victim: _EvictionRun) -> None:
         if self._victims.get(victim.uid) is victim:
-            self._pool.put(victim)
+            self._pool.add(victim)
 
     def _end(self, victim: _EvictionRun, *, done: bool) -> None:
         if self._victims.pop(victim.uid, None) is not None:
-            for tell in victim.told:
+            for call in victim.on_end:
                 try:
-                    tell(victim.uid, done)
+                    call(victim.uid, done)
                 except errors.Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - the others are told all the same

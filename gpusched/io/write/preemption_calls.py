@@ -42,7 +42,7 @@ class PreemptionCalls:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns, as for evictions.
+        rate_limiter: gives turns, as for evictions.
         cache: what the API showed last.
         lease: asked before each write.
         clock: time.
@@ -53,7 +53,7 @@ class PreemptionCalls:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         cache: Cache,
         *,
         lease: Lease,
@@ -62,7 +62,7 @@ class PreemptionCalls:
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._api = api
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._cache = cache
         self._lease = lease
         self._clock = clock
@@ -181,7 +181,7 @@ class PreemptionCalls:
             for tries in range(limits.PREEMPTION_TRIES_MAX):
                 if tries:
                     await self._clock.sleep(limits.PREEMPTION_RETRY_S * tries)
-                await self._pace.turn(TrafficClass.EVICT)
+                await self._rate_limiter.turn(TrafficClass.EVICT)
                 made = body()
                 if isinstance(made, str):
                     return made
@@ -211,7 +211,7 @@ class PreemptionCalls:
         error = api_error(answer, doing=f"patch {path}", write=True)
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
-            self._pace.throttled(error.retry_after_s)
+            self._rate_limiter.throttled(error.retry_after_s)
         elif isinstance(error, errors.Denied):
             self._lease.doubt()
             return answer.status, str(error), False

@@ -96,7 +96,7 @@ class PreemptionExecutor:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns.
+        rate_limiter: gives turns.
         cache: shows what is under way.
         evictor: shared with the binder.
         lease: under whose leadership things are begun.
@@ -112,7 +112,7 @@ class PreemptionExecutor:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         cache: Cache,
         *,
         evictor: Evictor,
@@ -128,7 +128,7 @@ class PreemptionExecutor:
         self._limits = limits_in_force
         self._calls = PreemptionCalls(
             api,
-            pace,
+            rate_limiter,
             cache,
             lease=lease,
             clock=clock,
@@ -207,15 +207,15 @@ class PreemptionExecutor:
         # Pods of a suspended Job do not exist yet: that it is started is their promise.
         claim = _of_the_living(claim)
         run.nominees, run.moves = claim.nominations, claim.moves
-        trouble = self._claim_trouble(claim, decided_on)
+        error = self._plan_error(claim, decided_on)
         start = run.switch
-        self._begin(run, trouble or (self._job_trouble(start) if start else ""))
+        self._begin(run, error or (self._job_error(start) if start else ""))
 
     def _begin_stop(self, run: _PreemptionRun, stop: GangStop) -> None:
-        self._begin(run, self._stop_trouble(stop))
+        self._begin(run, self._stop_error(stop))
 
     def _begin_switch(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
-        self._begin(run, self._job_trouble(switch))
+        self._begin(run, self._job_error(switch))
 
     async def drain(self) -> None:
         """Begin nothing more; what was promised and evicted stands in the API."""
@@ -226,9 +226,9 @@ class PreemptionExecutor:
         await self._pool.close()
 
     # -- checking ----------------------------------------------------------------------------
-    def _claim_trouble(self, claim: PreemptionPlan, decided_on: NodeColumns) -> str:
+    def _plan_error(self, claim: PreemptionPlan, decided_on: NodeColumns) -> str:
         victims = [each for stop in claim.stops for each in stop.evictions]
-        trouble = recheck_preemption(
+        error = recheck_preemption(
             self._cache,
             claim.gang,
             generation=claim.generation,
@@ -242,25 +242,25 @@ class PreemptionExecutor:
                 for _ in range(place.pods)
             ],
         )
-        return trouble or next(filter(None, map(self._stop_trouble, claim.stops)), "")
+        return error or next(filter(None, map(self._stop_error, claim.stops)), "")
 
-    def _stop_trouble(self, stop: GangStop) -> str:
-        trouble = group_error(self._cache, stop.gang, stop.generation)
+    def _stop_error(self, stop: GangStop) -> str:
+        error = group_error(self._cache, stop.gang, stop.generation)
         for each in stop.evictions:
-            trouble = trouble or victim_error(self._cache, each.key, each.uid, each.node)
-        return trouble or (self._job_trouble(stop.pause) if stop.pause is not None else "")
+            error = error or victim_error(self._cache, each.key, each.uid, each.node)
+        return error or (self._job_error(stop.pause) if stop.pause is not None else "")
 
-    def _job_trouble(self, switch: JobSuspendChange) -> str:
+    def _job_error(self, switch: JobSuspendChange) -> str:
         job = self._cache.jobs.items.get(switch.key)
         if job is None or job.uid != switch.uid:
             return f"Job {switch.key} is gone"
         return "" if job.suspended != switch.suspend else f"Job {switch.key} was switched already"
 
     # -- marks -------------------------------------------------------------------------------
-    def _begin(self, run: _PreemptionRun, trouble: str) -> None:
+    def _begin(self, run: _PreemptionRun, error: str) -> None:
         """Mark and queue; in the same step of the loop as the checks before it."""
-        if trouble or run.gang in self._runs:
-            why = trouble or "an earlier decision for it is still being carried out"
+        if error or run.gang in self._runs:
+            why = error or "an earlier decision for it is still being carried out"
             _log.info("a decision is out of date and is made again", gang=run.gang, why=why)
             return
         self._runs[run.gang] = run
@@ -274,7 +274,7 @@ class PreemptionExecutor:
         for switch in run.switches:
             job = self._cache.jobs.items[switch.key]
             self._cache.switch_job(switch.key, switch.uid, job_after_switch(job, switch))
-        self._pool.put(run)
+        self._pool.add(run)
 
     def _unmark(
         self, run: _PreemptionRun, victims: Iterable[UID], switches: Sequence[JobSuspendChange]

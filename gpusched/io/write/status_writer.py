@@ -84,7 +84,7 @@ class StatusWriter:
 
     Args:
         api: shared with everything but the lease.
-        pace: gives turns; status comes after bindings and evictions.
+        rate_limiter: gives turns; status comes after bindings and evictions.
         cache: what the API showed last.
         lease: without it nothing is written.
         clock: time.
@@ -97,7 +97,7 @@ class StatusWriter:
     def __init__(
         self,
         api: ApiClient,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         cache: StatusCache,
         *,
         lease: Lease,
@@ -110,13 +110,13 @@ class StatusWriter:
     ) -> None:
         self._on_contained = on_contained
         self._api = api
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._cache = cache
         self._lease = lease
         self._clock = clock
         self._telemetry = telemetry
         self.events = EventRecorder(
-            api, pace, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
+            api, rate_limiter, lease=lease, clock=clock, telemetry=telemetry, instance=instance,
             on_fault=on_fault, on_contained=on_contained, limits_in_force=limits_in_force,
         )  # fmt: skip
         self.stops = EvictionEvents(self.events, cache)
@@ -225,7 +225,7 @@ class StatusWriter:
             return
         _remember_latest(self._rejected, rejected.uid, why)
         ref = ObjectRef(rejected.kind, rejected.key, rejected.uid, rejected.api_version)
-        self.events.tell(
+        self.events.record(
             EventNote(
                 regarding=ref, type="Warning", reason=Reason.INVALID_SPEC, action="Reading",
                 note=rejected.sentence,
@@ -263,7 +263,7 @@ class StatusWriter:
             action="Reading",
             note=sentence,
         )
-        self.events.tell(note)
+        self.events.record(note)
 
     # -- gangs ------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class StatusWriter:
             pod = self._cache.pod(uid)
             if pod is None or without_numbers(pod.unschedulable) == without_numbers(ask.sentence):
                 continue
-            self.events.tell(
+            self.events.record(
                 pod_event(key, uid, ask), topic=ask.reason, settle_s=limits.STATUS_PERIOD_S
             )
 
@@ -387,7 +387,7 @@ class StatusWriter:
         if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:
             return  # there is nothing that it could be told on
         settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
-        self.events.tell(
+        self.events.record(
             gang_event(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s
         )
 
@@ -447,7 +447,7 @@ class StatusWriter:
         known.timer = None
         if not known.queued:
             known.queued = True
-            self._pool.put(uid)
+            self._pool.add(uid)
 
     def _drop(self, want: Write) -> None:
         self._said.pop(want.gang, None)
@@ -477,7 +477,7 @@ class StatusWriter:
         known.writing = True
         try:
             if self._request(known) is not None:
-                await self._pace.turn(TrafficClass.STATUS)
+                await self._rate_limiter.turn(TrafficClass.STATUS)
                 await self._write(uid, known)
         finally:
             known.writing = False
@@ -547,7 +547,7 @@ class StatusWriter:
         pause_s = _RETRY_S
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
-            self._pace.throttled(error.retry_after_s)
+            self._rate_limiter.throttled(error.retry_after_s)
         elif isinstance(error, errors.Denied):
             self._lease.doubt()
             pause_s = _DENIED_RETRY_S

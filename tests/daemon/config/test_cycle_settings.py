@@ -67,7 +67,7 @@ def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
             awkward().cache,
             accepting,  # type: ignore[arg-type]
             accepting,
-            carrier=Accepting(),  # type: ignore[arg-type]
+            preemption_executor=Accepting(),  # type: ignore[arg-type]
             lease=accepting,
             ready=lambda: "",
             rules=SessionRules(config, load_policy(config), PluginGuard(clock)),
@@ -125,7 +125,7 @@ def test_a_session_that_waits_for_a_plugin_says_for_which() -> None:
             awkward().cache,
             accepting,  # type: ignore[arg-type]
             accepting,
-            carrier=Accepting(),  # type: ignore[arg-type]
+            preemption_executor=Accepting(),  # type: ignore[arg-type]
             lease=accepting,
             ready=lambda: "",
             rules=rules,

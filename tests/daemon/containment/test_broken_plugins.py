@@ -85,7 +85,7 @@ async def degraded(world, file):
     for queue in ("sad", "glad"):
         world.client.create("queues.scheduling.gpusched.io", queue_named(queue))
         world.pod(queue, gpus=1, labels={"gpusched.io/queue": queue})
-    await world.until(lambda: daemon.app.care.degraded)
+    await world.until(lambda: daemon.app.health.degraded)
     return daemon
 
 
@@ -160,7 +160,7 @@ def test_a_shipped_filter_that_always_fails_is_told_as_such(play, monkeypatch, w
             daemon = world.daemon()
             world.group("g", minMember=1, **within)
             world.job("g", 1, group="g")
-            await world.until(lambda: daemon.app.care and daemon.app.care.degraded, within=300)
+            await world.until(lambda: daemon.app.health and daemon.app.health.degraded, within=300)
             shown = world.client.get(GROUPS, "default", "g")["status"]["conditions"]
             (told_g,) = [each for each in shown if each["type"] == "Scheduled"]
             assert (told_g["reason"], told_g["message"].startswith(why)) == ("BackOff", True)

@@ -17,14 +17,14 @@ def test_a_lease_that_cannot_be_read_for_long_makes_unready() -> None:
 
     async def live(clock) -> list[tuple[bool, str]]:
         app = App(AppOptions(config=DEFAULT, clock=clock, rng=random.Random(1), inline=True))
-        elector = SimpleNamespace(trouble="", leading=False)
+        elector = SimpleNamespace(error="", leading=False)
         app.leadership.elector = elector
         seen = [app.readiness()]
-        elector.trouble = "no answer within 2 s"
+        elector.error = "no answer within 2 s"
         seen.append(app.readiness())
         await asyncio.sleep(limits.CACHE_STALENESS_MAX_S + 1)
         seen.append(app.readiness())
-        elector.trouble = ""
+        elector.error = ""
         seen.append(app.readiness())
         return seen
 

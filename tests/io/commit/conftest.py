@@ -238,7 +238,7 @@ class Given:
     lease: FakeLease
     clock: LoopClock
     api: ApiClient
-    pace: RateLimiter
+    rate_limiter: RateLimiter
     binder: Binder
     telemetry: Telemetry
     settled: list[SettledGang]
@@ -307,14 +307,19 @@ def play(tmp_path):
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             kubeconfig = _kubeconfig(tmp_path / "kubeconfig", runner.addresses[0][1])
             api = await ApiClient.connect(kubeconfig, clock=clock)
-            ledger, lease, pace, telemetry = Ledger(), FakeLease(), RateLimiter(clock), Telemetry()
+            ledger, lease, rate_limiter, telemetry = (
+                Ledger(),
+                FakeLease(),
+                RateLimiter(clock),
+                Telemetry(),
+            )
             settled, broken = [], []
             binder = Binder(
-                api, pace, ledger, lease, clock=clock, telemetry=telemetry,
+                api, rate_limiter, ledger, lease, clock=clock, telemetry=telemetry,
                 on_fault=broken.append, on_settled=settled.append,
             )  # fmt: skip
             given = Given(
-                cluster, ledger, lease, clock, api, pace, binder, telemetry, settled, broken
+                cluster, ledger, lease, clock, api, rate_limiter, binder, telemetry, settled, broken
             )
             try:
                 result = await scenario(given)

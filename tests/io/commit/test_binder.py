@@ -212,7 +212,7 @@ def test_429_slows_down_and_is_tried_again(play, gang, says):
         given.binder.submit(gang(["a"], "Pod"))
         await given.rest()
         assert given.settled[0].phase is CommitPhase.BOUND
-        assert given.pace.rate < limits.API_RATE_MAX
+        assert given.rate_limiter.rate < limits.API_RATE_MAX
         assert b"gpusched_api_throttled_total 5.0" in given.telemetry.render()
         assert b'gpusched_bind_total{result="throttled"} 5.0' in given.telemetry.render()
 

@@ -63,7 +63,7 @@ def test_undo_evicts_by_uid_and_persists_against_a_budget(play):
         assert len(given.cluster.calls("POST", "/b/eviction")) == 4
         assert len(given.cluster.calls("POST", "/a/eviction")) == 1
         assert not given.binder.evictor.evicting(UID("u-b"))
-        assert given.pace.rate == limits.API_RATE_MAX
+        assert given.rate_limiter.rate == limits.API_RATE_MAX
 
     play(scenario)
 

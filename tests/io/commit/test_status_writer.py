@@ -61,7 +61,7 @@ def told(play, group):
             shown = Shown()
             shown.groups.items[ObjectKey("ns", "g")] = group()
             writer = StatusWriter(
-                given.api, given.pace, shown, lease=given.lease, clock=given.clock,
+                given.api, given.rate_limiter, shown, lease=given.lease, clock=given.clock,
                 telemetry=given.telemetry, on_fault=given.faults.append,
             )  # fmt: skip
             given.cluster.default = accept
@@ -330,12 +330,12 @@ def test_the_event_queue_is_bounded(told):
     """A thousand more than it holds: the oldest are dropped and counted."""
 
     async def scenario(given, writer, shown):
-        given.pace.binds_queued(1)
+        given.rate_limiter.binds_queued(1)
         names = (f"g{n}" for n in range(limits.EVENT_QUEUE_MAX + 1000))
         writer.submit([says_status(name=name) for name in names], [])
         await asyncio.sleep(5)
         assert writer.events.dropped == 1000
-        given.pace.binds_queued(0)
+        given.rate_limiter.binds_queued(0)
         await asyncio.sleep(5)
         assert len(events(given)) == limits.EVENT_QUEUE_MAX
 

@@ -23,10 +23,10 @@ def test_lines_are_served_in_turn():
     """Given many jobs of one tenant, then the first of another comes second."""
     lines: FairQueue[str] = FairQueue()
     for number in range(4):
-        lines.put(f"a{number}", "a")
-    lines.put("b0", "b")
-    lines.put("b1", "b")
-    lines.put_first("now")
+        lines.add(f"a{number}", "a")
+    lines.add("b0", "b")
+    lines.add("b1", "b")
+    lines.add_first("now")
     assert taken(lines) == ["now", "a0", "b0", "a1", "b1", "a2", "a3"]
     with pytest.raises(IndexError):
         lines.pop()
@@ -36,9 +36,9 @@ def test_a_line_that_came_back_waits_its_turn():
     """A tenant whose line ran empty gains nothing by that."""
     lines: FairQueue[str] = FairQueue()
     for job in ("a0", "b0", "b1"):
-        lines.put(job, job[0])
+        lines.add(job, job[0])
     assert lines.pop() == "a0"
-    lines.put("a1", "a")
+    lines.add("a1", "a")
     assert taken(lines) == ["b0", "a1", "b1"]
 
 
@@ -54,8 +54,8 @@ def test_a_pool_works_for_tenants_in_turn():
         pool = WorkerPool(
             "p", limit=lambda: 1, work=work, on_fault=done.append, tenant=lambda job: job[0]
         )
-        pool.put_all(f"a{number}" for number in range(100))
-        pool.put("b0")
+        pool.add_all(f"a{number}" for number in range(100))
+        pool.add("b0")
         await pool.rest()
 
     asyncio.run(main())
@@ -80,12 +80,12 @@ def test_events_of_others_are_not_dropped(play, monkeypatch):
     async def scenario(given):
         given.cluster.default = lambda _request, body: web.json_response(body, status=201)
         writer = EventRecorder(
-            given.api, given.pace, lease=given.lease, clock=given.clock,
+            given.api, given.rate_limiter, lease=given.lease, clock=given.clock,
             telemetry=given.telemetry, instance="i", on_fault=given.faults.append,
         )  # fmt: skip
-        writer.tell(note("quiet", 0))
+        writer.record(note("quiet", 0))
         for number in range(60):
-            writer.tell(note("loud", number))
+            writer.record(note("loud", number))
         await writer.flush()
         told = [path for _, method, path, _ in given.cluster.seen if method == "POST"]
         assert sum("/namespaces/quiet/" in path for path in told) == 1

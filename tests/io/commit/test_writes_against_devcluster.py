@@ -154,13 +154,18 @@ def site(tmp_path):
             kubeconfig = tmp_path / "kubeconfig"
             kubeconfig.write_text(cluster.kubeconfig_text)
             api = await ApiClient.connect(str(kubeconfig), clock=clock)
-            cache, pace, telemetry, settled = ApiCache(api), RateLimiter(clock), Telemetry(), []
+            cache, rate_limiter, telemetry, settled = (
+                ApiCache(api),
+                RateLimiter(clock),
+                Telemetry(),
+                [],
+            )
             binder = Binder(
-                api, pace, cache, lease, clock=clock, telemetry=telemetry,
+                api, rate_limiter, cache, lease, clock=clock, telemetry=telemetry,
                 on_fault=pytest.fail, on_settled=settled.append,
             )  # fmt: skip
             status = StatusWriter(
-                api, pace, cache, lease=lease, clock=clock, telemetry=telemetry,
+                api, rate_limiter, cache, lease=lease, clock=clock, telemetry=telemetry,
                 on_fault=pytest.fail,
             )  # fmt: skip
             made = Site(cluster, api, cache, binder, status, settled, clock)

@@ -72,10 +72,10 @@ def test_a_hiccup_does_not_cost_the_lease(elect, may):
 
         lease.fate = refused
         await clock.sleep(5)
-        assert "could not" in elector.trouble
+        assert "could not" in elector.error
         lease.fate = None
         await clock.sleep(3)
-        return run.done(), may(elector, clock), elector.fence, elector.trouble
+        return run.done(), may(elector, clock), elector.fence, elector.error
 
     assert elect(scenario) == (False, True, "a/1", "")
 
@@ -124,7 +124,7 @@ def test_a_server_absent_at_start_is_said_once(elect, caplog):
         await server.stop()
         elector, _ = await make("a")
         await clock.sleep(60)
-        assert "cannot connect" in elector.trouble
+        assert "cannot connect" in elector.error
         await server.start()
         await clock.sleep(2.1)
         return elector.leading

@@ -43,7 +43,7 @@ def test_an_answer_comes_from_another_process_that_stays(bench):
         "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
         "PYTHONHASHSEED", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "__CF_USER_TEXT_ENCODING",
     }  # fmt: skip
-    assert bench.solver.trouble == ""
+    assert bench.solver.error == ""
 
 
 def test_a_large_job_and_a_large_answer_pass(bench):
@@ -190,17 +190,17 @@ def test_losses_in_a_row_set_it_aside_for_a_time(bench, quick, caplog):
     """Nothing is started meanwhile; then one more try, and an answer ends the trouble."""
     with caplog.at_level(logging.ERROR, logger="gpusched"):
         for signal_number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL):
-            assert bench.solver.trouble == ""
+            assert bench.solver.error == ""
             with pytest.raises(SolverFault, match=f"ended by signal {int(signal_number)}"):
                 bench.solver(bench.jobs.Dies(signal_number))
-        assert bench.solver.trouble.startswith("the solver was ended by signal 9; 3 times in a row")
+        assert bench.solver.error.startswith("the solver was ended by signal 9; 3 times in a row")
         bench.solver.warm()
         assert bench.solver.pid == 0
         with pytest.raises(SolverFault, match="set aside for 5 s: the solver was ended by"):
             bench.solver(bench.jobs.Sum((1,)))
     bench.ticks = limits.SOLVER_PAUSE_MIN_S
     assert bench.solver(bench.jobs.Sum((1,))) == 1
-    assert bench.solver.trouble == ""
+    assert bench.solver.error == ""
     assert len([r for r in caplog.records if "ended by signal" in r.message]) == 3
 
 
@@ -229,7 +229,7 @@ def test_pauses_double_up_to_a_limit():
     assert pauses[:9] == [0, 0, 5, 10, 20, 40, 80, 160, 300]
     assert set(pauses[9:]) == {300}
     losses.answered()
-    assert (losses.until, losses.trouble) == (0.0, "")
+    assert (losses.until, losses.error) == (0.0, "")
 
 
 def test_the_story_of_a_fault_names_a_file_that_can_be_run_again(bench, quick, caplog):
